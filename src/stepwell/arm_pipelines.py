@@ -16,8 +16,11 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.pipelines import GATHER_STRIDES, PLAIN_FORM
 from stepwell.translate.lowerings.aten import arithmetic, pools
+from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
+from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
+from stepwell.translate.lowerings.xnnpack.quantised_nodes import fold_dequantised_constant
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
@@ -29,15 +32,12 @@ from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.cmsis import (
     MERGE_TRANSPOSES,
     MERGE_VIEWS,
-    TO_CMSIS,
     AbsorbFlatten,
     BiasForm,
     ExplainFloats,
     FoldKernelSum,
     IntegerPorts,
     Io,
-    LowerBoundary,
-    LowerPermute,
     OrderOperators,
     RelabelInput,
     RelabelOutput,
@@ -74,9 +74,6 @@ from stepwell.translate.rewrites.tosa.placing.order import (
 from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 from stepwell.translate.rewrites.tosa.splitting import gather_truths
 from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_casts import (
-    FoldDequantisedConstant,
-)
 
 TOSA = (
     LowerCustom(),
@@ -146,7 +143,7 @@ TOSA_MIXED = (
     Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
     Together(
         "lower-casts",
-        (FoldDequantisedConstant(), *each(borders), *CANCEL_CASTS),
+        (step(fold_dequantised_constant), *each(borders), *CANCEL_CASTS),
     ),
     Together("fewer-integers", FEWER_INTEGERS),
     *TOSA,
@@ -180,7 +177,7 @@ def tosa_pipeline(target: str) -> Pipeline:
 
 MEETING = (*CANCEL_CASTS, *MERGE_TRANSPOSES, RelabelInput(), RelabelOutput(), *MERGE_VIEWS)
 PLACE_LAYOUTS = (
-    Together("lower-layouts", (*MEETING, LowerPermute())),
+    Together("lower-layouts", (*MEETING, step(cmsis_borders.permute))),
     CmsisLayouts(),
     Together("merge-layouts", MEETING),
     AbsorbFlatten(),
@@ -215,7 +212,7 @@ def cortex_m_pipeline(
             Named("share-types", ShareCommonSubexpressions()),
             Together("lower-to-cmsis", TO_CMSIS),
             ExplainFloats(),
-            LowerBoundary(),
+            step(cmsis_borders.boundary),
             LiftNumberOperand(),
             DecomposeForKernels(),
             FoldConstants(),

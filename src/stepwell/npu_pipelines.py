@@ -12,21 +12,23 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
+from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
+from stepwell.translate.lowerings.lowering import is_step, step
+from stepwell.translate.lowerings.tosa.integers.layers import Rows, int8_linear
+from stepwell.translate.lowerings.tosa.integers.softmax import softmax_by_table
 from stepwell.translate.rewrites.cmsis import (
-    TO_CMSIS,
     BiasForm,
     ExplainFloats,
     FoldKernelSum,
     IntegerPorts,
     Io,
-    LowerBoundary,
     StateTarget,
 )
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.ethosu import (
     HoistReshapeOverRescale,
     LowerForNpu,
-    LowerSoftmaxByTable,
     PartitionEthosu,
     RescaleConstant,
     RescaleForEachReader,
@@ -34,7 +36,6 @@ from stepwell.translate.rewrites.ethosu import (
 from stepwell.translate.rewrites.normal_form import NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
-from stepwell.translate.rewrites.tosa.integers.lower_int8_layers import LowerInt8Linear, Rows
 from stepwell.translate.rewrites.tosa.placing.order import (
     FEWER_INTEGERS,
     INTEGERS,
@@ -78,10 +79,10 @@ def ethosu_pipeline(
 
 def steps_to_npu(rows: Rows) -> tuple[Step, ...]:
     """Quantised layers to operators; the rows of linear layers are batch, height or width."""
-    integers = (LowerInt8Linear(rows) if isinstance(r, LowerInt8Linear) else r for r in INTEGERS)
+    integers = (step(int8_linear, rows=rows) if is_step(r, int8_linear) else r for r in INTEGERS)
     # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
     return (
-        Together("lower-int8", (LowerSoftmaxByTable(), *integers, *CANCEL_CASTS)),
+        Together("lower-int8", (step(softmax_by_table), *integers, *CANCEL_CASTS)),
         Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
         Together("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),
@@ -137,7 +138,7 @@ def _on_cpu(accelerator: str, cpu: Target | str, fuse: tuple[Step, ...] = ()) ->
         Named("share-operators", ShareCommonSubexpressions()),
         Together("lower-to-cmsis", TO_CMSIS),
         ExplainFloats(),
-        LowerBoundary(),
+        step(cmsis_borders.boundary),
         DecomposeForKernels(),
         Together("fold-constants-of-kernels", (FoldConstants(),)),
         *PLACE_LAYOUTS,

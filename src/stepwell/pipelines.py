@@ -11,7 +11,15 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Together
 from stepwell.translate.lowerings.aten import for_xnnpack, slices, views
 from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.xnnpack import convolutions as xnnpack_convolutions
+from stepwell.translate.lowerings.xnnpack import images as xnnpack_images
+from stepwell.translate.lowerings.xnnpack import products as xnnpack_products
+from stepwell.translate.lowerings.xnnpack import quantised_layers as xnnpack_quantised_layers
+from stepwell.translate.lowerings.xnnpack import quantised_nodes as xnnpack_quantised_nodes
+from stepwell.translate.lowerings.xnnpack import reductions as xnnpack_reductions
+from stepwell.translate.lowerings.xnnpack import resizing as xnnpack_resizing
 from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
+from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
 from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.attention.expand_attention_of_any_length import (
     ExpandAttentionOfAnyLength,
@@ -46,12 +54,14 @@ from stepwell.translate.rewrites.norms.decompose_layer_norm import DecomposeLaye
 from stepwell.translate.rewrites.norms.keep_root_of_infinity import KeepRootOfInfinity
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
+from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
 from stepwell.translate.rewrites.views import expands, permutes
+from stepwell.translate.rewrites.views.merge_views import MergeViews
 from stepwell.translate.rewrites.views.squeeze_permute import SqueezePermute
-from stepwell.translate.rewrites.xnnpack import KEEP_IMAGES, MERGES
+from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import ConvolveByWinograd
 from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
@@ -82,56 +92,40 @@ from stepwell.translate.rewrites.xnnpack.nodes import (
     lower_softmax,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.fuse_clamp import FuseClamp
-from stepwell.translate.rewrites.xnnpack.nodes.lower_convolution import LowerConvolution
-from stepwell.translate.rewrites.xnnpack.nodes.lower_greatest import LowerGreatest
-from stepwell.translate.rewrites.xnnpack.nodes.lower_linear import LowerLinear
-from stepwell.translate.rewrites.xnnpack.nodes.lower_matmul import LowerMatmul
-from stepwell.translate.rewrites.xnnpack.nodes.lower_nearest_resize import LowerNearestResize
-from stepwell.translate.rewrites.xnnpack.nodes.lower_pooling import LowerPooling
-from stepwell.translate.rewrites.xnnpack.nodes.lower_reduction import LowerReduction
 from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
 from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.placing.partition import PartitionXnnpack
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_casts import (
-    FoldDequantisedConstant,
-    LowerQuantisedCast,
-    UntypeQuantisation,
-)
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_convolution import (
-    LowerDynamicConvolution,
-    LowerQuantisedConvolution,
-)
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_elementwise import (
-    LowerQuantisedElementwise,
-)
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_linear import (
-    LowerDynamicLinear,
-    LowerQuantisedLinear,
-)
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_movement import (
-    LowerQuantisedMovement,
-)
 from stepwell.translate.rewrites.xnnpack.quantised.widen_quantised_cast import WidenQuantisedCast
+
+KEEP_IMAGES = (
+    KeepAxesApart(),
+    AttendFromImage(),
+    SinkViewBelowLinear(),
+    MergeViews(),
+    *(rule() for rule in permutes.RULES),
+    step(xnnpack_resizing.resize_by_matrices),
+)
+"""Height and width that are symbolic stay two axes from one convolution to the next."""
 
 PLAIN_FORM = (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())
 """How programs of floats are spelled."""
 
 TO_XNNPACK = (
     KeepRootOfInfinity(even_if_finite=False),
-    LowerLinear(),
-    LowerConvolution(),
-    LowerPooling(),
+    step(xnnpack_products.linear),
+    step(xnnpack_convolutions.convolution),
+    step(xnnpack_images.pooling),
     step(for_xnnpack.average_by_convolution),
-    LowerNearestResize(),
-    LowerReduction(),
-    LowerGreatest(),
+    step(xnnpack_images.nearest_resize),
+    step(xnnpack_reductions.reduction),
+    step(xnnpack_reductions.greatest),
     *(rule() for rule in lower_softmax.RULES),
     *(rule() for rule in lower_elementwise.RULES),
     *(rule() for rule in lower_clamp.RULES),
     *(rule() for rule in lower_shape.RULES),
 )
-"""One rewrite per family of ops; with `LowerMatmul`, which runs first because it looks at the
+"""One rewrite per family of ops; with `lower-matmul`, which runs first because it looks at the
 permutes it can absorb, they say what XNNPACK can run."""
 
 QUANTISED = (
@@ -140,22 +134,22 @@ QUANTISED = (
     Together(
         "lower-quantised",
         (
-            LowerQuantisedLinear(),
-            LowerQuantisedConvolution(),
-            LowerQuantisedElementwise(),
-            LowerQuantisedMovement(),
-            LowerDynamicLinear(),
-            LowerDynamicConvolution(),
+            step(xnnpack_quantised_layers.quantised_linear),
+            step(xnnpack_quantised_layers.quantised_convolution),
+            step(xnnpack_quantised_nodes.quantised_elementwise),
+            step(xnnpack_quantised_nodes.quantised_movement),
+            step(xnnpack_quantised_layers.dynamic_linear),
+            step(xnnpack_quantised_layers.dynamic_convolution),
             *CANCEL_CASTS,
         ),
     ),
     Together(
         "lower-casts",
         (
-            FoldDequantisedConstant(),
-            LowerQuantisedCast(),
+            step(xnnpack_quantised_nodes.fold_dequantised_constant),
+            step(xnnpack_quantised_nodes.quantised_cast),
             WidenQuantisedCast(),
-            UntypeQuantisation(),
+            step(xnnpack_quantised_nodes.untype_quantisation),
             *CANCEL_CASTS,
         ),
     ),
@@ -247,12 +241,18 @@ XNNPACK = Pipeline(
                 LiftConstantScalar(protect_attention=False),
             ),
         ),
-        Together("lower-products", (LowerMatmul(),)),
+        Together("lower-products", (step(xnnpack_products.matmul),)),
         Together("lower", TO_XNNPACK),
         Together("take-apart", (step(slices.split_to_slices), DecomposeForKernels())),
         Together(
             "lower-pieces",
-            (GuardSoftmaxInFloats(), FoldConstants(), *NORMAL_FORM, LowerMatmul(), *TO_XNNPACK),
+            (
+                GuardSoftmaxInFloats(),
+                FoldConstants(),
+                *NORMAL_FORM,
+                step(xnnpack_products.matmul),
+                *TO_XNNPACK,
+            ),
         ),
         Together(
             "lift-scalars-of-pieces",
@@ -287,7 +287,7 @@ XNNPACK_PUBLISHED = Pipeline(
         Together("remove-noop-expands", tuple(rule() for rule in expands.RULES)),
         Together("lift-scalars", (LiftConstantScalar(protect_attention=False),)),
         Together("normalise", (*NORMAL_FORM, GATHER_STRIDES)),
-        Together("lower-products", (LowerMatmul(),)),
+        Together("lower-products", (step(xnnpack_products.matmul),)),
         Together("lower", TO_XNNPACK),
         Together("leave-to-kernels", (DecomposeForKernels(),)),
         PartitionXnnpack(),

@@ -43,15 +43,15 @@ FOUND: dict[str, tuple[str, ...]] = {
         "aten.scaled_dot_product_attention.default: dropout_p=0.5",
         "input 0 has its last 2 axes",
     ),
-    "cmsis.operators.lower_boundary": ("float32 becomes float64 everywhere",),
-    "cmsis.operators.lower_convolution": ("size 2 is 0 everywhere",),
-    "cmsis.operators.lower_linear": ("w has its last 1 axes",),
-    "cmsis.operators.lower_mean": (
+    "cmsis.borders: lower-boundary": ("float32 becomes float64 everywhere",),
+    "cmsis.layers: lower-convolution": ("size 2 is 0 everywhere",),
+    "cmsis.layers: lower-linear": ("w has its last 1 axes",),
+    "cmsis.pooling: lower-mean": (
         "axis 1 of input 0 is 0",
         "input 0 has its last 0 axes",
     ),
-    "cmsis.operators.lower_movement": ("aten.constant_pad_nd.default: value=nan",),
-    "cmsis.operators.lower_softmax": (
+    "cmsis.borders: lower-pad": ("aten.constant_pad_nd.default: value=nan",),
+    "cmsis.elementwise: lower-softmax": (
         "axis 1 of input 0 is 0",
         "input 0 has its last 0 axes",
         "quantisation 0: scale 1000000.0",
@@ -92,21 +92,21 @@ FOUND: dict[str, tuple[str, ...]] = {
         "input 0 is float64",
         "bool becomes uint8 everywhere",
     ),
-    "tosa.integers.lower_int16_function": ("size 4 is 0 everywhere",),
-    "tosa.integers.lower_int16_scale": ("float32 becomes float16 everywhere",),
-    "tosa.integers.lower_int8_elementwise": ("every leading axis less",),
-    "tosa.integers.lower_int8_layers": (
+    "tosa.integers.functions: lower-int16-function": ("size 4 is 0 everywhere",),
+    "tosa.integers.functions: lower-int16-scale": ("float32 becomes float16 everywhere",),
+    "tosa.integers.functions: lower-int8-requantise": ("every leading axis less",),
+    "tosa.integers.layers: lower-int8-linear": (
         "axis 0 of input 0 is 0",
         "size 4 is 0 everywhere",
         "w has its last 1 axes",
         "size 3 is 0 everywhere",
     ),
-    "tosa.integers.lower_int8_reduction": ("aten.sum.dim_IntList: keepdim left out",),
-    "tosa.integers.lower_int8_resize": (
+    "tosa.integers.reductions: lower-int8-reduction": ("aten.sum.dim_IntList: keepdim left out",),
+    "tosa.integers.reductions: lower-int8-resize": (
         "aten.upsample_bilinear2d.default: scales_h=-inf",
         "aten.upsample_bilinear2d.default: scales_h=nan",
     ),
-    "tosa.integers.lower_int8_softmax": ("axis 1 of input 0 is 0",),
+    "tosa.integers.softmax: lower-int8-softmax": ("axis 1 of input 0 is 0",),
     "tosa.block_scaled: lower-mx-matmul-to-tosa": ("input 0 is led by [1]",),
     "tosa.orders: lower-order-to-tosa": (
         "aten.topk.default is aten.argsort.default",
@@ -141,14 +141,16 @@ FOUND: dict[str, tuple[str, ...]] = {
         "size 3 is 2 everywhere",
         "2 leading axes more",
     ),
-    "xnnpack.nodes.lower_greatest": (
+    "xnnpack.reductions: lower-greatest": (
         "input 0 is led by [1]",
         "aten.amax.default: dim=[0]",
         "size 8 is 33 everywhere",
     ),
-    "xnnpack.quantised.lower_quantised_casts": ("quantisation 0: i32",),
-    "xnnpack.quantised.lower_quantised_convolution": ("quantisation 2: 3 scales along axis 1",),
-    "xnnpack.quantised.lower_quantised_linear": (
+    "xnnpack.quantised_nodes: lower-quantised-cast": ("quantisation 0: i32",),
+    "xnnpack.quantised_layers: lower-quantised-convolution": (
+        "quantisation 2: 3 scales along axis 1",
+    ),
+    "xnnpack.quantised_layers: lower-quantised-linear": (
         "quantisation 2: 2 scales along axis 0",
         "quantisation 0: 2 scales along axis 0",
     ),

@@ -15,9 +15,10 @@ from stepwell.backends.tosa import run_reference_model
 from stepwell.dialects.ethosu import DelegateOp
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.rewriting import EXACT
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.tosa.integers.softmax import softmax_by_table
 from stepwell.translate.on_npu import OnNpu
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
-from stepwell.translate.rewrites.ethosu import LowerSoftmaxByTable
 
 
 class Words(nn.Module):
@@ -110,7 +111,7 @@ def test_integers_go_as_tosa_and_floats_between_them_to_the_cpu() -> None:
 
 
 def test_a_rewrite_for_some_ops_promises_what_it_does_for_all() -> None:
-    inner = LowerSoftmaxByTable()
+    inner = step(softmax_by_table)
     assert OnNpu(inner).bound == inner.bound != EXACT
 
 

@@ -21,11 +21,9 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import with_element
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.xnnpack import quantised_layers
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_linear import (
-    LowerDynamicLinear,
-    LowerQuantisedLinear,
-)
 
 
 def only(*steps: Any) -> Pipeline:
@@ -119,11 +117,11 @@ def checked(text: str, rewrite: Rewrite[Any]) -> StepVerdict:
 
 
 def test_a_bias_in_coarse_steps_moves_a_result_by_the_units_derived_for_it() -> None:
-    verdict = checked(layer(1.0, 0.03125), LowerQuantisedLinear())
+    verdict = checked(layer(1.0, 0.03125), step(quantised_layers.quantised_linear))
     assert verdict.ok and "3 units of its scale" in verdict.bound
 
     @dataclass(frozen=True)
-    class Fixed(LowerQuantisedLinear):
+    class Fixed(type(step(quantised_layers.quantised_linear))):
         """With the class's one unit instead of what the values give."""
 
         def bound_at(self, match: Any, value: Any) -> Bound:
@@ -133,13 +131,13 @@ def test_a_bias_in_coarse_steps_moves_a_result_by_the_units_derived_for_it() -> 
 
 
 def test_without_a_bias_one_unit_suffices_at_any_scale() -> None:
-    verdict = checked(layer(1.0, 0.03125, bias=""), LowerQuantisedLinear())
+    verdict = checked(layer(1.0, 0.03125, bias=""), step(quantised_layers.quantised_linear))
     assert verdict.ok and "1 unit of its scale" in verdict.bound
 
 
 def test_a_dynamic_layer_with_another_weight_is_found() -> None:
     @dataclass(frozen=True)
-    class Doubled(LowerDynamicLinear):
+    class Doubled(type(step(quantised_layers.dynamic_linear))):
         """Wrong: the node gives twice its result."""
 
         def build(self, match: Any, rw: Rewriter) -> None:

@@ -12,6 +12,10 @@ Keyword-only parameters of these names get more than arguments:
     out     element type and sizes of the result
     op      the op itself
     b       what writes operators of the target
+    layer, use  of a layer between casts (`reads`), and a quantisation of its result
+
+A layer is float in the program; its function takes the integers of its activations, and is called
+for each `use` that differs; without one it is called once, and gives a function of a use. Others with a default are options of the step: `step(linear, rows="width")`.
 
 It runs on a scratch pad while matching, so guards stand wherever they read best. Anchors, the name,
 the example of the reference page and of the tests are derived from the decorator and the function.
@@ -19,10 +23,11 @@ the example of the reference page and of the tests are derived from the decorato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from inspect import Parameter, getdoc, signature
-from typing import Any, ClassVar, Literal, NoReturn, TypeVar, cast
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar, cast, get_type_hints
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -35,6 +40,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.pad import Pad
+from stepwell.translate.quantised.layers import Layer, Parts, Reads, first
+from stepwell.translate.quantised.recognise import Activation, Use, deliver, distinct
 from stepwell.translate.rules.operators import op_named
 
 Function = Callable[..., Any]
@@ -82,12 +89,30 @@ class Goal:
 
 
 @dataclass(frozen=True)
+class Grammar:
+    """What a target takes of layers between casts.
+
+    Attributes:
+        layer: (op, its parts, program, sizes may be symbolic) to the layer, or why it stays a float.
+        value: wraps the integers of an activation.
+        delivered: what takes the place of a use: of what a function gave for it.
+        bound: how far results move where a lowering says nothing.
+    """
+
+    layer: Callable[[SchemaOp, Parts, Program, bool], Layer | Refusal | None]
+    value: Callable[[Activation, Any], Any]
+    delivered: Callable[[Any, Use, Any], SSAValue]
+    bound: Bound
+
+
+@dataclass(frozen=True)
 class Drawn:
-    """What stands on the pad, and what of it replaces which result."""
+    """What stands on the pad, and what of it replaces which result, or use of one of a `layer`."""
 
     op: Operation
     pad: Pad
     values: tuple[SSAValue | None, ...]
+    layer: Layer | None = None
 
 
 @dataclass(frozen=True)
@@ -99,9 +124,10 @@ class Out:
 
 
 _GOALS: dict[str, Goal] = {}
+_GRAMMARS: dict[str, Grammar] = {}
 _OF_MODULE: dict[str, list[type[Lowering]]] = {}
 _OF_FUNCTION: dict[Function, type[Lowering]] = {}
-_NAMES: set[str] = set()
+_NAMES: set[tuple[str, str]] = set()
 SAME = "aten"
 """The target whose ops are those that are lowered."""
 
@@ -110,6 +136,12 @@ def goal(name: str, found: Goal) -> None:
     """Make a target known to `lowers`."""
     assert name not in _GOALS, f"the target {name} stands twice"
     _GOALS[name] = found
+
+
+def grammar(name: str, found: Grammar) -> None:
+    """Make known what a target takes of layers between casts."""
+    assert name not in _GRAMMARS, f"the grammar of {name} stands twice"
+    _GRAMMARS[name] = found
 
 
 @dataclass(frozen=True)
@@ -127,6 +159,7 @@ class Lowering(Rewrite[Drawn]):
     loses: ClassVar[Callable[[Any, Program], Deviation | None] | None]
     moves: ClassVar[Callable[[Any, Value], Bound] | None]
     sample: ClassVar[tuple[Any, ...] | str | None]
+    options: ClassVar[tuple[str, ...]]
 
     def match(self, op: Operation, program: Program) -> Drawn | Refusal | None:
         """What the function makes of the op."""
@@ -143,20 +176,36 @@ class Lowering(Rewrite[Drawn]):
         if cls.of is not None and (held := element_of(op)) not in cls.of:
             named = dtype_name(cast(Attribute, held))
             return Refusal(f"{self.to.upper()} has no operator for {op.name} on {named}")
+
+        def made(b: Any) -> Sequence[SSAValue | None] | None:
+            given = self.called(op, _operands(cls, op, aim, b), b)
+            results: Any = given if given is None or isinstance(given, tuple) else (given,)
+            return results and [None if value is None else value.ssa for value in results]
+
+        return self.drawn(op, program, made)
+
+    def drawn(
+        self,
+        op: Operation,
+        program: Program,
+        made: Callable[[Any], Sequence[SSAValue | None] | None],
+    ) -> Drawn | Refusal | None:
+        """What is made on a pad; nothing stays of a refusal, or of None."""
         pad = Pad(op, program)
+        values = None
         try:
-            made = _called(cls, op, aim, aim.writer(pad))
+            values = made(_GOALS[self.to].writer(pad))
         except Refused as refused:
-            pad.drop()
             return Refusal(refused.reason)
-        except BaseException:
-            pad.drop()
-            raise
-        if made is None:
-            pad.drop()
-            return None
-        results: Any = made if isinstance(made, tuple) else (made,)
-        return Drawn(op, pad, tuple(None if value is None else value.ssa for value in results))
+        finally:
+            if values is None:
+                pad.drop()
+        return None if values is None else Drawn(op, pad, tuple(values))
+
+    def called(self, op: Operation, given: Sequence[Any], b: Any, **more: Any) -> Any:
+        """What the function makes of these values and what else it takes of the op."""
+        cls = type(self)
+        return cls.function(*given, **_named(self, op, _GOALS[cls.to], b), **more)
 
     def deviates(self, match: Drawn, program: Program) -> Deviation | None:
         """What the decorator's `loses` says of the op at hand; what is forbidden leaves no trace."""
@@ -182,6 +231,55 @@ class Lowering(Rewrite[Drawn]):
         rw.erase(op)
 
 
+@dataclass(frozen=True)
+class LayerLowering(Lowering):
+    """A function of the integers that an op between casts reads and makes."""
+
+    reads: ClassVar[Reads]
+
+    def match(self, op: Operation, program: Program) -> Drawn | Refusal | None:
+        """What the function makes of the layer, for each quantisation of its result."""
+        cls, target = type(self), _GRAMMARS[self.to]
+        assert isinstance(op, SchemaOp)
+        if cls.unless is not None and cls.unless(op):
+            return None
+        parts = cls.reads(op)
+        if not isinstance(parts, Parts):
+            return parts
+        layer = target.layer(op, parts, program, cls.takes_symbols)
+        if not isinstance(layer, Layer):
+            return layer
+
+        def made(b: Any) -> list[SSAValue] | None:
+            names = _taken(cls.function)[1]
+            given = [target.value(x, b) for x in layer.inputs]
+            more = {"layer": layer} if "layer" in names else {}
+            uses = [use for use, _ in distinct(layer.uses)]
+            if "use" in names:
+                results = [self.called(op, given, b, use=use, **more) for use in uses]
+            else:
+                of_use = self.called(op, given, b, **more)
+                results = [None if of_use is None else of_use(use) for use in uses]
+            if any(result is None for result in results):
+                return None
+            pairs = zip(results, uses, strict=True)
+            return [target.delivered(result, use, b) for result, use in pairs]
+
+        drawn = self.drawn(op, program, made)
+        return replace(drawn, layer=layer) if isinstance(drawn, Drawn) else drawn
+
+    def bound_at(self, match: Drawn, value: Value) -> Bound:
+        """What the decorator's `moves` says of the layer."""
+        return self.bound if type(self).moves is None else type(self).moves(match.layer, value)
+
+    def build(self, match: Drawn, rw: Rewriter) -> None:
+        """What stands on the pad takes the place of the quantisations of the result."""
+        values = match.pad.splice(match.values, rw)
+        for (_, group), value in zip(distinct(match.layer.uses), values, strict=True):
+            assert value is not None
+            deliver(rw, group, value)
+
+
 def element_of(op: Operation) -> Attribute | None:
     """The element type of an op's first tensor; of its result where it takes none."""
     for value in (*op.operands, *op.results):
@@ -190,30 +288,35 @@ def element_of(op: Operation) -> Attribute | None:
     return None
 
 
-def _called(cls: type[Lowering], op: Operation, aim: Goal, b: Any) -> Any:
-    given: list[Any] = []
-    more: dict[str, Any] = {}
-    if not isinstance(op, SchemaOp):  # Its operands, in their order.
-        given = [aim.value(value, b) for value in op.operands]
-    arguments = op.SCHEMA.by_name if isinstance(op, SchemaOp) else {}
-    for name, is_named in _taken(cls, type(op)):
-        if name in arguments:
-            assert isinstance(op, SchemaOp)
-            value = op.arg(name)
-            if arguments[name].type.is_tensor:
-                value = _wrapped(value, aim, b)
-            if is_named:
-                more[name] = value
-            else:
-                given.append(value)
+def _operands(cls: type[Lowering], op: Operation, aim: Goal, b: Any) -> list[Any]:
+    """What a function takes by order: the arguments of a torch op, the operands of another."""
+    if not isinstance(op, SchemaOp):
+        return [aim.value(value, b) for value in op.operands]
+    stated = [argument for argument in op.SCHEMA.arguments if not argument.keyword_only]
+    return [_argument(op, a.name, aim, b) for a in stated[: _taken(cls.function)[0]]]
+
+
+def _named(lowering: Lowering, op: Operation, aim: Goal, b: Any) -> dict[str, Any]:
+    """What a function takes by name: of the op, of the engine, and options."""
+    cls, more = type(lowering), dict[str, Any]()
+    for name in _taken(cls.function)[1]:
+        if isinstance(op, SchemaOp) and name in op.SCHEMA.by_name:
+            more[name] = _argument(op, name, aim, b)
         elif name == "form":
             more[name] = cls.forms[type(op)]
         elif name == "out":
             result = op.results[0]
             more[name] = Out(element(result.type), aim.shape(result))
-        else:
+        elif name in ("op", "b"):
             more[name] = op if name == "op" else b
-    return cls.function(*given, **more)
+        elif name in cls.options:
+            more[name] = getattr(lowering, name)
+    return more
+
+
+def _argument(op: SchemaOp, name: str, aim: Goal, b: Any) -> Any:
+    value = op.arg(name)
+    return _wrapped(value, aim, b) if op.SCHEMA.by_name[name].type.is_tensor else value
 
 
 def _wrapped(value: Any, aim: Goal, b: Any) -> Any:
@@ -224,26 +327,24 @@ def _wrapped(value: Any, aim: Goal, b: Any) -> Any:
     return value
 
 
-_TAKEN: dict[tuple[type[Lowering], type[Operation]], list[tuple[str, bool]]] = {}
+@cache
+def _taken(function: Function) -> tuple[int, tuple[str, ...]]:
+    """How many arguments a function takes by order, and which by name."""
+    parameters = signature(function).parameters.values()
+    by_order = sum(p.kind is Parameter.POSITIONAL_OR_KEYWORD for p in parameters)
+    return by_order, tuple(p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY)
 
 
-def _taken(cls: type[Lowering], op: type[Operation]) -> list[tuple[str, bool]]:
-    """What a function is given of an op: names of arguments, and whether by name."""
-    found = _TAKEN.get((cls, op))
-    if found is None:
-        parameters = signature(cls.function).parameters.values()
-        by_order = [p for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
-        by_name = [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
-        schema = op.SCHEMA if issubclass(op, SchemaOp) else None
-        stated = [a.name for a in schema.arguments if not a.keyword_only] if schema else []
-        found = [(name, False) for name, _ in zip(stated, by_order, strict=False)]
-        found += [
-            (name, True)
-            for name in by_name
-            if name in ("form", "out", "op", "b") or (schema and name in schema.by_name)
-        ]
-        _TAKEN[cls, op] = found
-    return found
+def _options(function: Function, ops: Iterable[type[Operation]]) -> dict[str, Any]:
+    """What a function takes by name, with a default, that is nothing of its ops: name → default."""
+    schemas = [op.SCHEMA.by_name for op in ops if issubclass(op, SchemaOp)]
+    return {
+        p.name: p.default
+        for p in signature(function).parameters.values()
+        if p.kind is Parameter.KEYWORD_ONLY
+        and p.default is not Parameter.empty
+        and not any(p.name in names for names in schemas)
+    }
 
 
 def lowers(
@@ -257,9 +358,11 @@ def lowers(
     fits: Literal["all", "first", "none"] = "all",
     takes_symbols: bool = True,
     unless: Callable[[Any], bool] | None = None,
-    takes_empty: bool = True,
+    takes_empty: bool | None = None,
     sample: tuple[Any, ...] | str | None = None,
     formerly: tuple[str, ...] = (),
+    reads: int | Reads | None = None,
+    name: str | None = None,
 ) -> Callable[[_F], _F]:
     """Let a function be the lowering of ops; gives the function.
 
@@ -274,11 +377,13 @@ def lowers(
         fits: whether the target must have all operands and results, the first operand, or none.
         takes_symbols: whether sizes may be symbolic.
         unless: whether an op is what the function leaves alone; asked first, for it is cheap.
-        takes_empty: whether it is asked about tensors without elements.
+        takes_empty: whether it is asked about tensors without elements; layers are not.
         sample: arguments of a call of the first op, for its example: a tensor as `2x4xf32`, a
             dictionary at the end for arguments by name; or the lines of a method. Small matrices
             and numbers if None.
         formerly: names of rewrites that did this before.
+        reads: of a layer between casts: how many operands are activations, or which.
+        name: its own, where it is not its function's.
     """
     forms: dict[type[Operation], Any] = {}
     for held in ops:
@@ -288,17 +393,22 @@ def lowers(
     def register(function: _F) -> _F:
         spelled = cast(Any, function).__name__.strip("_").replace("_", "-")
         verb = spelled if to == SAME else f"lower-{spelled}"
-        name = verb if to == SAME else f"{verb}-to-{to}"
-        if name in _NAMES:
-            raise StepwellError(f"two lowerings are named {name}")
-        _NAMES.add(name)
+        full = name or (verb if to == SAME or reads is not None else f"{verb}-to-{to}")
+        if (to, full) in _NAMES:
+            raise StepwellError(f"two lowerings are named {full}")
+        _NAMES.add((to, full))
+        options = _options(function, forms)
+        aim = _GOALS[to]
+        default = aim.bound if reads is None else _GRAMMARS[to].bound
         body = {
             "__doc__": getdoc(function),
             "__module__": function.__module__,
-            "name": name,
+            "__annotations__": {option: get_type_hints(function)[option] for option in options},
+            **options,
+            "name": full,
             "anchors": tuple(forms),
-            "bound": _GOALS[to].bound if bound is None else bound,
-            "takes_empty": takes_empty,
+            "bound": default if bound is None else bound,
+            "takes_empty": reads is None if takes_empty is None else takes_empty,
             "formerly": formerly,
             "function": staticmethod(function),
             "to": to,
@@ -311,9 +421,12 @@ def lowers(
             "loses": None if loses is None else staticmethod(loses),
             "moves": None if moves is None else staticmethod(moves),
             "sample": sample,
+            "options": tuple(options),
+            "reads": staticmethod(first(reads) if isinstance(reads, int) else reads or first(0)),
         }
         title = "".join(word.title() for word in verb.split("-"))
-        made = cast("type[Lowering]", type(title, (Lowering,), body))
+        base = Lowering if reads is None else LayerLowering
+        made = cast("type[Lowering]", dataclass(frozen=True)(type(title, (base,), body)))
         _OF_MODULE.setdefault(function.__module__, []).append(made)
         _OF_FUNCTION[function] = made
         return function
@@ -328,9 +441,14 @@ def _class_named(name: str) -> type[Operation]:
     return found
 
 
-def step(function: Function) -> Lowering:
+def step(function: Function, **options: Any) -> Lowering:
     """The rewrite that a function is, for a pipeline."""
-    return _OF_FUNCTION[function]()
+    return _OF_FUNCTION[function](**options)
+
+
+def is_step(rewrite: object, function: Function) -> bool:
+    """Whether a rewrite is that function."""
+    return type(rewrite) is _OF_FUNCTION[function]
 
 
 def lowerings_of(module: str) -> tuple[type[Lowering], ...]:

@@ -34,9 +34,8 @@ def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
     stated = [op for op in program.module.walk() if isinstance(op, WeightOp)]
     for op in stated:
         type_ = op.result.type
-        program.weights.add(
-            op.key.data, torch.zeros(dims(type_), dtype=torch_dtype(element(type_)))
-        )
+        filled = torch.ones if op.key.data.endswith("#ones") else torch.zeros
+        program.weights.add(op.key.data, filled(dims(type_), dtype=torch_dtype(element(type_))))
     run_rewrites(program, [lowering()], History())
     names = {op.key.data for op in stated}  # Of any numbers, as what is derived of them.
     shown = with_values(program.module, program.weights)

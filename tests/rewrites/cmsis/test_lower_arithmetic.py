@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.operators.lower_arithmetic import LowerArithmetic
+from stepwell.translate.lowerings.cmsis import elementwise
+from stepwell.translate.lowerings.lowering import step
 
 
 def pair(
@@ -32,29 +33,29 @@ def pair(
 
 @pytest.mark.parametrize("op", ["add", "sub", "mul"])
 def test_each_is_one_operator(apply: Any, method: Any, words: Any, op: str):
-    done = apply(pair(words, method, f"aten.{op}.Tensor"), LowerArithmetic())
+    done = apply(pair(words, method, f"aten.{op}.Tensor"), step(elementwise.arithmetic))
     assert done.ops() == [f"cmsis.quantized_{'mul' if op == 'mul' else 'add'}"]
 
 
 def test_a_whole_alpha_folds_into_a_multiplier(apply: Any, method: Any, words: Any):
     text = pair(words, method, "aten.add.Tensor", out="2.0", rest=", alpha=3")
-    assert apply(text, LowerArithmetic()).ops() == ["cmsis.quantized_add"]
+    assert apply(text, step(elementwise.arithmetic)).ops() == ["cmsis.quantized_add"]
 
 
 @pytest.mark.parametrize("alpha", ["1.5", "0"])
 def test_another_alpha_is_refused(refused: Any, method: Any, words: Any, alpha: str):
     text = pair(words, method, "aten.add.Tensor", rest=f", alpha={alpha}")
-    refused(text, LowerArithmetic(), "a whole number other than 0")
+    refused(text, step(elementwise.arithmetic), "a whole number other than 0")
 
 
 def test_a_sum_far_beyond_its_results_scale_is_refused(refused: Any, method: Any, words: Any):
     text = pair(words, method, "aten.sub.Tensor", out="0.00000001")
-    refused(text, LowerArithmetic(), "takes the requantisation past int32")
+    refused(text, step(elementwise.arithmetic), "takes the requantisation past int32")
 
 
 def test_a_product_far_beyond_its_results_scale_is_refused(refused: Any, method: Any, words: Any):
     text = pair(words, method, "aten.mul.Tensor", out="0.000001")
-    refused(text, LowerArithmetic(), "takes the product past int32")
+    refused(text, step(elementwise.arithmetic), "takes the product past int32")
 
 
 def test_a_number_as_operand_is_a_tables_business(refused: Any, method: Any, words: Any):
@@ -66,14 +67,14 @@ def test_a_number_as_operand_is_a_tables_business(refused: Any, method: Any, wor
         words.qcast("z", "4", "0.25"),
         gives=words.typed("4", "0.25"),
     )
-    refused(text, LowerArithmetic())
+    refused(text, step(elementwise.arithmetic))
 
 
 def test_an_int16_division_is_the_librarys(apply: Any, method: Any, words: Any):
     text = pair(
         words, method, "aten.div.Tensor", first="0.01", second="0.01", out="0.01", storage="i16"
     )
-    assert apply(text, LowerArithmetic()).ops() == ["cmsis.quantized_div"]
+    assert apply(text, step(elementwise.arithmetic)).ops() == ["cmsis.quantized_div"]
 
 
 def test_a_clamp_behind_an_int16_division_has_no_table(refused: Any, method: Any, words: Any):
@@ -88,4 +89,4 @@ def test_a_clamp_behind_an_int16_division_has_no_table(refused: Any, method: Any
         out="0.01",
         storage="i16",
     )
-    refused(text, LowerArithmetic(), "the tables that clamp hold int8")
+    refused(text, step(elementwise.arithmetic), "the tables that clamp hold int8")

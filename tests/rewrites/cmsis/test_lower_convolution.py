@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.operators.lower_convolution import LowerConvolution
+from stepwell.translate.lowerings.cmsis import layers
+from stepwell.translate.lowerings.lowering import step
 
 
 def conv(
@@ -54,19 +55,19 @@ def conv(
     ids=["flat", "strided", "dilated", "grouped", "same", "same, even", "valid", "per channel"],
 )
 def test_each_spelling_is_one_operator(apply: Any, method: Any, words: Any, changed: Any):
-    done = apply(conv(words, method, **changed), LowerConvolution())
+    done = apply(conv(words, method, **changed), step(layers.convolution))
     assert done.ops().count("cmsis.quantized_conv2d_nhwc") == 1
 
 
 def test_a_channel_for_itself_is_depthwise(apply: Any, method: Any, words: Any):
     text = conv(words, method, w="2x1x3x3", made="1x2x2x2", rest=", groups=2")
-    assert "cmsis.quantized_depthwise_conv2d_nhwc" in apply(text, LowerConvolution()).ops()
+    assert "cmsis.quantized_depthwise_conv2d_nhwc" in apply(text, step(layers.convolution)).ops()
 
 
 def test_groups_without_a_bias_are_given_zeros(apply: Any, method: Any, words: Any):
     text = conv(words, method, x="1x4x4x4", w="6x2x3x3", made="1x6x2x2", rest=", groups=2")
-    assert "bias = " in apply(text, LowerConvolution()).text
-    assert "bias = " not in apply(conv(words, method), LowerConvolution()).text
+    assert "bias = " in apply(text, step(layers.convolution)).text
+    assert "bias = " not in apply(conv(words, method), step(layers.convolution)).text
 
 
 def test_a_transposed_one_is_anothers_business(refused: Any, method: Any, words: Any):
@@ -86,7 +87,7 @@ def test_a_transposed_one_is_anothers_business(refused: Any, method: Any, words:
         words.qcast("z", "1x3x6x6"),
         gives=words.typed("1x3x6x6", "1.0"),
     )
-    refused(text, LowerConvolution())
+    refused(text, step(layers.convolution))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_a_transposed_one_is_anothers_business(refused: Any, method: Any, words:
 def test_an_image_without_a_batch_is_a_batch_of_one(
     apply: Any, method: Any, words: Any, changed: Any
 ):
-    done = apply(conv(words, method, **changed), LowerConvolution())
+    done = apply(conv(words, method, **changed), step(layers.convolution))
     assert "cmsis.quantized_conv2d_nhwc" in done.ops()
 
 
@@ -116,17 +117,17 @@ def test_three_dimensions_are_refused(refused: Any, method: Any, words: Any):
         rest=rest,
         bias='%b = stepwell.weight <"b"> "parameter" : tensor<3xf32>',
     )
-    refused(text, LowerConvolution(), "convolve one or two dimensions")
+    refused(text, step(layers.convolution), "convolve one or two dimensions")
 
 
 def test_a_scale_for_each_input_channel_is_refused(refused: Any, method: Any, words: Any):
     text = conv(words, method, scales=":1, {0.1, 0.2}")
-    refused(text, LowerConvolution(), "symmetrically for each output channel")
+    refused(text, step(layers.convolution), "symmetrically for each output channel")
 
 
 def test_a_weight_with_zero_points_is_refused(refused: Any, method: Any, words: Any):
     text = conv(words, method, scales="0.25:1")
-    refused(text, LowerConvolution(), "symmetrically for each output channel")
+    refused(text, step(layers.convolution), "symmetrically for each output channel")
 
 
 def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, words: Any):
@@ -143,4 +144,4 @@ def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, wo
         f"%y = quant.qcast %z : {sized('3x2x2', 'f32')} to {sized('3x2x2', made)}",
         gives=sized("3x2x2", made),
     )
-    refused(text, LowerConvolution(), "known only at run time")
+    refused(text, step(layers.convolution), "known only at run time")

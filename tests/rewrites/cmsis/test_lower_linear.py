@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.operators.lower_linear import LowerLinear
+from stepwell.translate.lowerings.cmsis import layers
+from stepwell.translate.lowerings.lowering import step
 
 LINEAR = ("aten.linear.default", "%xr, %wr", ("2x4", "3x4"))
 
@@ -34,7 +35,9 @@ def bias(words: Any, shape: str = "3") -> str:
 
 def test_addmm_is_a_linear_layer_over_the_transposed_weight(apply: Any, method: Any, words: Any):
     weight = words.weight("w", "4x3")
-    done = apply(layer(words, method, w=weight, op=addmm(), extra=(bias(words),)), LowerLinear())
+    done = apply(
+        layer(words, method, w=weight, op=addmm(), extra=(bias(words),)), step(layers.linear)
+    )
     assert done.ops() == ["quant.scast", "cmsis.quantized_linear"]
 
 
@@ -42,34 +45,34 @@ def test_addmm_is_a_linear_layer_over_the_transposed_weight(apply: Any, method: 
 def test_a_scaled_sum_is_refused(refused: Any, method: Any, words: Any, scaled: str):
     op = addmm(f", {scaled}")
     text = layer(words, method, w=words.weight("w", "4x3"), op=op, extra=(bias(words),))
-    refused(text, LowerLinear(), "both must be 1")
+    refused(text, step(layers.linear), "both must be 1")
 
 
 def test_a_matrix_that_is_added_is_no_bias(refused: Any, method: Any, words: Any):
     op = addmm(bias="2x3")
     text = layer(words, method, w=words.weight("w", "4x3"), op=op, extra=(bias(words, "2x3"),))
-    refused(text, LowerLinear(), "not one number for each output")
+    refused(text, step(layers.linear), "not one number for each output")
 
 
 def test_a_product_with_a_batch_is_none_of_its_business(refused: Any, method: Any, words: Any):
     weight = words.weight("w", "2x4x3")
     op = ("aten.matmul.default", "%xr, %wr", ("2x5x4", "2x4x3"))
-    refused(layer(words, method, w=weight, op=op, x="2x5x4", made="2x5x3"), LowerLinear())
+    refused(layer(words, method, w=weight, op=op, x="2x5x4", made="2x5x3"), step(layers.linear))
 
 
 def test_a_scale_for_each_input_is_refused(refused: Any, method: Any, words: Any):
     weight = words.weight("w", "3x4", ":1, {0.1, 0.2, 0.3, 0.4}")
-    refused(layer(words, method, w=weight), LowerLinear(), "a scale for each input")
+    refused(layer(words, method, w=weight), step(layers.linear), "a scale for each input")
 
 
 def test_a_zero_point_for_each_row_is_refused(refused: Any, method: Any, words: Any):
     weight = words.weight("w", "3x4", ":0, {0.1:1, 0.2, 0.3}")
-    refused(layer(words, method, w=weight), LowerLinear(), "a zero point for each row")
+    refused(layer(words, method, w=weight), step(layers.linear), "a zero point for each row")
 
 
 def test_a_scale_for_each_row_is_a_convolution(apply: Any, method: Any, words: Any):
     weight = words.weight("w", "3x4", ":0, {0.1, 0.2, 0.3}")
-    done = apply(layer(words, method, w=weight), LowerLinear())
+    done = apply(layer(words, method, w=weight), step(layers.linear))
     assert "cmsis.quantized_conv2d_nhwc" in done.ops()
 
 
@@ -87,4 +90,4 @@ def test_rows_scaled_apart_need_a_known_shape(refused: Any, method: Any, words: 
         f"%y = quant.qcast %z : {real.format(3, 3)} to tensor<?x3x{made}>",
         gives=f"tensor<?x3x{made}>",
     )
-    refused(text, LowerLinear(), "has a fixed shape")
+    refused(text, step(layers.linear), "has a fixed shape")

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.operators.lower_matmul import LowerMatmul
+from stepwell.translate.lowerings.cmsis import layers
+from stepwell.translate.lowerings.lowering import step
 
 
 def product(
@@ -32,7 +33,7 @@ def product(
     [("2x3", "3x4", "2x4"), ("5x2x3", "5x3x4", "5x2x4"), ("2x2x3x4", "2x2x4x5", "2x2x3x5")],
 )
 def test_products_of_any_rank_lower(apply: Any, method: Any, words: Any, a: str, b: str, made: str):
-    done = apply(product(words, method, a, b, made), LowerMatmul())
+    done = apply(product(words, method, a, b, made), step(layers.matmul))
     assert "cmsis.quantized_batch_matmul" in done.ops()
 
 
@@ -42,7 +43,7 @@ def test_products_of_any_rank_lower(apply: Any, method: Any, words: Any, a: str,
 def test_vectors_and_broadcast_batches_are_refused(
     refused: Any, method: Any, words: Any, a: str, b: str, made: str
 ):
-    refused(product(words, method, a, b, made), LowerMatmul(), "broadcasts no batch")
+    refused(product(words, method, a, b, made), step(layers.matmul), "broadcasts no batch")
 
 
 def test_a_constant_right_side_is_a_linear_layers_business(refused: Any, method: Any, words: Any):
@@ -54,17 +55,17 @@ def test_a_constant_right_side_is_a_linear_layers_business(refused: Any, method:
         words.qcast("z", "2x4"),
         gives=words.typed("2x4", "1.0"),
     )
-    refused(text, LowerMatmul())
+    refused(text, step(layers.matmul))
 
 
 def test_a_dot_product_that_can_overflow_is_refused(refused: Any, method: Any, words: Any):
     text = product(words, method, "1x33026", "33026x1", "1x1")
-    refused(text, LowerMatmul(), "can overflow int32")
+    refused(text, step(layers.matmul), "can overflow int32")
 
 
 def test_a_result_scale_far_too_fine_is_refused(refused: Any, method: Any, words: Any):
     text = product(words, method, "2x3", "3x4", "2x4", out="0.000001")
-    refused(text, LowerMatmul(), "int32")
+    refused(text, step(layers.matmul), "int32")
 
 
 def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, words: Any):
@@ -81,4 +82,4 @@ def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, wo
         f"%y = quant.qcast %z : {square} to tensor<?x?x{made}>",
         gives=f"tensor<?x?x{made}>",
     )
-    refused(text, LowerMatmul(), "known only at run time")
+    refused(text, step(layers.matmul), "known only at run time")

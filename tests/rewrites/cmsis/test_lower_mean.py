@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.operators.lower_mean import LowerMean
+from stepwell.translate.lowerings.cmsis import pooling
+from stepwell.translate.lowerings.lowering import step
 
 
 def mean(
@@ -30,7 +31,7 @@ def mean(
 def test_each_place_of_the_mean_has_its_operator(
     apply: Any, method: Any, words: Any, axes: str, made: str, out: str, op: str
 ):
-    done = apply(mean(words, method, "2x3x4", axes, made, out=out), LowerMean())
+    done = apply(mean(words, method, "2x3x4", axes, made, out=out), step(pooling.mean))
     assert op in done.ops()
 
 
@@ -45,18 +46,18 @@ def test_a_sum_is_a_layer_of_ones(
     apply: Any, method: Any, words: Any, axes: str, made: str, op: str
 ):
     text = mean(words, method, "2x3x4", axes, made, out="2.0")
-    done = apply(text.replace("aten.mean.dim", "aten.sum.dim_IntList"), LowerMean())
+    done = apply(text.replace("aten.mean.dim", "aten.sum.dim_IntList"), step(pooling.mean))
     assert op in done.ops()
 
 
 def test_a_result_scale_far_too_fine_is_refused(refused: Any, method: Any, words: Any):
     text = mean(words, method, "2x3x4", "[-1]", "2x3", out="0.00000001")
-    refused(text, LowerMean(), "past int32")
+    refused(text, step(pooling.mean), "past int32")
 
 
 def test_dimensions_apart_are_refused(refused: Any, method: Any, words: Any):
     text = mean(words, method, "2x3x4", "[0, 2]", "3")
-    refused(text, LowerMean(), "do not lie next to each other")
+    refused(text, step(pooling.mean), "do not lie next to each other")
 
 
 def test_another_element_type_is_refused(refused: Any, method: Any, words: Any):
@@ -67,13 +68,13 @@ def test_another_element_type_is_refused(refused: Any, method: Any, words: Any):
         words.qcast("z", "2", "0.25"),
         gives=words.typed("2", "0.25"),
     )
-    refused(text, LowerMean(), "changes the element type")
+    refused(text, step(pooling.mean), "changes the element type")
 
 
 def test_a_sum_that_can_overflow_is_refused(refused: Any, method: Any, words: Any):
     text = mean(words, method, "8421504", "[0]", "", out="0.25")
     text = text.replace("tensor<x", "tensor<")
-    refused(text, LowerMean(), "can overflow int32")
+    refused(text, step(pooling.mean), "can overflow int32")
 
 
 def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, words: Any):
@@ -90,4 +91,4 @@ def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, wo
         f"%y = quant.qcast %z : {one} to tensor<?x{made}>",
         gives=f"tensor<?x{made}>",
     )
-    refused(text, LowerMean(), "known only at run time")
+    refused(text, step(pooling.mean), "known only at run time")

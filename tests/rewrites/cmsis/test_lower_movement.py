@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.operators.lower_movement import LowerPad, LowerPermute
+from stepwell.translate.lowerings.cmsis import borders
+from stepwell.translate.lowerings.lowering import step
 
 
 def turned(words: Any, method: Any, shape: str, made: str, order: str, storage: str = "i8") -> str:
@@ -29,21 +30,21 @@ def test_a_permutation_behind_a_view_is_still_of_quantised_values(
         f"%y = quant.scast %t : {words.raw('3x2')} to {words.typed('3x2')}",
         gives=words.typed("3x2"),
     )
-    assert "cmsis.transpose" in apply(text, LowerPermute()).ops()
+    assert "cmsis.transpose" in apply(text, step(borders.permute)).ops()
 
 
 def test_the_identity_is_nothing(apply: Any, method: Any, words: Any):
-    done = apply(turned(words, method, "2x3", "2x3", "[0, 1]"), LowerPermute())
+    done = apply(turned(words, method, "2x3", "2x3", "[0, 1]"), step(borders.permute))
     assert done.ops() == ["quant.scast", "quant.scast"]
 
 
 def test_five_dimensions_are_refused(refused: Any, method: Any, words: Any):
     text = turned(words, method, "1x2x3x2x2", "2x1x3x2x2", "[1, 0, 2, 3, 4]")
-    refused(text, LowerPermute(), "takes 4 at most")
+    refused(text, step(borders.permute), "takes 4 at most")
 
 
 def test_other_integers_are_left_to_the_portable_kernel(refused: Any, method: Any, words: Any):
-    refused(turned(words, method, "2x3", "3x2", "[1, 0]", "i16"), LowerPermute())
+    refused(turned(words, method, "2x3", "3x2", "[1, 0]", "i16"), step(borders.permute))
 
 
 @pytest.mark.parametrize("source", ["%x", "%n"], ids=["an input", "a sum"])
@@ -54,7 +55,7 @@ def test_integers_that_are_no_quantised_values_are_left(refused: Any, method: An
         f"%y = aten.permute.default({source}, [1, 0]) : (tensor<2x3xi8>) -> tensor<3x2xi8>",
         gives="tensor<3x2xi8>",
     )
-    refused(text, LowerPermute())
+    refused(text, step(borders.permute))
 
 
 def pad(
@@ -78,7 +79,7 @@ def pad(
 
 
 def test_a_value_that_only_the_result_rounds_is_padded_with(apply: Any, method: Any, words: Any):
-    done = apply(pad(words, method, "2x3", "2x4", "[0, 1], 0.6"), LowerPad())
+    done = apply(pad(words, method, "2x3", "2x4", "[0, 1], 0.6"), step(borders.pad))
     assert done.ops() == ["cmsis.pad"]
 
 
@@ -103,7 +104,7 @@ def test_what_the_kernel_does_not_do_is_refused(
     out: str,
     reason: str,
 ):
-    refused(pad(words, method, shape, made, rest, op=op, out=out), LowerPad(), reason)
+    refused(pad(words, method, shape, made, rest, op=op, out=out), step(borders.pad), reason)
 
 
 def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, words: Any):
@@ -118,4 +119,4 @@ def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, wo
         f"%y = quant.qcast %z : {sized(4, 'f32')} to {sized(4, held)}",
         gives=sized(4, held),
     )
-    refused(text, LowerPad(), "rank 4 at most")
+    refused(text, step(borders.pad), "rank 4 at most")

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.operators.lower_pooling import LowerPooling
+from stepwell.translate.lowerings.cmsis import pooling
+from stepwell.translate.lowerings.lowering import step
 
 
 def pool(
@@ -39,18 +40,18 @@ def pool(
 def test_each_spelling_is_one_operator(
     apply: Any, method: Any, words: Any, op: str, rest: str, x: str, made: str, kernel: str
 ):
-    done = apply(pool(words, method, op, rest, made, x=x), LowerPooling())
+    done = apply(pool(words, method, op, rest, made, x=x), step(pooling.pooling))
     assert f"cmsis.quantized_{kernel}_pool2d_nhwc" in done.ops()
 
 
 def test_padding_that_counts_is_a_pad(apply: Any, method: Any, words: Any):
     text = pool(words, method, "avg_pool2d", "[2, 2], [2, 2], [1, 1]", "1x2x3x3")
-    assert "cmsis.pad" in apply(text, LowerPooling()).ops()
+    assert "cmsis.pad" in apply(text, step(pooling.pooling)).ops()
 
 
 def test_a_finer_average_is_a_depthwise_convolution(apply: Any, method: Any, words: Any):
     text = pool(words, method, "avg_pool2d", "[2, 2]", "1x2x2x2", out="0.125")
-    assert "cmsis.quantized_depthwise_conv2d_nhwc" in apply(text, LowerPooling()).ops()
+    assert "cmsis.quantized_depthwise_conv2d_nhwc" in apply(text, step(pooling.pooling)).ops()
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_what_the_kernels_have_not_is_refused(
     out: str,
     reason: str,
 ):
-    refused(pool(words, method, op, rest, made, x=x, out=out), LowerPooling(), reason)
+    refused(pool(words, method, op, rest, made, x=x, out=out), step(pooling.pooling), reason)
 
 
 def test_indices_that_are_used_are_refused(refused: Any, method: Any, words: Any):
@@ -121,7 +122,7 @@ def test_indices_that_are_used_are_refused(refused: Any, method: Any, words: Any
     text = text.replace(f"-> {made} {{", f"-> ({made}, tensor<1x2x2x2xi64>) {{").replace(
         f"func.return %y : {made}", f"func.return %y, %i : {made}, tensor<1x2x2x2xi64>"
     )
-    refused(text, LowerPooling(), "indices of the maxima are used")
+    refused(text, step(pooling.pooling), "indices of the maxima are used")
 
 
 def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, words: Any):
@@ -137,4 +138,4 @@ def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, wo
         f"%y = quant.qcast %z : {sized('2x2x2', 'f32')} to {sized('2x2x2', held)}",
         gives=sized("2x2x2", held),
     )
-    refused(text, LowerPooling(), "run time")
+    refused(text, step(pooling.pooling), "run time")

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.operators.lower_transposed_convolution import (
-    LowerTransposedConvolution,
-)
+from stepwell.translate.lowerings.cmsis import layers
+from stepwell.translate.lowerings.lowering import step
 
 
 def up(
@@ -45,7 +44,9 @@ def test_each_is_one_operator(
     rest = (
         rest.replace("None, ", "").replace(", [", ", stride=[", 1).replace("], [", "], padding=[")
     )
-    done = apply(up(words, method, rest, made=made, scales=scales), LowerTransposedConvolution())
+    done = apply(
+        up(words, method, rest, made=made, scales=scales), step(layers.transposed_convolution)
+    )
     assert "cmsis.quantized_transpose_conv2d_nhwc" in done.ops()
 
 
@@ -68,7 +69,7 @@ def test_each_is_one_operator(
 def test_what_the_kernel_has_not_is_refused(
     refused: Any, method: Any, words: Any, changed: Any, reason: str
 ):
-    refused(up(words, method, **changed), LowerTransposedConvolution(), reason)
+    refused(up(words, method, **changed), step(layers.transposed_convolution), reason)
 
 
 def test_an_ordinary_convolution_is_anothers_business(refused: Any, method: Any, words: Any):
@@ -87,7 +88,7 @@ def test_an_ordinary_convolution_is_anothers_business(refused: Any, method: Any,
         words.qcast("z", "1x3x2x2"),
         gives=words.typed("1x3x2x2", "1.0"),
     )
-    refused(text, LowerTransposedConvolution())
+    refused(text, step(layers.transposed_convolution))
 
 
 def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, words: Any):
@@ -104,4 +105,4 @@ def test_a_shape_known_only_at_run_time_is_refused(refused: Any, method: Any, wo
         f"%y = quant.qcast %z : {sized('3x5x5', 'f32')} to {sized('3x5x5', made)}",
         gives=sized("3x5x5", made),
     )
-    refused(text, LowerTransposedConvolution(), "known ahead of time")
+    refused(text, step(layers.transposed_convolution), "known ahead of time")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.cmsis.operators.lower_arithmetic import LowerArithmetic
-from stepwell.translate.rewrites.cmsis.operators.lower_linear import LowerLinear
+from stepwell.translate.lowerings.cmsis import elementwise, layers
+from stepwell.translate.lowerings.lowering import step
 
 
 def layer(
@@ -59,28 +59,34 @@ def test_a_clamp_narrows_the_range(
 ):
     rest = rest.replace(", None, 6.0", ", max=6.0")
     text = layer(words, method, behind=through(words, op, rest), value="c")
-    done = apply(text, LowerLinear())
+    done = apply(text, step(layers.linear))
     assert f"activation_min = {low} : i64" in done.text
     assert f"activation_max = {high} : i64" in done.text
 
 
 def test_a_use_as_a_float_keeps_the_float(refused: Any, method: Any, words: Any):
     text = layer(words, method, behind=through(words, "tanh.default"), value="c")
-    refused(text, LowerLinear(), "used as a float by aten.tanh.default")
+    refused(text, step(layers.linear), "used as a float by aten.tanh.default")
 
 
 def test_a_result_in_other_integers_keeps_the_float(refused: Any, method: Any, words: Any):
-    refused(layer(words, method, out=("2.0", "i16")), LowerLinear(), "quantised to int16, not int8")
-    refused(layer(words, method, out=("2.0", "u8")), LowerLinear(), "to uint8")
+    refused(
+        layer(words, method, out=("2.0", "i16")),
+        step(layers.linear),
+        "quantised to int16, not int8",
+    )
+    refused(layer(words, method, out=("2.0", "u8")), step(layers.linear), "to uint8")
 
 
 def test_a_result_with_scales_along_an_axis_keeps_the_float(refused: Any, method: Any, words: Any):
     text = layer(words, method, out=(":1, {1.0, 2.0, 3.0}", "i8"))
-    refused(text, LowerLinear(), "along an axis")
+    refused(text, step(layers.linear), "along an axis")
 
 
 def test_an_operand_in_other_integers_keeps_the_float(refused: Any, method: Any, words: Any):
-    refused(layer(words, method, held=("0.5", "i16")), LowerLinear(), "its operand is quantised")
+    refused(
+        layer(words, method, held=("0.5", "i16")), step(layers.linear), "its operand is quantised"
+    )
 
 
 def test_an_operand_that_is_not_quantised_keeps_the_float(refused: Any, method: Any, words: Any):
@@ -91,7 +97,7 @@ def test_an_operand_that_is_not_quantised_keeps_the_float(refused: Any, method: 
         words.qcast("z", "2x3"),
         gives=words.typed("2x3", "1.0"),
     )
-    refused(text, LowerLinear(), "is not quantised")
+    refused(text, step(layers.linear), "is not quantised")
 
 
 @pytest.mark.parametrize(
@@ -106,19 +112,19 @@ def test_a_weight_the_kernel_does_not_take_keeps_the_float(
     refused: Any, method: Any, words: Any, numbers: str, storage: str, reason: str
 ):
     weight = words.weight("w", "3x4", numbers, storage)
-    refused(layer(words, method, weight=weight), LowerLinear(), reason)
+    refused(layer(words, method, weight=weight), step(layers.linear), reason)
 
 
 def test_a_float_weight_keeps_the_float(refused: Any, method: Any, words: Any):
     weight = '%wr = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'
-    refused(layer(words, method, weight=weight), LowerLinear(), "its weight is not quantised")
+    refused(layer(words, method, weight=weight), step(layers.linear), "its weight is not quantised")
 
 
 def test_an_int16_weight_that_is_computed_keeps_the_float(refused: Any, method: Any, words: Any):
     taken = f", %w: {words.typed('3x4', '0.25', 'i16')}"
     weight = words.dcast("w", "3x4", "0.25", "i16")
     text = layer(words, method, weight=weight, taken=taken)
-    refused(text, LowerLinear(), "its weight is computed at run time")
+    refused(text, step(layers.linear), "its weight is computed at run time")
 
 
 def stored_bias(numbers: str, words: Any) -> tuple[str, ...]:
@@ -129,13 +135,13 @@ def stored_bias(numbers: str, words: Any) -> tuple[str, ...]:
 def test_a_stored_bias_is_brought_to_the_sums_scale(
     apply: Any, method: Any, words: Any, scale: str
 ):
-    done = apply(layer(words, method, bias=stored_bias(scale, words)), LowerLinear())
+    done = apply(layer(words, method, bias=stored_bias(scale, words)), step(layers.linear))
     assert "cmsis.quantized_linear" in done.ops()
 
 
 def test_a_bias_with_a_zero_point_is_refused(refused: Any, method: Any, words: Any):
     text = layer(words, method, bias=stored_bias("0.125:1", words))
-    refused(text, LowerLinear(), "its bias has a zero point")
+    refused(text, step(layers.linear), "its bias has a zero point")
 
 
 @pytest.mark.parametrize("quantised", [True, False])
@@ -147,12 +153,12 @@ def test_a_computed_bias_is_refused(refused: Any, method: Any, words: Any, quant
         taken = ", %b: tensor<3xf32>"
         bias = ("%br = aten.neg.default(%b) : (tensor<3xf32>) -> tensor<3xf32>",)
     text = layer(words, method, bias=bias, taken=taken)
-    refused(text, LowerLinear(), "its bias is computed at run time")
+    refused(text, step(layers.linear), "its bias is computed at run time")
 
 
 def test_a_scale_beyond_every_shift_is_refused(refused: Any, method: Any, words: Any):
     text = layer(words, method, out=("1.000000e+30", "i8"))
-    refused(text, LowerLinear(), "needs a shift of")
+    refused(text, step(layers.linear), "needs a shift of")
 
 
 def test_a_sum_past_int32_is_refused(programs: Any, words: Any, method: Any):
@@ -167,7 +173,7 @@ def test_a_sum_past_int32_is_refused(programs: Any, words: Any, method: Any):
         program.weights.get("b").fill_(bias)
         program.weights.get("w").fill_(100)
         history = History()
-        assert run_rewrites(program, [LowerLinear()], history) == 0
+        assert run_rewrites(program, [step(layers.linear)], history) == 0
         assert any(reason in r.reason for r in history.refusals.values()), history.refusals
 
 
@@ -181,7 +187,7 @@ def test_a_clamp_whose_bound_is_a_value_is_no_clamp(refused: Any, method: Any, w
         words.qcast("c", "4"),
         gives=words.typed("4", "1.0"),
     )
-    refused(text, LowerArithmetic(), "used as a float by aten.clamp.Tensor")
+    refused(text, step(elementwise.arithmetic), "used as a float by aten.clamp.Tensor")
 
 
 def test_stored_ranges_are_what_quantising_the_clamped_real_gives():
@@ -204,7 +210,7 @@ def test_a_result_that_only_a_dead_clamp_reads_is_left(refused: Any, method: Any
         words.qcast("xr", "2x4"),
         gives=words.typed("2x4", "1.0"),
     )
-    refused(text, LowerLinear())
+    refused(text, step(layers.linear))
 
 
 @pytest.mark.parametrize("op", ["hardtanh", "clamp", "clamp_min", "clamp_max"])
@@ -215,7 +221,7 @@ def test_a_bound_of_run_time_is_no_clamp(refused: Any, method: Any, words: Any, 
         f'%c = aten.{op}.default(%z, %n) : ({held}, !stepwell.float<"2.0">) -> {held}',
     )
     text = layer(words, method, behind=lines, value="c")
-    refused(text, LowerLinear(), f"used as a float by aten.{op}.default")
+    refused(text, step(layers.linear), f"used as a float by aten.{op}.default")
 
 
 def test_an_operand_quantised_as_it_comes_keeps_the_float(refused: Any, method: Any, words: Any):
@@ -231,4 +237,4 @@ def test_an_operand_quantised_as_it_comes_keeps_the_float(refused: Any, method: 
         words.qcast("z", "2x3"),
         gives=words.typed("2x3", "1.0"),
     )
-    refused(text, LowerLinear(), "scale is computed at run time")
+    refused(text, step(layers.linear), "scale is computed at run time")

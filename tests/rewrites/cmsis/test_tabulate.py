@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.cmsis.operators.tabulate import Tabulate
+from stepwell.translate.lowerings.cmsis import elementwise
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.cmsis.placing.merge_movement import RULES
 
 
@@ -38,7 +39,7 @@ def test_a_chain_through_a_quantisation_within_is_one_table(apply: Any, method: 
         words.dcast("b", "4", "0.01"),
         "%z = aten.neg.default(%br) : (tensor<4xf32>) -> tensor<4xf32>",
     )
-    done = apply(text, Tabulate(), COMPOSE)
+    done = apply(text, step(elementwise.tabulate), COMPOSE)
     assert done.ops() == ["cmsis.quantized_activation"]
 
 
@@ -53,12 +54,15 @@ def test_above_a_value_that_cannot_be_followed_the_table_begins_there(
         words.qcast("z", "4", "0.01"),
         gives=words.typed("4", "0.01"),
     )
-    assert apply(text, Tabulate()).ops() == ["quant.qcast", "cmsis.quantized_activation"]
+    assert apply(text, step(elementwise.tabulate)).ops() == [
+        "quant.qcast",
+        "cmsis.quantized_activation",
+    ]
 
 
 def test_a_change_of_scale_alone_is_a_table(apply: Any, method: Any, words: Any):
     text = chain(words, method).replace("%z :", "%xr :")
-    assert apply(text, Tabulate()).ops() == ["cmsis.quantized_activation"]
+    assert apply(text, step(elementwise.tabulate)).ops() == ["cmsis.quantized_activation"]
 
 
 def test_a_function_of_two_values_is_left(refused: Any, method: Any, words: Any):
@@ -69,12 +73,12 @@ def test_a_function_of_two_values_is_left(refused: Any, method: Any, words: Any)
         "%z = aten.mul.Tensor(%xr, %br) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>",
         more=f", %b: {words.typed('4')}",
     )
-    refused(text, Tabulate())
+    refused(text, step(elementwise.tabulate))
 
 
 def test_an_op_that_is_no_function_of_one_element_is_left(refused: Any, method: Any, words: Any):
     sums = "%z = aten.cumsum.default(%xr, 0) : (tensor<4xf32>) -> tensor<4xf32>"
-    refused(chain(words, method, sums), Tabulate())
+    refused(chain(words, method, sums), step(elementwise.tabulate))
 
 
 def test_a_constant_of_many_elements_is_left(refused: Any, method: Any, words: Any):
@@ -84,7 +88,7 @@ def test_a_constant_of_many_elements_is_left(refused: Any, method: Any, words: A
         '%w = stepwell.weight <"w"> "parameter" : tensor<4xf32>',
         "%z = aten.mul.Tensor(%xr, %w) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>",
     )
-    refused(text, Tabulate())
+    refused(text, step(elementwise.tabulate))
 
 
 def test_a_result_of_another_shape_is_left(refused: Any, method: Any, words: Any):
@@ -95,14 +99,14 @@ def test_a_result_of_another_shape_is_left(refused: Any, method: Any, words: Any
         "%z = aten.mul.Tensor(%xr, %w) : (tensor<4xf32>, tensor<1x1xf32>) -> tensor<1x4xf32>",
         shapes=("4", "1x4"),
     )
-    refused(text, Tabulate())
+    refused(text, step(elementwise.tabulate))
 
 
 def test_an_int16_result_is_refused(refused: Any, method: Any, words: Any):
     text = chain(words, method, TANH, storage=("i8", "i16"))
-    refused(text, Tabulate(), "its result is quantised to int16")
+    refused(text, step(elementwise.tabulate), "its result is quantised to int16")
 
 
 def test_an_int16_source_is_refused(refused: Any, method: Any, words: Any):
     text = chain(words, method, TANH, storage=("i16", "i8"))
-    refused(text, Tabulate(), "what it is a function of is quantised to int16")
+    refused(text, step(elementwise.tabulate), "what it is a function of is quantised to int16")

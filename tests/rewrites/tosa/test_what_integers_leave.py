@@ -5,19 +5,16 @@ from typing import Any
 import pytest
 import torch
 
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.tosa.integers.elementwise import int8_add, int8_mul
+from stepwell.translate.lowerings.tosa.integers.functions import int16_function, int16_scale
+from stepwell.translate.lowerings.tosa.integers.reductions import int8_reduction
+from stepwell.translate.lowerings.tosa.integers.softmax import int8_softmax
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.integers.fold_quantised_constant import FoldQuantisedConstant
 from stepwell.translate.rewrites.tosa.integers.hoist_rescale_over_maximum import (
     HoistRescaleOverMaximum,
 )
-from stepwell.translate.rewrites.tosa.integers.lower_int8_elementwise import (
-    LowerInt8Add,
-    LowerInt8Mul,
-)
-from stepwell.translate.rewrites.tosa.integers.lower_int8_reduction import LowerInt8Reduction
-from stepwell.translate.rewrites.tosa.integers.lower_int8_softmax import LowerInt8Softmax
-from stepwell.translate.rewrites.tosa.integers.lower_int16_function import LowerInt16Function
-from stepwell.translate.rewrites.tosa.integers.lower_int16_scale import LowerInt16Scale
 from stepwell.translate.rewrites.tosa.placing.order import INTEGERS
 
 Case = tuple[Any, tuple[str, ...], str]
@@ -74,115 +71,115 @@ TABLE = f"%y = tosa.table %r, %t : ({ROW}, i8[256]) -> {ROW}"
 CASES: dict[str, Case] = {
     # --- reductions ------------------------------------------------------------------------
     "a mean of images": (
-        LowerInt8Reduction(),
+        step(int8_reduction),
         reduced("mean.dim", "[2, 3]", "1, 2, 3, 3", "1, 2, 1, 1"),
         "which a pool computes",
     ),
     "a sum past int32": (
-        LowerInt8Reduction(),
+        step(int8_reduction),
         reduced("sum.dim_IntList", "[0, 1]", "2, 4194305", "1, 1"),
         "can pass what RESCALE takes",
     ),
     "a sum of 16 bits past int32": (
-        LowerInt8Reduction(),
+        step(int8_reduction),
         reduced("sum.dim_IntList", "[0]", "32769", "1", held="i16<0.5>", made="i16<1.0>"),
         "can pass what RESCALE takes",
     ),
     "a sum at a fine scale": (
-        LowerInt8Reduction(),
+        step(int8_reduction),
         reduced("sum.dim_IntList", "[0]", "128", "1", made="i8<0.000001>"),
         "can pass what RESCALE takes",
     ),
     # --- softmax ------------------------------------------------------------------------------
     "a softmax of 16 bits": (
-        LowerInt8Softmax(),
+        step(int8_softmax),
         computed(SOFTMAX.format("2, 4"), "2, 4", "2, 4", "i16<0.001>", "i16<0.0001>"),
         "interpolates",
     ),
     "a softmax of a long row": (
-        LowerInt8Softmax(),
+        step(int8_softmax),
         computed(SOFTMAX.format("1, 4096"), "1, 4096", "1, 4096", made="i8<0.00390625:-128>"),
         "needs more than 32 bits",
     ),
     "a softmax at a fine scale": (
-        LowerInt8Softmax(),
+        step(int8_softmax),
         computed(SOFTMAX.format("2, 4"), "2, 4", "2, 4", made="i8<0.0001>"),
         "needs more than 32 bits",
     ),
     "a softmax whose result stays a float": (
-        LowerInt8Softmax(),
+        step(int8_softmax),
         ("%x: i8<0.5:3>[2, 4]", "%xr = quant.dcast %x : i8<0.5:3>[2, 4] to f32[2, 4]", SOFTMAX.format("2, 4").replace("%z", "%y")),
         "as a float by",
     ),
     # --- functions of 16 bits -----------------------------------------------------------------
     "a function of two values of 16 bits": (
-        LowerInt16Function(),
+        step(int16_function),
         computed("%z = aten.cumsum.default(%xr, 0) : (f32[4]) -> f32[4]", "4", "4", *SHORT),
         "",
     ),
     "casts of 16 bits alone": (
-        LowerInt16Function(),
+        step(int16_function),
         ("%x: i16<0.5>[4]", "%z = quant.dcast %x : i16<0.5>[4] to f32[4]", "%y = quant.qcast %z : f32[4] to i16<1.0>[4]"),
         "",
     ),
     "a function of 16 bits that adds an axis": (
-        LowerInt16Function(),
+        step(int16_function),
         computed(f"{WIDE_NUMBER.replace('[1]', '[1, 1]')}; %z = aten.add.Tensor(%xr, %c) : (f32[4], f32[1, 1]) -> f32[1, 4]", "4", "1, 4", *SHORT),
         "",
     ),
     "a function of 8 bits to 16": (
-        LowerInt16Function(),
+        step(int16_function),
         computed(TANH, "4", "4", "i8<0.5>", "i16<0.001>"),
         "a value is quantised to",
     ),
     "a function of 16 bits to 8": (
-        LowerInt16Function(),
+        step(int16_function),
         computed(TANH, "4", "4", "i16<0.001>", "i8<0.5>"),
         "a value is quantised to",
     ),
     "a function of 16 bits with a zero point": (
-        LowerInt16Function(),
+        step(int16_function),
         computed(TANH, "4", "4", "i16<0.001>", "i16<0.001:3>"),
         "zero point",
     ),
     "a product of 8 bits with a number": (
-        LowerInt16Scale(),
+        step(int16_scale),
         computed(f"{NUMBER}; {PRODUCT}", "4", "4"),
         "",
     ),
     "a product of two values of 16 bits": (
-        LowerInt16Scale(),
+        step(int16_scale),
         computed("%z = aten.mul.Tensor(%xr, %xr) : (f32[4], f32[4]) -> f32[4]", "4", "4", *SHORT),
         "",
     ),
     "a product with a number that adds an axis": (
-        LowerInt16Scale(),
+        step(int16_scale),
         computed(f"{WIDE_NUMBER.replace('[1]', '[1, 1]')}; %z = aten.mul.Tensor(%xr, %c) : (f32[4], f32[1, 1]) -> f32[1, 4]", "4", "1, 4", *SHORT),
         "",
     ),
     "a product of 16 bits with zero": (
-        LowerInt16Scale(),
+        step(int16_scale),
         computed(f"{WIDE_NUMBER.replace('#ones', '#zeros')}; {PRODUCT}", "4", "4", *SHORT),
         "is not positive",
     ),
     "a product of 16 bits past the reach of RESCALE": (
-        LowerInt16Scale(),
+        step(int16_scale),
         computed(f"{WIDE_NUMBER}; {PRODUCT}", "4", "4", "i16<0.5>", "i16<0.000001>"),
         "beyond what RESCALE reaches",
     ),
     "a product of 16 bits that stays a float": (
-        LowerInt16Scale(),
+        step(int16_scale),
         (*computed(f"{WIDE_NUMBER}; {PRODUCT.replace('%z', '%y')}", "4", "4", *SHORT)[:-1],),
         "as a float by",
     ),
     # --- functions of one value --------------------------------------------------------------
     "a square": (
-        LowerInt8Mul(),
+        step(int8_mul),
         computed("%z = aten.mul.Tensor(%xr, %xr) : (f32[4], f32[4]) -> f32[4]", "4", "4"),
         "which a TABLE computes",
     ),
     "a sum with a number": (
-        LowerInt8Add(),
+        step(int8_add),
         computed(f"{NUMBER}; %z = aten.add.Tensor(%xr, %c) : (f32[4], f32[1]) -> f32[4]", "4", "4"),
         "which a TABLE computes",
     ),
@@ -308,7 +305,7 @@ REDUCED: dict[str, tuple[Any, list[str]]] = {
 @pytest.mark.parametrize("name", REDUCED)
 def test_a_reduction_is_within_a_unit_of_the_floats(apply: Any, written: Any, name: str) -> None:
     lines, operators = REDUCED[name]
-    done = apply(written(*lines), LowerInt8Reduction())
+    done = apply(written(*lines), step(int8_reduction))
     assert [op.removeprefix("tosa.") for op in done.ops() if "scast" not in op] == operators
 
 
@@ -346,7 +343,7 @@ def test_a_softmax_of_bytes_is_within_a_unit_of_the_floats(
     spread[0], spread[1] = 127, -128
     spread[2, 1:] = -128
     spread[3] = torch.linspace(-128, 127, count).to(torch.int8)
-    done = apply(text, LowerInt8Softmax(), inputs=[spread])
+    done = apply(text, step(int8_softmax), inputs=[spread])
     assert done.ops().count("tosa.table") == (3 if count > 500 or made < 1 / 256 else 2)
 
 
@@ -368,7 +365,7 @@ def test_a_function_of_16_bits_is_within_a_unit_everywhere(
         *computed(line.replace("f32[4]", "f32[1, 65536]"), "1, 65536", "1, 65536", held, made)
     )
     every = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).reshape(1, -1)
-    assert operator in apply(text, LowerInt16Function(), inputs=[every]).ops()
+    assert operator in apply(text, step(int16_function), inputs=[every]).ops()
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -376,5 +373,5 @@ def test_a_product_of_16_bits_with_a_number_is_one_rescale(
     apply: Any, written: Any, swapped: bool
 ) -> None:
     line = PRODUCT.replace("(%xr, %c) : (f32[4], f32[1])", "(%c, %xr) : (f32[1], f32[4])") if swapped else PRODUCT  # fmt: skip
-    done = apply(written(*computed(f"{WIDE_NUMBER}; {line}", "4", "4", *SHORT)), LowerInt16Scale())
+    done = apply(written(*computed(f"{WIDE_NUMBER}; {line}", "4", "4", *SHORT)), step(int16_scale))
     assert [op for op in done.ops() if "scast" not in op] == ["tosa.rescale"]

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     block_scaled,
     casts,
@@ -13,17 +14,10 @@ from stepwell.translate.lowerings.tosa import (
     pooling,
     products,
 )
-from stepwell.translate.rewrites.tosa.integers.lower_int8_elementwise import (
-    LowerInt8Add,
-    LowerInt8Clamp,
-    LowerInt8Function,
-    LowerInt8Requantise,
-)
-from stepwell.translate.rewrites.tosa.integers.lower_int8_layers import (
-    LowerInt8Convolution,
-    LowerInt8Linear,
-)
-from stepwell.translate.rewrites.tosa.integers.lower_int8_pool import LowerInt8Pool
+from stepwell.translate.lowerings.tosa.integers.elementwise import int8_add, int8_clamp
+from stepwell.translate.lowerings.tosa.integers.functions import int8_function, int8_requantise
+from stepwell.translate.lowerings.tosa.integers.layers import int8_convolution, int8_linear
+from stepwell.translate.lowerings.tosa.integers.reductions import int8_pool
 
 NUMBER = '%n = sym.constant 2.0 : f64 : !stepwell.float<"2.0">'
 SIZE = '%n = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
@@ -359,25 +353,25 @@ def computed(line: str, x: str = "4", y: str = "4") -> tuple[str, ...]:
 
 INT8: dict[str, Case] = {
     "a zero point of 16 bits": (
-        LowerInt8Linear(),
+        step(int8_linear),
         layer(held="0.5:3", storage="i16"),
         "TOSA takes zero points for 8-bit",
     ),
-    "a weight's zero point": (LowerInt8Linear(), layer("0.25:1"), "its weight has a zero point"),
+    "a weight's zero point": (step(int8_linear), layer("0.25:1"), "its weight has a zero point"),
     "a scale for each input": (
-        LowerInt8Linear(),
+        step(int8_linear),
         layer(":1, {0.1, 0.2, 0.3, 0.4}"),
         "a scale for each input",
     ),
     "a dilated transposed convolution": (
-        LowerInt8Convolution(),
+        step(int8_convolution),
         convolved(
             "1, 2, 3, 3", "2, 2, 2, 2", "1, 2, 5, 5", "[1, 1], [0, 0], [2, 2], true, [0, 0], 1"
         ),
         "dilation is not 1",
     ),
     "a transposed convolution with a scale for each input": (
-        LowerInt8Convolution(),
+        step(int8_convolution),
         convolved(
             "1, 2, 3, 3",
             "2, 3, 1, 1",
@@ -388,7 +382,7 @@ INT8: dict[str, Case] = {
         "a scale for each input",
     ),
     "a transposed volume": (
-        LowerInt8Convolution(),
+        step(int8_convolution),
         convolved(
             "1, 2, 3, 3, 3",
             "2, 2, 1, 1, 1",
@@ -398,17 +392,17 @@ INT8: dict[str, Case] = {
         "no transposed convolution of three axes",
     ),
     "a scaled sum": (
-        LowerInt8Add(),
+        step(int8_add),
         computed("%z = aten.add.Tensor(%xr, %xr, alpha=2) : (f32[4], f32[4]) -> f32[4]"),
         "alpha is 2",
     ),
     "a mean of rows": (
-        LowerInt8Pool(),
+        step(int8_pool),
         computed("%z = aten.mean.dim(%xr, [1]) : (f32[2, 4]) -> f32[2]", "2, 4", "2"),
         "the mean is not over the height and width of images that a pool holds",
     ),
     "a dilated pool": (
-        LowerInt8Pool(),
+        step(int8_pool),
         computed(
             "%z = aten.max_pool2d.default(%xr, [2, 2], [1, 1], [0, 0], [2, 2]) : (f32[1, 2, 5, 5]) -> f32[1, 2, 3, 3]",
             "1, 2, 5, 5",
@@ -417,7 +411,7 @@ INT8: dict[str, Case] = {
         "dilation is not 1",
     ),
     "counted padding": (
-        LowerInt8Pool(),
+        step(int8_pool),
         computed(
             "%z = aten.avg_pool2d.default(%xr, [2, 2], [2, 2], [1, 1]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 3, 3]",
             "1, 2, 4, 4",
@@ -426,7 +420,7 @@ INT8: dict[str, Case] = {
         "the padding counts",
     ),
     "rows no window reads": (
-        LowerInt8Pool(),
+        step(int8_pool),
         computed(
             "%z = aten.max_pool2d.default(%xr, [3, 3], [2, 2]) : (f32[1, 2, 8, 8]) -> f32[1, 2, 3, 3]",
             "1, 2, 8, 8",
@@ -435,14 +429,14 @@ INT8: dict[str, Case] = {
         "belong to no window",
     ),
     "a bound of run time": (
-        LowerInt8Clamp(),
+        step(int8_clamp),
         computed(
             f'{NUMBER}; %z = aten.clamp.default(%xr, %n) : (f32[4], !stepwell.float<"2.0">) -> f32[4]'
         ),
         "a bound is computed at run time",
     ),
     "a byte without a sign": (
-        LowerInt8Requantise(),
+        step(int8_requantise),
         (
             "%x: i8<0.5>[4]",
             dequantised("x", "0.5", "4"),
@@ -451,12 +445,12 @@ INT8: dict[str, Case] = {
         "its result is quantised to uint8",
     ),
     "what no cast gave": (
-        LowerInt8Requantise(),
+        step(int8_requantise),
         ("%x: f32[4]", "%y = quant.qcast %x : f32[4] to i8<1.0>[4]"),
         "",
     ),
     "casts alone": (
-        LowerInt8Function(),
+        step(int8_function),
         (
             "%x: i8<0.5>[4]",
             dequantised("x", "0.5", "4"),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     discrete,
     indices,
@@ -12,8 +13,8 @@ from stepwell.translate.lowerings.tosa import (
     resizing,
     scatters,
 )
+from stepwell.translate.lowerings.tosa.integers.reductions import int8_resize
 from stepwell.translate.rewrites.tosa.finishing.promote_operands import PromoteOperands
-from stepwell.translate.rewrites.tosa.integers.lower_int8_resize import LowerInt8Resize
 from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
@@ -57,19 +58,19 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "the plane of the image is symbolic",
     ),
     "a volume of int8": (
-        LowerInt8Resize(),
+        step(int8_resize),
         resized(
             "i8", "upsample_nearest3d.default(%r, [2, 2, 2])", "1, 1, 1, 1, 1", "1, 1, 2, 2, 2"
         ),
         "RESIZE has two axes",
     ),
     "int8 that RESIZE has no numbers for": (
-        LowerInt8Resize(),
+        step(int8_resize),
         resized("i8", "upsample_nearest2d.default(%r, [1, 1])", "1, 1, 20, 2", "1, 1, 1, 1"),
         "no numbers for these sizes",
     ),
     "int16 between pixels": (
-        LowerInt8Resize(),
+        step(int8_resize),
         resized(
             "i16", "upsample_bilinear2d.default(%r, [4, 4], false)", "1, 1, 2, 2", "1, 1, 4, 4"
         ),

@@ -6,10 +6,8 @@ import pytest
 import torchao.quantization  # noqa: F401 (registers torchao's operators)
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 (registers quantized_decomposed)
 
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_convolution import (
-    LowerDynamicConvolution,
-)
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_linear import LowerDynamicLinear
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.xnnpack import quantised_layers
 
 X, W, Y = "tensor<2x4xf32>", "tensor<3x4xf32>", "tensor<2x3xf32>"
 STORED = "!quant.uniform<i8:f32, 0.125>"
@@ -92,7 +90,9 @@ def test_what_is_not_quantised_by_its_own_range_is_a_float(name: str, apply: Any
     """The weight stays stored; the rows are not quantised anew by the node."""
     lines = OTHER_FORMS[name]
     lines = lines if "%y" in lines[-1] else (*lines, LINEAR)
-    done = apply(method(ARGUMENTS, weight(), *lines, gives=Y), LowerDynamicLinear())
+    done = apply(
+        method(ARGUMENTS, weight(), *lines, gives=Y), step(quantised_layers.dynamic_linear)
+    )
     assert "xnnpack.convert" not in done.ops() and done.count == 1
 
 
@@ -146,39 +146,42 @@ def test_a_layer_stays(name: str, refused: Any, method: Any):
     lines = lines if "%y" in lines[-1] else (*lines, LINEAR)
     x = X.replace("f32", "f16") if "rows of halves" in name else X
     text = method(f"%x: {x}, %v: tensor<2x64xf32>", stored, *lines, gives=gives)
-    refused(text, LowerDynamicLinear(), reason)
+    refused(text, step(quantised_layers.dynamic_linear), reason)
 
 
 def test_a_layer_of_integers_is_not_one_of_floats(refused: Any, method: Any):
     """`LowerQuantisedLinear` takes it, or nobody: its input has a scale already."""
     given = "tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>"
     line = f"%d = quant.dcast %q : {given} to {X}"
-    refused(method(f"%q: {given}", weight(), line, LINEAR, gives=Y), LowerDynamicLinear())
+    refused(
+        method(f"%q: {given}", weight(), line, LINEAR, gives=Y),
+        step(quantised_layers.dynamic_linear),
+    )
 
 
 def test_a_float_weight_is_left_alone(refused: Any, method: Any):
     line = f'%r = stepwell.weight <"r"> "parameter" : {W}'
     text = method(f"%x: {X}", line, LINEAR.replace("%d", "%x"), gives=Y)
-    refused(text, LowerDynamicLinear())
+    refused(text, step(quantised_layers.dynamic_linear))
 
 
 def test_a_computed_weight_is_left_alone(refused: Any, method: Any):
     given = f"tensor<3x4x{STORED}>"
     line = f"%r = quant.dcast %q : {given} to {W}"
     text = method(f"%x: {X}, %q: {given}", line, LINEAR.replace("%d", "%x"), gives=Y)
-    refused(text, LowerDynamicLinear())
+    refused(text, step(quantised_layers.dynamic_linear))
 
 
 def test_a_computed_bias_is_refused(refused: Any, method: Any):
     line = f"%y = aten.linear.default(%x, %r, %b) : ({X}, {W}, tensor<3xf32>) -> {Y}"
     text = method(f"%x: {X}, %b: tensor<3xf32>", weight(), line, gives=Y)
-    refused(text, LowerDynamicLinear(), "the bias is computed")
+    refused(text, step(quantised_layers.dynamic_linear), "the bias is computed")
 
 
 def test_rows_of_seven_axes_are_refused(refused: Any, method: Any):
     x, y = (f"tensor<1x1x1x1x1x2x{n}xf32>" for n in (4, 3))
     text = method(f"%d: {x}", weight(), LINEAR.replace(X, x).replace(Y, y), gives=y)
-    refused(text, LowerDynamicLinear(), "rank 7")
+    refused(text, step(quantised_layers.dynamic_linear), "rank 7")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +190,11 @@ def test_rows_of_seven_axes_are_refused(refused: Any, method: Any):
 def test_a_vector_is_refused(x: str, w: str, y: str, refused: Any, method: Any):
     x, y = f"tensor<{x}f32>", f"tensor<{y}f32>"
     line = f"%y = aten.linear.default(%x, %r) : ({x}, tensor<{w}f32>) -> {y}"
-    refused(method(f"%x: {x}", weight(sizes=w), line, gives=y), LowerDynamicLinear(), "a vector")
+    refused(
+        method(f"%x: {x}", weight(sizes=w), line, gives=y),
+        step(quantised_layers.dynamic_linear),
+        "a vector",
+    )
 
 
 def convolved(
@@ -256,14 +263,16 @@ IMAGE_NEAR_MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", IMAGE_NEAR_MISSES)
 def test_a_convolution_stays(name: str, refused: Any, method: Any):
     stored, changes, reason = IMAGE_NEAR_MISSES[name]
-    refused(convolved(method, stored, **changes), LowerDynamicConvolution(), reason)
+    refused(
+        convolved(method, stored, **changes), step(quantised_layers.dynamic_convolution), reason
+    )
 
 
 def test_a_convolution_of_floats_is_left_alone(refused: Any, method: Any):
     lines = ("%d = aten.abs.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>",)
-    refused(convolved(method, filters(), lines=lines), LowerDynamicConvolution())
+    refused(convolved(method, filters(), lines=lines), step(quantised_layers.dynamic_convolution))
 
 
 def test_a_convolution_with_a_float_filter_is_left_alone(refused: Any, method: Any):
     stored = '%r = stepwell.weight <"r"> "parameter" : tensor<3x4x1x1xf32>'
-    refused(convolved(method, stored), LowerDynamicConvolution())
+    refused(convolved(method, stored), step(quantised_layers.dynamic_convolution))

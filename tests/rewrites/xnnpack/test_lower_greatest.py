@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.nodes.lower_greatest import LowerGreatest
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.xnnpack import reductions
 
 
 def test_an_axis_of_one_needs_no_pooling(apply: Any, method: Any) -> None:
     line = "%y = aten.amax.default(%x, [0]) : (tensor<1x4xf32>) -> tensor<4xf32>"
-    done = apply(method("%x: tensor<1x4xf32>", line, gives="tensor<4xf32>"), LowerGreatest())
+    done = apply(
+        method("%x: tensor<1x4xf32>", line, gives="tensor<4xf32>"), step(reductions.greatest)
+    )
     assert done.count == 1 and "pooling" not in done.text
 
 
@@ -31,7 +34,7 @@ def test_rows_are_folded_or_stood_upright(
         f"tensor<{''.join(f'{size}x' for size in held)}f32>" for held in (shape, shape[:-1])
     )
     line = f"%y = aten.amax.default(%x, [{len(shape) - 1}]) : ({given}) -> {made}"
-    done = apply(method(f"%x: {given}", line, gives=made), LowerGreatest())
+    done = apply(method(f"%x: {given}", line, gives=made), step(reductions.greatest))
     assert " ".join(name.split(".")[1] for name in done.ops()) == wanted
 
 
@@ -45,4 +48,4 @@ def test_what_no_pooling_takes_is_left(
     given = f"tensor<{shape}{'x' * bool(held)}{held}>"
     made = f"tensor<4x{held or 'f32'}>"
     line = f"%y = aten.amax.default(%x, [0]) : ({given}) -> {made}"
-    refused(method(f"%x: {given}", line, gives=made), LowerGreatest(), reason)
+    refused(method(f"%x: {given}", line, gives=made), step(reductions.greatest), reason)

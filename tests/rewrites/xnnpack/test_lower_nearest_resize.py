@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.xnnpack.nodes.lower_nearest_resize import (
-    LowerNearestResize,
-    repeats_evenly,
-)
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.xnnpack import images
 
 
 def resized(size: str, gives: str, method: Any, more: str = "", element: str = "f32") -> str:
@@ -23,7 +21,7 @@ def resized(size: str, gives: str, method: Any, more: str = "", element: str = "
 @pytest.mark.parametrize("size", [(8, 10), (4, 10), (12, 5), (28, 15), (4, 5)])
 def test_whole_factors_repeat_pixels_bit_for_bit(size: tuple[int, int], apply: Any, method: Any):
     text = resized(str(list(size)), f"{size[0]}x{size[1]}", method)
-    done = apply(text, LowerNearestResize())
+    done = apply(text, step(images.nearest_resize))
     assert done.count == 1
     x = torch.randn(2, 3, 4, 5)
     assert torch.equal(
@@ -33,25 +31,25 @@ def test_whole_factors_repeat_pixels_bit_for_bit(size: tuple[int, int], apply: A
 
 @pytest.mark.parametrize(("size", "gives"), [("[6, 5]", "6x5"), ("[4, 12]", "4x12")])
 def test_another_ratio_is_refused(size: str, gives: str, refused: Any, method: Any):
-    refused(resized(size, gives, method), LowerNearestResize(), "no whole factor")
+    refused(resized(size, gives, method), step(images.nearest_resize), "no whole factor")
 
 
 def test_a_stated_scale_that_is_not_the_ratio_is_refused(refused: Any, method: Any):
     text = resized("[12, 10]", "12x10", method, ", 3.6, 2.0")
-    refused(text, LowerNearestResize(), "rounds")
+    refused(text, step(images.nearest_resize), "rounds")
 
 
 def test_an_image_of_symbolic_size_is_refused(refused: Any, method: Any):
     given = 'tensor<?x3x4x5xf32, #stepwell.shape<["s0", 3, 4, 5]>>'
     made = 'tensor<?x3x8x10xf32, #stepwell.shape<["s0", 3, 8, 10]>>'
     line = f"%y = aten.upsample_nearest2d.default(%x, [8, 10]) : ({given}) -> {made}"
-    refused(method(f"%x: {given}", line, gives=made), LowerNearestResize(), "symbolic")
+    refused(method(f"%x: {given}", line, gives=made), step(images.nearest_resize), "symbolic")
 
 
 def test_integers_are_refused(refused: Any, method: Any):
-    refused(resized("[8, 10]", "8x10", method, element="ui8"), LowerNearestResize(), "uint8")
+    refused(resized("[8, 10]", "8x10", method, element="ui8"), step(images.nearest_resize), "uint8")
 
 
 def test_torch_itself_says_whether_pixels_repeat_evenly():
-    assert repeats_evenly(4, 8, None)
-    assert not repeats_evenly(4, 12, 3.6)
+    assert images.repeats_evenly(4, 8, None)
+    assert not images.repeats_evenly(4, 12, 3.6)

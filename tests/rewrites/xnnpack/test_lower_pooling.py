@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.nodes.lower_pooling import LowerPooling
-from stepwell.translate.rewrites.xnnpack.nodes.lower_reduction import LowerReduction
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.xnnpack import images, reductions
 
 X = "tensor<2x3x6x6xf32>"
 
@@ -37,7 +37,7 @@ NEAR_MISSES = {
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_it_stays(name: str, refused: Any, method: Any):
     line, size, reason = NEAR_MISSES[name]
-    refused(pooled(line, f"tensor<2x3x{size}xf32>", method), LowerPooling(), reason)
+    refused(pooled(line, f"tensor<2x3x{size}xf32>", method), step(images.pooling), reason)
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_it_stays(name: str, refused: Any, method: Any):
     ],
 )
 def test_windows_are_nodes(line: str, size: str, apply: Any, method: Any):
-    assert apply(pooled(line, f"tensor<2x3x{size}xf32>", method), LowerPooling()).count == 1
+    assert apply(pooled(line, f"tensor<2x3x{size}xf32>", method), step(images.pooling)).count == 1
 
 
 def test_an_image_without_a_batch_is_refused(refused: Any, method: Any):
     text = pooled(
         "max_pool2d.default(%x, [2, 2])", "tensor<3x3x3xf32>", method, "tensor<3x6x6xf32>"
     )
-    refused(text, LowerPooling(), "not a batch of images")
+    refused(text, step(images.pooling), "not a batch of images")
 
 
 WIDE = 'tensor<2x3x6x?xf32, #stepwell.shape<[2, 3, 6, "s0"]>>'
@@ -76,7 +76,7 @@ WIDE = 'tensor<2x3x6x?xf32, #stepwell.shape<[2, 3, 6, "s0"]>>'
     ],
 )
 def test_an_image_of_symbolic_width_is_pooled(line: str, gives: str, apply: Any, method: Any):
-    assert apply(pooled(line, gives, method, WIDE), LowerPooling()).count == 1
+    assert apply(pooled(line, gives, method, WIDE), step(images.pooling)).count == 1
 
 
 @pytest.mark.parametrize(
@@ -90,19 +90,19 @@ def test_an_image_of_symbolic_width_is_pooled(line: str, gives: str, apply: Any,
 def test_windows_that_follow_from_a_symbolic_size_are_refused(
     line: str, gives: str, reason: str, refused: Any, method: Any
 ):
-    refused(pooled(line, gives, method, WIDE), LowerPooling(), reason)
+    refused(pooled(line, gives, method, WIDE), step(images.pooling), reason)
 
 
 def test_windows_that_follow_from_a_symbolic_height_are_refused(refused: Any, method: Any):
     x = 'tensor<2x3x?x6xf32, #stepwell.shape<[2, 3, "s0", 6]>>'
     line = "adaptive_avg_pool2d.default(%x, [3, 2])"
     text = pooled(line, "tensor<2x3x3x2xf32>", method, x)
-    refused(text, LowerPooling(), "so have its windows")
+    refused(text, step(images.pooling), "so have its windows")
 
 
 def test_a_resize_to_a_symbolic_size_is_refused(refused: Any, method: Any):
     line = "upsample_bilinear2d.vec(%x, none, false, [1.0, 1.0])"
-    refused(pooled(line, WIDE, method, WIDE), LowerPooling(), "resizes to a constant")
+    refused(pooled(line, WIDE, method, WIDE), step(images.pooling), "resizes to a constant")
 
 
 @pytest.mark.parametrize(
@@ -117,20 +117,22 @@ def test_a_mean_over_other_axes_than_planes_is_no_pooling(
     line: str, gives: str, apply: Any, refused: Any, method: Any
 ):
     text = pooled(line, gives, method)
-    refused(text, LowerPooling())
-    assert apply(text, LowerReduction()).count == 1
+    refused(text, step(images.pooling))
+    assert apply(text, step(reductions.reduction)).count == 1
 
 
 @pytest.mark.parametrize("axes", ["[0]", "none"])
 def test_a_mean_of_one_number_is_the_number(axes: str, apply: Any, method: Any):
     text = pooled(f"mean.dim(%x, {axes})", "tensor<f32>", method, "tensor<f32>")
-    assert apply(text, LowerReduction()).count == 1
+    assert apply(text, step(reductions.reduction)).count == 1
 
 
 def test_a_mean_over_static_axes_of_a_symbolic_tensor_is_taken(apply: Any, method: Any):
     x = 'tensor<?x3x6xf32, #stepwell.shape<["s0", 3, 6]>>'
     gives = 'tensor<?x6xf32, #stepwell.shape<["s0", 6]>>'
-    assert apply(pooled("mean.dim(%x, [1])", gives, method, x), LowerReduction()).count == 1
+    assert (
+        apply(pooled("mean.dim(%x, [1])", gives, method, x), step(reductions.reduction)).count == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,11 +156,11 @@ def test_a_mean_over_static_axes_of_a_symbolic_tensor_is_taken(apply: Any, metho
 def test_axes_of_symbolic_size_are_averaged_as_planes_or_not_at_all(
     call: str, x: str, gives: str, reason: str, refused: Any, method: Any
 ):
-    refused(pooled(call, gives, method, x), LowerReduction(), reason)
+    refused(pooled(call, gives, method, x), step(reductions.reduction), reason)
 
 
 def test_a_mean_over_the_last_axis_of_a_symbolic_tensor_is_a_layer(apply: Any, method: Any):
     x = 'tensor<?x3x6xf32, #stepwell.shape<["s0", 3, 6]>>'
     gives = 'tensor<?x3x1xf32, #stepwell.shape<["s0", 3, 1]>>'
     text = pooled("mean.dim(%x, [-1], true)", gives, method, x)
-    assert apply(text, LowerReduction()).ops() == ["aten.linear.default"]
+    assert apply(text, step(reductions.reduction)).ops() == ["aten.linear.default"]

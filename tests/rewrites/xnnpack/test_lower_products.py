@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.xnnpack import products
 from stepwell.translate.rewrites.xnnpack.convolutions.unmerge_batch import UnmergeBatch
-from stepwell.translate.rewrites.xnnpack.nodes.lower_linear import LowerLinear
-from stepwell.translate.rewrites.xnnpack.nodes.lower_matmul import LowerMatmul
 
 X, W, Y = "tensor<2x4xf32>", "tensor<3x4xf32>", "tensor<2x3xf32>"
 WEIGHT = f'%w = stepwell.weight <"w"> "parameter" : {W}'
@@ -17,20 +17,20 @@ def test_a_weight_of_one_output_without_an_axis_is_refused(refused: Any, method:
     weight = '%w = stepwell.weight <"w"> "parameter" : tensor<4xf32>'
     line = f"%y = aten.linear.default(%x, %w) : ({X}, tensor<4xf32>) -> tensor<2xf32>"
     text = method(f"%x: {X}", weight, line, gives="tensor<2xf32>")
-    refused(text, LowerLinear(), "the weight is a vector")
+    refused(text, step(products.linear), "the weight is a vector")
 
 
 def test_a_bias_computed_at_run_time_is_refused(refused: Any, method: Any):
     line = f"%y = aten.linear.default(%x, %w, %b) : ({X}, {W}, tensor<3xf32>) -> {Y}"
     text = method(f"%x: {X}, %b: tensor<3xf32>", WEIGHT, line, gives=Y)
-    refused(text, LowerLinear(), "the bias is computed")
+    refused(text, step(products.linear), "the bias is computed")
 
 
 def test_a_weight_of_symbolic_size_is_refused(refused: Any, method: Any):
     gives = 'tensor<2x?xf32, #stepwell.shape<[2, "s0"]>>'
     line = f"%y = aten.linear.default(%x, %w) : ({X}, {ROWS}) -> {gives}"
     text = method(f"%x: {X}, %w: {ROWS}", line, gives=gives)
-    refused(text, LowerLinear(), "dimension s0 is symbolic")
+    refused(text, step(products.linear), "dimension s0 is symbolic")
 
 
 @pytest.mark.parametrize("bias", ["", ", %b"])
@@ -38,14 +38,14 @@ def test_a_linear_layer_of_constants_is_a_node(bias: str, apply: Any, method: An
     more = ", tensor<3xf32>" if bias else ""
     line = f"%y = aten.linear.default(%x, %w{bias}) : ({X}, {W}{more}) -> {Y}"
     held = '%b = stepwell.weight <"b"> "parameter" : tensor<3xf32>'
-    done = apply(method(f"%x: {X}", WEIGHT, held, line, gives=Y), LowerLinear())
+    done = apply(method(f"%x: {X}", WEIGHT, held, line, gives=Y), step(products.linear))
     assert done.ops() == ["xnnpack.fully_connected"]
 
 
 def test_a_product_with_a_vector_is_refused(refused: Any, method: Any):
     line = f"%y = aten.matmul.default(%x, %z) : ({X}, tensor<4xf32>) -> tensor<2xf32>"
     text = method(f"%x: {X}, %z: tensor<4xf32>", line, gives="tensor<2xf32>")
-    refused(text, LowerMatmul(), "an operand is a vector")
+    refused(text, step(products.matmul), "an operand is a vector")
 
 
 def test_a_symbolic_product_of_other_ranks_is_refused(refused: Any, method: Any):
@@ -54,7 +54,7 @@ def test_a_symbolic_product_of_other_ranks_is_refused(refused: Any, method: Any)
     line = f"%y = aten.matmul.default(%x, %z) : ({stack}, {z}) -> {gives}"
     refused(
         method(f"%x: {stack}, %z: {z}", line, gives=gives),
-        LowerMatmul(),
+        step(products.matmul),
         "the ranks of the operands differ",
     )
 
@@ -62,7 +62,7 @@ def test_a_symbolic_product_of_other_ranks_is_refused(refused: Any, method: Any)
 def test_a_product_of_other_ranks_is_a_node(apply: Any, method: Any):
     stack, z, gives = "tensor<5x2x4xf32>", "tensor<4x3xf32>", "tensor<5x2x3xf32>"
     line = f"%y = aten.matmul.default(%x, %z) : ({stack}, {z}) -> {gives}"
-    done = apply(method(f"%x: {stack}, %z: {z}", line, gives=gives), LowerMatmul())
+    done = apply(method(f"%x: {stack}, %z: {z}", line, gives=gives), step(products.matmul))
     assert "xnnpack.batch_matrix_multiply" in done.ops()
 
 

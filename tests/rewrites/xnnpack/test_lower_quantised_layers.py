@@ -6,12 +6,8 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_convolution import (
-    LowerQuantisedConvolution,
-)
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_linear import (
-    LowerQuantisedLinear,
-)
+from stepwell.translate.lowerings.lowering import is_step, step
+from stepwell.translate.lowerings.xnnpack import quantised_layers
 
 INT8 = "!quant.uniform<i8:f32, 0.5:3>"
 MADE = "!quant.uniform<i8:f32, 0.25>"
@@ -74,7 +70,10 @@ def convolution(method: Any, **changes: Any) -> str:
     return layer(method, f"aten.convolution.default(%x, %r, {bias}, {PLAIN})", IMAGES, **changes)
 
 
-LAYERS = [(linear, LowerQuantisedLinear()), (convolution, LowerQuantisedConvolution())]
+LAYERS = [
+    (linear, step(quantised_layers.quantised_linear)),
+    (convolution, step(quantised_layers.quantised_convolution)),
+]
 Written = Callable[..., str]
 
 BIAS = '%b = stepwell.weight <"b"> "parameter" : tensor<3xf32>'
@@ -157,9 +156,9 @@ def test_an_op_that_is_no_layer_is_left_alone(rewrite: Rewrite[Any], refused: An
 def test_a_layer_whose_result_is_read_as_floats_too_stays(
     rewrite: Rewrite[Any], refused: Any, method: Any
 ):
-    text = (linear if isinstance(rewrite, LowerQuantisedLinear) else convolution)(method)
+    text = (linear if is_step(rewrite, quantised_layers.quantised_linear) else convolution)(method)
     gives = text[text.index("-> tensor<") + 3 : text.index(" {\n")]
-    floats = ROWS[2] if isinstance(rewrite, LowerQuantisedLinear) else IMAGES[2]
+    floats = ROWS[2] if is_step(rewrite, quantised_layers.quantised_linear) else IMAGES[2]
     text = text.replace(f"-> {gives} {{", f"-> ({gives}, {floats}) {{")
     text = text.replace(f"return %y : {gives}", f"return %y, %l : {gives}, {floats}")
     refused(text, rewrite, "used as a float by func.return")
@@ -174,7 +173,7 @@ VECTORS = {
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_linear_layer_of_a_vector_stays(name: str, refused: Any, method: Any):
     text = layer(method, "aten.linear.default(%x, %r)", VECTORS[name])
-    refused(text, LowerQuantisedLinear(), "is a vector")
+    refused(text, step(quantised_layers.quantised_linear), "is a vector")
 
 
 TURNED = "[2, 2], [0, 0], [1, 1], true, [0, 0], 2"
@@ -190,16 +189,16 @@ def test_groups_of_a_transposed_convolution_share_one_scale(
     call = f"aten.convolution.default(%x, %r, none, {TURNED})"
     text = layer(method, call, types, held=held)
     if taken:
-        assert apply(text, LowerQuantisedConvolution()).count == 1
+        assert apply(text, step(quantised_layers.quantised_convolution)).count == 1
     else:
-        refused(text, LowerQuantisedConvolution(), "shares each scale")
+        refused(text, step(quantised_layers.quantised_convolution), "shares each scale")
 
 
 def test_an_int8_volume_stays(refused: Any, method: Any):
     types = ("tensor<1x4x3x3x3xf32>", "tensor<3x4x1x1x1xf32>", "tensor<1x3x3x3x3xf32>")
     rest = "[1, 1, 1], [0, 0, 0], [1, 1, 1], false, [0, 0, 0], 1"
     text = layer(method, f"aten.convolution.default(%x, %r, none, {rest})", types)
-    refused(text, LowerQuantisedConvolution(), "rank 5")
+    refused(text, step(quantised_layers.quantised_convolution), "rank 5")
 
 
 def test_a_layer_read_by_two_quantisations_stays(refused: Any, method: Any):
@@ -211,7 +210,7 @@ def test_a_layer_read_by_two_quantisations_stays(refused: Any, method: Any):
     second = cast("qcast", "l", "z", "f32", INT8, "2x3x")
     text = text.replace("  func.return", f"  {second}\n  func.return")
     text = text.replace(f"return %y : {gives}", f"return %y, %z : {gives}, {other}")
-    refused(text, LowerQuantisedLinear(), "quantised in several ways")
+    refused(text, step(quantised_layers.quantised_linear), "quantised in several ways")
 
 
 STEPS = '%n = stepwell.weight <"n"> "parameter" : tensor<3xi32>'
@@ -224,7 +223,7 @@ def test_a_bias_of_integers_in_units_of_the_products_is_taken(apply: Any, method
         + "\n"
         + cast("dcast", "m", "b", "!quant.uniform<i32:f32, 0.0625>", "f32", "3x")
     )
-    assert apply(linear(method, bias=bias), LowerQuantisedLinear()).count == 1
+    assert apply(linear(method, bias=bias), step(quantised_layers.quantised_linear)).count == 1
 
 
 def test_clamps_before_the_quantisation_are_one_range_of_the_node(apply: Any, method: Any):
@@ -234,6 +233,6 @@ def test_clamps_before_the_quantisation_are_one_range_of_the_node(apply: Any, me
         f"%c = aten.relu.default(%l) : {made}\n  %d = aten.hardtanh.default(%c, -1.0, 2.0) : {made}"
     )
     text = text.replace("  %y = quant.qcast %l", f"  {clamps}\n  %y = quant.qcast %d")
-    done = apply(text, LowerQuantisedLinear())
+    done = apply(text, step(quantised_layers.quantised_linear))
     assert done.count == 1
     assert "output_min=0.0, output_max=2.0" in done.text

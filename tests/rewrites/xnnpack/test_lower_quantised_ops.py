@@ -5,17 +5,8 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_casts import (
-    FoldDequantisedConstant,
-    LowerQuantisedCast,
-    UntypeQuantisation,
-)
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_elementwise import (
-    LowerQuantisedElementwise,
-)
-from stepwell.translate.rewrites.xnnpack.quantised.lower_quantised_movement import (
-    LowerQuantisedMovement,
-)
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.xnnpack import quantised_nodes
 from stepwell.translate.rewrites.xnnpack.quantised.widen_quantised_cast import WidenQuantisedCast
 
 INT8, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
@@ -95,7 +86,7 @@ ELEMENTWISE: dict[str, tuple[str, dict[str, str], str]] = {
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_it_computes_floats(name: str, refused: Any, method: Any):
     line, changes, reason = ELEMENTWISE[name]
-    refused(between(method, line, **changes), LowerQuantisedElementwise(), reason)
+    refused(between(method, line, **changes), step(quantised_nodes.quantised_elementwise), reason)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +100,10 @@ def test_it_computes_floats(name: str, refused: Any, method: Any):
     ],
 )
 def test_it_computes_int8(line: str, changes: dict[str, str], apply: Any, method: Any):
-    assert apply(between(method, line, **changes), LowerQuantisedElementwise()).count == 1
+    assert (
+        apply(between(method, line, **changes), step(quantised_nodes.quantised_elementwise)).count
+        == 1
+    )
 
 
 MOVES: dict[str, tuple[str, dict[str, str], str]] = {
@@ -133,7 +127,7 @@ MOVES: dict[str, tuple[str, dict[str, str], str]] = {
 @pytest.mark.parametrize("name", MOVES)
 def test_it_moves_floats(name: str, refused: Any, method: Any):
     line, changes, reason = MOVES[name]
-    refused(between(method, line, **changes), LowerQuantisedMovement(), reason)
+    refused(between(method, line, **changes), step(quantised_nodes.quantised_movement), reason)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +139,12 @@ def test_it_moves_floats(name: str, refused: Any, method: Any):
     ],
 )
 def test_it_moves_integers(line: str, becomes: str, apply: Any, method: Any):
-    assert apply(between(method, line, becomes=becomes), LowerQuantisedMovement()).count == 1
+    assert (
+        apply(
+            between(method, line, becomes=becomes), step(quantised_nodes.quantised_movement)
+        ).count
+        == 1
+    )
 
 
 def test_what_is_moved_and_read_as_floats_too_stays(refused: Any, method: Any):
@@ -154,7 +153,7 @@ def test_what_is_moved_and_read_as_floats_too_stays(refused: Any, method: Any):
     text = text.replace(
         f"return %y : tensor<8x{INT8}>", f"return %y, %l : tensor<8x{INT8}>, tensor<8xf32>"
     )
-    refused(text, LowerQuantisedMovement(), "used as a float by func.return")
+    refused(text, step(quantised_nodes.quantised_movement), "used as a float by func.return")
 
 
 def casts(method: Any, held: str, kind: str, real: str = "f32") -> str:
@@ -169,15 +168,15 @@ def casts(method: Any, held: str, kind: str, real: str = "f32") -> str:
 GROUPS = "!quant.uniform<i8:f32:{0:1, 1:2}, {{1.0, 2.0}, {1.0, 2.0}}>"
 HALVES = "!quant.uniform<i8:f16, 0.5>"
 CASTS: dict[str, tuple[Rewrite[Any], str, str, str]] = {
-    "int16 by a node": (LowerQuantisedCast(), "!quant.uniform<i16:f32, 0.5>", "dcast", "no static int8"),
+    "int16 by a node": (step(quantised_nodes.quantised_cast), "!quant.uniform<i16:f32, 0.5>", "dcast", "no static int8"),
     "channels by a node": (
-        LowerQuantisedCast(), "!quant.uniform<i8:f32:0, {0.5, 0.25}>", "dcast", "no static int8",
+        step(quantised_nodes.quantised_cast), "!quant.uniform<i8:f32:0, {0.5, 0.25}>", "dcast", "no static int8",
     ),
-    "a part of int8 by a node": (LowerQuantisedCast(), PART, "qcast", "the whole range"),
-    "groups by an operator": (UntypeQuantisation(), GROUPS, "dcast", "groups of an axis"),
-    "halves by an operator": (UntypeQuantisation(), HALVES, "dcast", "float32 values"),
+    "a part of int8 by a node": (step(quantised_nodes.quantised_cast), PART, "qcast", "the whole range"),
+    "groups by an operator": (step(quantised_nodes.untype_quantisation), GROUPS, "dcast", "groups of an axis"),
+    "halves by an operator": (step(quantised_nodes.untype_quantisation), HALVES, "dcast", "float32 values"),
     "floats as halves": (WidenQuantisedCast(), INT8, "qcast", ""),
-    "an argument ahead of time": (FoldDequantisedConstant(), INT8, "dcast", ""),
+    "an argument ahead of time": (step(quantised_nodes.fold_dequantised_constant), INT8, "dcast", ""),
 }  # fmt: skip
 
 
@@ -195,7 +194,7 @@ def test_a_constant_of_halves_is_not_folded(refused: Any, method: Any):
         "%y = aten.add.Tensor(%c, %x) : (tensor<2x4xf16>, tensor<2x4xf16>) -> tensor<2x4xf16>",
     )
     text = method("%x: tensor<2x4xf16>", *lines, gives="tensor<2x4xf16>")
-    refused(text, FoldDequantisedConstant(), "only float32")
+    refused(text, step(quantised_nodes.fold_dequantised_constant), "only float32")
 
 
 def test_integers_that_a_cast_names_are_no_weight(refused: Any, method: Any):
@@ -205,4 +204,4 @@ def test_integers_that_a_cast_names_are_no_weight(refused: Any, method: Any):
         cast("dcast", "t", "y", "2x4", INT8, "f32"),
     )
     text = method("%x: tensor<2x4xi8>", *lines, gives="tensor<2x4xf32>")
-    refused(text, FoldDequantisedConstant())
+    refused(text, step(quantised_nodes.fold_dequantised_constant))

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from stepwell.ir.numerics import Deviation
-from stepwell.translate.rewrites.xnnpack.nodes.resize_by_matrices import ResizeByMatrices, Resized
+from stepwell.translate.lowerings.lowering import Drawn, step
+from stepwell.translate.lowerings.xnnpack import resizing
 
 
 def shaped(*sizes: int | str, element: str = "f32") -> str:
@@ -48,7 +49,7 @@ def test_pixels_are_torchs(
     known = {"h": size[0], "w": size[1]}
     height, width = (eval(str(each), None, known) for each in old)
     inputs = (torch.randn(2, 3, height, width), torch.zeros(size))
-    done = apply(resized(old, new, more, method), ResizeByMatrices(), inputs=inputs)
+    done = apply(resized(old, new, more, method), step(resizing.resize_by_matrices), inputs=inputs)
     assert done.count == 1 and "upsample" not in str(done.program)
 
 
@@ -62,14 +63,14 @@ def test_pixels_are_torchs(
 def test_it_leaves(
     old: tuple[Any, Any], new: tuple[Any, Any], more: str, reason: str, refused: Any, method: Any
 ) -> None:
-    refused(resized(old, new, more, method), ResizeByMatrices(), reason)
+    refused(resized(old, new, more, method), step(resizing.resize_by_matrices), reason)
 
 
 def test_a_pixel_that_is_not_finite_spreads_which_is_said(programs: Any, method: Any) -> None:
     text = resized(("h", "w"), ("2*h", "2*w"), "none, false, [2.0, 2.0]", method)
     program, _ = programs(text)
     op = next(op for op in program.module.walk() if op.name.startswith("aten.upsample"))
-    rewrite = ResizeByMatrices()
+    rewrite = step(resizing.resize_by_matrices)
     match = rewrite.match(op, program)  # pyright: ignore
-    assert isinstance(match, Resized)
+    assert isinstance(match, Drawn)
     assert isinstance(rewrite.deviates(match, program), Deviation)

@@ -27,7 +27,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     not_floats,
     not_for_xnnpack,
 )
-from stepwell.translate.rewrites.xnnpack.nodes.lower_pooling import edges
+from stepwell.translate.rewrites.xnnpack.nodes.windows import edges
 
 MOST_STEPS = 12
 """Additions of all elements, in place of one pass of a kernel that adds one by one."""

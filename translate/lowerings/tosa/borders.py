@@ -1,6 +1,6 @@
 """Borders between integers and floats in one graph: quantising and dequantising as operators.
 
-What `LowerInt8` leaves in floats stands between casts; they are torch's to the bit.  A float is
+What the lowerings of `integers` leave in floats stands between casts; they are torch's to the bit.  A float is
 multiplied by the reciprocal of the scale, CAST rounds it to the nearest integer, ties to even, and
 saturates.  A zero point is added to the integer, not to the float before it is rounded, where an odd
 one would turn ties around: CAST gives 16 bits, which hold the sum, and RESCALE by one saturates.

@@ -2,7 +2,6 @@
 
 from stepwell.translate.rewrites.ethosu.hoist_reshape_over_rescale import HoistReshapeOverRescale
 from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu
-from stepwell.translate.rewrites.ethosu.lower_softmax_by_table import LowerSoftmaxByTable
 from stepwell.translate.rewrites.ethosu.partition_ethosu import PartitionEthosu
 from stepwell.translate.rewrites.ethosu.rescale_constant import RescaleConstant
 from stepwell.translate.rewrites.ethosu.rescale_for_each_reader import RescaleForEachReader
@@ -10,7 +9,6 @@ from stepwell.translate.rewrites.ethosu.rescale_for_each_reader import RescaleFo
 __all__ = [
     "HoistReshapeOverRescale",
     "LowerForNpu",
-    "LowerSoftmaxByTable",
     "PartitionEthosu",
     "RescaleConstant",
     "RescaleForEachReader",

@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import op_class
-from stepwell.ir.rewriting import Refusal
-from stepwell.ir.types import dims
-from stepwell.translate.rewrites.cmsis.operators.quantized import not_fixed
+from xdsl.ir import SSAValue
 
-_NAMES = (
-    "aten.conv1d.default",
-    "aten.conv1d.padding",
-    "aten.conv2d.default",
-    "aten.conv2d.padding",
-    "aten.convolution.default",
-)
-CONVOLUTIONS: tuple[type[SchemaOp], ...] = tuple(op_class(name) for name in _NAMES)
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims, is_static
+
+
+def not_fixed(*values: SSAValue) -> Refusal | None:
+    """Most of the library's operators resize nothing: their shapes are known ahead of time."""
+    if all(is_static(value.type) for value in values):
+        return None
+    return Refusal("its shape is known only at run time, and the operator resizes nothing")
+
 
 Pair = tuple[int, int]
 

@@ -49,10 +49,14 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning
 from stepwell.translate.rewrites.cmsis.operators.fold_kernel_sum import constant_key
-from stepwell.translate.rewrites.cmsis.operators.lower_movement import permuted, stored_type
 from stepwell.translate.rewrites.cmsis.placing.absorb_flatten import absorbs_order
 from stepwell.translate.rewrites.cmsis.placing.relabel_ports import is_relabelled
-from stepwell.translate.rewrites.cmsis.placing.reshape import padded, transposed
+from stepwell.translate.rewrites.cmsis.placing.reshape import (
+    padded,
+    permuted,
+    stored_type,
+    transposed,
+)
 
 BINARY = (QuantizedAdd, QuantizedMul, QuantizedDiv, Minimum, Maximum)
 CAT, SLICE = op_class("aten.cat.default"), op_class("aten.slice.Tensor")

@@ -7,6 +7,7 @@ from typing import cast
 
 from xdsl.ir import SSAValue
 
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.ops import Pad, Transpose
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
@@ -14,7 +15,8 @@ from stepwell.dialects.cmsis.ops.movement import pad_is_misread
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.dialects.quant.types import storage_element
 from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.ir.types import Dim, dims, element, tensor, with_element
+from stepwell.translate.rewrites.quant.movement import moved, only_moves
 
 VIEW = op_class("aten.view.default")
 SLICE = op_class("aten.slice.Tensor")
@@ -106,3 +108,24 @@ def to_nhwc(rw: Rewriter, value: SSAValue) -> SSAValue:
 def to_nchw(rw: Rewriter, value: SSAValue) -> SSAValue:
     """NHWC → NCHW."""
     return transposed(rw, value, NHWC_TO_NCHW)
+
+
+def permuted(
+    rw: Rewriter, raw: SSAValue, held: UniformQuantizedType, order: Sequence[int]
+) -> SSAValue:
+    """Stored integers under permuted dimensions: those of their quantised value, transposed."""
+    typed = rw.insert(StorageCast(raw, with_element(raw.type, held))).results[0]
+    made = transposed(rw, typed, order)
+    return rw.insert(StorageCast(made, with_element(made.type, element(raw.type)))).results[0]
+
+
+def stored_type(value: SSAValue) -> UniformQuantizedType | None:
+    """The type whose stored integers a plain value holds, found through what only moves them."""
+    maker = value.owner
+    if isinstance(maker, StorageCast):
+        held = element(maker.input.type)
+        return held if isinstance(held, UniformQuantizedType) else None
+    if not (isinstance(maker, SchemaOp) and only_moves(maker)):
+        return None
+    found = (stored_type(source) for _, source in moved(maker))  # A constant does not say it.
+    return next((held for held in found if held is not None), None)

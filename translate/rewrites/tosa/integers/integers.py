@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, TensorType
+from xdsl.dialects.builtin import IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
-from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.dialects.tosa import generated as t
@@ -20,25 +17,15 @@ from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import const
 from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import f32, i1, i8, i16, i32
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.dtypes import i1, i8, i16
+from stepwell.ir.rewriting import Bound, Refusal
+from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.quantised.recognise import (
     Activation,
-    Bias,
-    StoredWeight,
     Use,
-    activation,
-    bias_operand,
-    deliver,
-    distinct,
-    quantized_uses,
-    stored_weight,
 )
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.operators.sizes import inexpressible
 
 LEFT_SHIFT = {8: 20, 16: 15}
 """Bits that sums of two operands of 8 or 16 bits gain in front of their common scale."""
@@ -50,129 +37,11 @@ SINGLE_ROUND = RoundingModeAttr("SINGLE_ROUND")
 IN_UNITS = Bound(units=1, reason="integers are summed and rounded once, half up")
 
 
-@dataclass(frozen=True)
-class Quantised:
-    """A layer, its int8 operands, its constant weight and bias, and the uses of its result."""
-
-    op: SchemaOp
-    inputs: tuple[Activation, ...]
-    uses: tuple[Use, ...]
-    weight: StoredWeight | None = None
-    bias: Bias | None = None
-
-    @property
-    def held(self) -> Attribute:
-        """The element type of its activations."""
-        return WIDTHS[self.inputs[0].held.bits]
-
-    @property
-    def sums(self) -> Attribute:
-        """The element type of its products' sums."""
-        return i32 if self.held == i8 else i48
-
-
-@dataclass(frozen=True)
-class LowerInt8(Rewrite[Quantised]):
-    """Base: operands dequantised, every use quantised."""
-
-    bound: ClassVar[Bound] = IN_UNITS
-    takes_empty: ClassVar[bool] = False
-    activations: ClassVar[int] = 1
-    has_weight: ClassVar[bool] = False
-    takes_symbols: ClassVar[bool] = False
-    """Whether sizes may be symbolic."""
-
-    def values(self, op: SchemaOp) -> Sequence[SSAValue]:
-        """The operands that are activations."""
-        return op.operands[: self.activations]
-
-    def match(self, op: SchemaOp, program: Program) -> Quantised | Refusal | None:
-        """The layer's parts, or the first that is missing."""
-        inputs: list[Activation] = []
-        values = self.values(op)
-        bits = width(values[0])
-        for value in values:
-            found = activation(value, bits)
-            if isinstance(found, Refusal):
-                return found
-            inputs.append(found)
-        uses = quantized_uses(op.results[0], bits)
-        if isinstance(uses, Refusal):
-            return uses
-        if bits == 16 and any(x.held.expressed != f32 for x in (*inputs, *uses_of(uses))):
-            return Refusal("its reals are halves, which are coarser than 16-bit integers")
-        if bits == 16 and any(x.held.zero_point for x in (*inputs, *uses_of(uses))):
-            return Refusal("TOSA takes zero points for 8-bit integers only")
-        tensors = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
-        for value in tensors:
-            if not is_static(value.type):
-                reason = inexpressible(value) if self.takes_symbols else "the shape is symbolic"
-                if reason is not None:
-                    return Refusal(reason)
-        refusal = self.refuses(op)
-        if refusal is not None:
-            return refusal
-        if not self.has_weight:
-            return self._in_reach(Quantised(op, tuple(inputs), uses))
-        weight = stored_weight(op.operands[1])
-        if isinstance(weight, Refusal):
-            return weight
-        if not weight.held.is_symmetric:
-            return Refusal("its weight has a zero point")
-        if weight.held.axis not in (None, self.output_axis(op)):
-            return Refusal("its weight has a scale for each input, not for each output")
-        bias = bias_operand(op.operand("bias"))
-        if isinstance(bias, Refusal):
-            return bias
-        return self._in_reach(Quantised(op, tuple(inputs), uses, weight, bias))
-
-    def _in_reach(self, match: Quantised) -> Quantised | Refusal:
-        """The layer, where RESCALE takes whatever its integers are to every result."""
-        bits = 31 if match.sums == i32 else 15
-        for use in match.uses:
-            for factor, reach in self.factors(match, use):
-                refusal = beyond_rescale(factor, reach, bits)
-                if refusal is not None:
-                    return refusal
-        return match
-
-    def factors(self, match: Quantised, use: Use) -> list[tuple[float, float]]:
-        """What each RESCALE to a result multiplies by, and how far the integers before it reach."""
-        return [(x.held.scale / use.held.scale, 1 << x.held.bits) for x in match.inputs]
-
-    def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Why this layer has no integer form, or None."""
-        return None
-
-    def output_axis(self, op: SchemaOp) -> int:
-        """The axis of the weight along which the outputs lie."""
-        return 0
-
-    @abstractmethod
-    def lower(self, match: Quantised, use: Use, b: Builder, program: Program) -> SSAValue:
-        """The int8 result for one quantisation of it."""
-
-    def build(self, match: Quantised, rw: Rewriter) -> None:
-        """One chain of operators for each distinct quantisation of the result."""
-        b = Builder(rw)
-        for use, group in distinct(match.uses):
-            value = self.lower(match, use, b, rw.program)
-            if (use.low, use.high) != (use.held.low, use.held.high):
-                value = b.clamp(value, use.low, use.high)
-            typed = rw.insert(StorageCast(value, use.type)).results[0]
-            deliver(rw, group, typed)
-
-
 def width(value: SSAValue) -> int:
     """16 if a float operand stands for 16-bit integers, else 8."""
     maker = value.owner
     held = quantization(maker.input.type) if isinstance(maker, DequantizeCast) else None
     return 16 if held is not None and held.bits == 16 else 8
-
-
-def uses_of(uses: tuple[Use, ...]) -> tuple[Activation, ...]:
-    """The quantised results."""
-    return tuple(Activation(use.cast.result, use.held) for use in uses)
 
 
 def stored(value: SSAValue, b: Builder) -> SSAValue:

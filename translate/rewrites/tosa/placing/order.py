@@ -28,6 +28,11 @@ from stepwell.translate.lowerings.tosa import (
     scatters,
     transforms,
 )
+from stepwell.translate.lowerings.tosa.integers import elementwise as int_elementwise
+from stepwell.translate.lowerings.tosa.integers import functions as int_functions
+from stepwell.translate.lowerings.tosa.integers import layers as int_layers
+from stepwell.translate.lowerings.tosa.integers import reductions as int_reductions
+from stepwell.translate.lowerings.tosa.integers import softmax as int_softmax
 from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
 from stepwell.translate.rewrites.norms.decompose_group_norm import DecomposeGroupNorm
@@ -40,31 +45,6 @@ from stepwell.translate.rewrites.tosa.integers.fold_quantised_constant import Fo
 from stepwell.translate.rewrites.tosa.integers.hoist_rescale_over_maximum import (
     HoistRescaleOverMaximum,
 )
-from stepwell.translate.rewrites.tosa.integers.lower_int8_choice import (
-    LowerInt8Extremum,
-    LowerInt8Pad,
-    LowerInt8Where,
-)
-from stepwell.translate.rewrites.tosa.integers.lower_int8_comparison import LowerInt8Comparison
-from stepwell.translate.rewrites.tosa.integers.lower_int8_cumsum import LowerInt8Cumsum
-from stepwell.translate.rewrites.tosa.integers.lower_int8_elementwise import (
-    LowerInt8Add,
-    LowerInt8Clamp,
-    LowerInt8Function,
-    LowerInt8Mul,
-    LowerInt8Requantise,
-)
-from stepwell.translate.rewrites.tosa.integers.lower_int8_layers import (
-    LowerInt8Bmm,
-    LowerInt8Convolution,
-    LowerInt8Linear,
-)
-from stepwell.translate.rewrites.tosa.integers.lower_int8_pool import LowerInt8Pool
-from stepwell.translate.rewrites.tosa.integers.lower_int8_reduction import LowerInt8Reduction
-from stepwell.translate.rewrites.tosa.integers.lower_int8_resize import LowerInt8Resize
-from stepwell.translate.rewrites.tosa.integers.lower_int8_softmax import LowerInt8Softmax
-from stepwell.translate.rewrites.tosa.integers.lower_int16_function import LowerInt16Function
-from stepwell.translate.rewrites.tosa.integers.lower_int16_scale import LowerInt16Scale
 from stepwell.translate.rewrites.tosa.placing import merge_layout
 from stepwell.translate.rewrites.tosa.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import HoistReshapeOverSlice
@@ -155,25 +135,25 @@ INTEGERS: tuple[Rewrite[Any], ...] = (
     FoldQuantisedConstant(),
     TypeIntegers(),
     SelectTruths(),
-    LowerInt16Scale(),
-    LowerInt8Convolution(),
-    LowerInt8Linear(),
-    LowerInt8Add(),
-    LowerInt8Mul(),
-    LowerInt8Bmm(),
-    LowerInt8Pool(),
-    LowerInt8Clamp(),
-    LowerInt8Extremum(),
-    LowerInt8Where(),
-    LowerInt8Pad(),
-    LowerInt8Comparison(),
-    LowerInt8Requantise(),
-    LowerInt8Function(),
-    LowerInt8Reduction(),
-    LowerInt8Resize(),
-    LowerInt8Softmax(),
-    LowerInt16Function(),
-    LowerInt8Cumsum(),
+    step(int_functions.int16_scale),
+    step(int_layers.int8_convolution),
+    step(int_layers.int8_linear),
+    step(int_elementwise.int8_add),
+    step(int_elementwise.int8_mul),
+    step(int_layers.int8_bmm),
+    step(int_reductions.int8_pool),
+    step(int_elementwise.int8_clamp),
+    step(int_elementwise.int8_extremum),
+    step(int_elementwise.int8_where),
+    step(int_elementwise.int8_pad),
+    step(int_functions.int8_comparison),
+    step(int_functions.int8_requantise),
+    step(int_functions.int8_function),
+    step(int_reductions.int8_reduction),
+    step(int_reductions.int8_resize),
+    step(int_softmax.int8_softmax),
+    step(int_functions.int16_function),
+    step(int_reductions.int8_cumsum),
     ChooseStoredIntegers(),
 )
 """Quantised layers as integers."""

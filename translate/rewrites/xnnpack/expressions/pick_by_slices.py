@@ -33,7 +33,7 @@ from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.translate.rewrites.building import axis, permute, static_dims, view
 from stepwell.translate.rewrites.slices.picking import Plan, Planner, pick
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
-from stepwell.translate.rewrites.xnnpack.nodes.lower_pooling import stated_scale
+from stepwell.translate.rewrites.xnnpack.nodes.windows import stated_scale
 
 MOST = 64
 """Slices and concatenations that replace one op."""

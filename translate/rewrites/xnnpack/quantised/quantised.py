@@ -8,13 +8,11 @@ kernel for exactly these parameters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from xdsl.ir import SSAValue
 
-from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import (
     Quantization,
     StorageCast,
@@ -28,24 +26,14 @@ from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import dims, element, with_element
+from stepwell.translate.quantised.layers import Layer
 from stepwell.translate.quantised.recognise import (
-    Activation,
     Bias,
-    Reals,
     StoredWeight,
-    Use,
-    activation,
-    bias_operand,
-    common_bounds,
-    distinct,
     integer_bias,
     not_for_each_output,
-    quantised_source,
-    quantized_uses,
-    stored_weight,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_held
-from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import single
 
 _BIAS_LIMIT = 2.0**31 - 2**7
 """The greatest float32 below 2³¹ is 2³¹ − 2⁷: a bias of more units does not fit an int32."""
@@ -73,63 +61,6 @@ def not_computed_range(value: SSAValue) -> Refusal | None:
     return None
 
 
-@dataclass(frozen=True)
-class BetweenCasts:
-    """The int8 values that a float op stands for: what it reads, and how its result is quantised.
-
-    Attributes:
-        sources: the quantised operands.
-        uses: the quantisations of the result, all alike.
-        low: the least real that a clamp before them lets through, None if none does; `high` too.
-    """
-
-    sources: tuple[SSAValue, ...]
-    uses: tuple[Use, ...]
-    low: float | None
-    high: float | None
-
-    @property
-    def made(self) -> SSAValue:
-        """The quantised result."""
-        return self.uses[0].cast.result
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        """The fields of a node's output range."""
-        named = (("output_min", self.low), ("output_max", self.high))
-        return {name: value for name, value in named if value is not None}
-
-
-def between_casts(op: SchemaOp, operands: Sequence[SSAValue]) -> BetweenCasts | Refusal | None:
-    """What an op between casts reads and makes; None if none of its `operands` is dequantised."""
-    if not any(quantised_source(operand) for operand in operands):
-        return None
-    found = [activation(operand, unsigned=True) for operand in operands]
-    for given in found:
-        if isinstance(given, Refusal):
-            return given
-    sources = tuple(given.value for given in found if isinstance(given, Activation))
-    uses = quantized_uses(op.results[0], unsigned=True)
-    if isinstance(uses, Refusal):
-        return uses
-    if len(distinct(uses)) > 1:
-        return Refusal("its result is quantised in several ways; a node has one")
-    made = uses[0].cast.result
-    refusal = not_of_integers(made, sources)
-    if refusal is not None:
-        return refusal
-    return within(BetweenCasts(sources, uses, None, None), uses[0].bounds)
-
-
-def within(found: BetweenCasts, *clamps: Reals) -> BetweenCasts | Refusal:
-    """The same op with its result clamped, innermost last, as XNNPACK keeps bounds."""
-    bounds = common_bounds(((found.low, found.high), *clamps))
-    low, high = (None if bound is None else single(bound) for bound in bounds)
-    if low is not None and high is not None and not low < high:
-        return Refusal(f"the lower bound {low} is not below the upper bound {high}")
-    return replace(found, low=low, high=high)
-
-
 def not_of_integers(made: SSAValue, sources: Sequence[SSAValue]) -> Refusal | None:
     """Operands and result are of the same int8 kind; a constant XNNPACK would not copy stays out."""
     for refusal in (
@@ -144,36 +75,6 @@ def not_of_integers(made: SSAValue, sources: Sequence[SSAValue]) -> Refusal | No
     if all(constant_of(source) is not None for source in sources):
         return Refusal("all operands are constants; XNNPACK needs one that is computed")
     return None
-
-
-@dataclass(frozen=True)
-class StoredParameters:
-    """A layer's stored weight and bias."""
-
-    weight: StoredWeight
-    bias: Bias | None
-
-
-def stored_parameters(
-    op: SchemaOp, found: BetweenCasts, axis: int, program: Program
-) -> StoredParameters | Refusal:
-    """The constants of a layer of int8 with its outputs on an axis of its weight."""
-    (source,), made = found.sources, found.made
-    weight = stored_weight(op.operands[1])
-    if isinstance(weight, Refusal):
-        return weight
-    bias = bias_operand(op.operand("bias"))
-    if isinstance(bias, Refusal):
-        return bias
-    for refusal in (
-        not_signed_alike(source, made),
-        not_a_filter(weight, axis),
-        not_within_sums(bias, source, weight, program),
-        not_rescalable(source, weight, made),
-    ):
-        if refusal is not None:
-            return refusal
-    return StoredParameters(weight, bias)
 
 
 def not_signed_alike(source: SSAValue, made: SSAValue) -> Refusal | None:
@@ -231,12 +132,11 @@ def typed_constant(rw: Rewriter, key: str, held: Quantization) -> SSAValue:
     return rw.insert(StorageCast(stored, type_)).results[0]
 
 
-def typed_bias(rw: Rewriter, stored: StoredParameters, source: SSAValue) -> list[SSAValue]:
-    """The bias as int32 in units of the products' scales; nothing if there is none."""
-    given, bias, weight = quantization(source.type), stored.bias, stored.weight.held
-    assert given is not None
+def typed_bias(rw: Rewriter, layer: Layer) -> SSAValue | None:
+    """The bias as int32 in units of the products' scales; None if there is none."""
+    given, bias, weight = layer.inputs[0].held, layer.bias, layer.weight.held
     if bias is None:
-        return []
+        return None
     held = bias_type(given.scale, weight)
     if bias.unit is None:
         key = rw.weights.derive("quant.store", [bias.key], **store_parameters(held))
@@ -245,7 +145,7 @@ def typed_bias(rw: Rewriter, stored: StoredParameters, source: SSAValue) -> list
         assert isinstance(channels, int)
         key = integer_bias(bias, list(held.scales), channels, rw.program)
         assert key is not None
-    return [typed_constant(rw, key, held)]
+    return typed_constant(rw, key, held)
 
 
 def bias_type(input_scale: float, weight: Quantization) -> Quantization:

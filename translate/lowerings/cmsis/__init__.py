@@ -1,0 +1,1 @@
+"""What CMSIS-NN computes of the integers between casts."""

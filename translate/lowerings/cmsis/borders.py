@@ -1,0 +1,148 @@
+"""Permutations, pads, and the casts that are left between floats and integers."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any, cast
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.ops import DequantizePerTensor, QuantizePerTensor
+from stepwell.dialects.quant import QuantizeCast, StorageCast
+from stepwell.dialects.quant.recipes import store_parameters
+from stepwell.dialects.quant.types import quantization, storage_dtype, storage_element
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import f32, f64
+from stepwell.ir.families import ops_of
+from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewriter
+from stepwell.ir.types import dims, is_static, with_element
+from stepwell.translate.lowerings.aten.values import Value
+from stepwell.translate.lowerings.cmsis.values import written
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.quantised.layers import Layer, Parts
+from stepwell.translate.quantised.recognise import Activation, narrowed, not_int8
+from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
+from stepwell.translate.rewrites.cmsis.placing.reshape import padded, permuted, stored_type
+from stepwell.translate.rewrites.quant.movement import permutation
+
+QUANTIZE, DEQUANTIZE = (
+    op_class(f"quantized_decomposed.{name}_per_tensor.default")
+    for name in ("quantize", "dequantize")
+)
+
+
+@lowers(
+    *ops_of("permutation", "aten"),
+    to="cmsis",
+    bound=EXACT,
+    name="lower-permute",
+    sample="""
+        %r = quant.scast %x : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xi8>
+        %t = aten.t.default(%r) : (tensor<2x3xi8>) -> tensor<3x2xi8>
+        %s = quant.scast %t : tensor<3x2xi8> to tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+    """,
+)
+def permute(x: Value, *, op: SchemaOp, b: Rewriter) -> Value | None:
+    """Stored integers whose type is known are permuted by `cmsis.transpose`."""
+    held, order = stored_type(op.operands[0]), permutation(op)
+    if held is None or not_int8(held.data) or order is None:
+        return None
+    if len(order) > 4:
+        refuse(f"it permutes {len(order)} dimensions; the kernel takes 4 at most")
+    if list(order) == sorted(order):
+        return Value(op.operands[0], b)
+    return Value(permuted(b, op.operands[0], held, order), b)
+
+
+def _padded(op: SchemaOp) -> Parts | Refusal:
+    """Constant mode, no cropping, rank at most 4."""
+    if op.name == "aten.pad.default" and op.arg("mode") != "constant":
+        return Refusal(f"its mode is {op.arg('mode')}; the kernel pads with a constant")
+    if len(dims(op.operands[0].type)) > 4 or not is_static(op.results[0].type):
+        return Refusal(f"its input is {op.operands[0].type}; the kernel takes rank 4 at most")
+    if any(width < 0 for width in cast("list[int]", op.arg("pad"))):
+        return Refusal("it crops; the kernel does not")
+    return Parts(op.operands[:1])
+
+
+@lowers(
+    "aten.constant_pad_nd.default",
+    "aten.pad.default",
+    to="cmsis",
+    reads=_padded,
+    takes_empty=True,
+    bound=EXACT,
+    sample="""
+        %a = quant.dcast %x : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xf32>
+        %p = aten.constant_pad_nd.default(%a, [0, 1]) : (tensor<2x3xf32>) -> tensor<2x4xf32>
+        %q = quant.qcast %p : tensor<2x4xf32> to tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>
+    """,
+)
+def pad(x: Activation, *, pad: Any, value: Any, layer: Layer, b: Rewriter) -> Any:
+    """Pad the stored integers, then a table if another quantisation is wanted."""
+    number = float(value or 0)
+    if isnan(number):
+        refuse("it pads with NaN, which no scale holds")
+    cell = narrowed(x.held, [(number, number)])[0]
+    is_exact = (cell - x.held.zero_point) * x.held.scale == number
+    if not is_exact and any(use.held != x.held for use in layer.uses):
+        refuse(f"it pads with {number:g}, which its input's scale does not hold")
+    missing = [0] * (len(dims(x.value.type)) - len(pad) // 2)
+    before, after = (*missing, *reversed(pad[0::2])), (*missing, *reversed(pad[1::2]))
+    y = padded(b, x.value, before, after, cell) if any((*before, *after)) else x.value
+    return lambda use: rescaled(b, y, use)
+
+
+@lowers(
+    "quant.qcast",
+    "quant.dcast",
+    to="cmsis",
+    bound=Bound(absolute=1.0, reason="float32 reciprocal of the scale, in units"),
+    name="lower-boundary",
+    sample="%q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>",
+)
+def boundary(x: Value, *, op: Any, b: Rewriter) -> Value:
+    """The casts that are left become the library's quantise and dequantise.
+
+    What the library's have no form for (u8, int32) goes back to the `quantized_decomposed`
+    operators it came from; a weight that only float ops use is dequantised ahead of time.
+    """
+    quantises = isinstance(op, QuantizeCast)
+    held = quantization((op.result if quantises else op.input).type)
+    assert held is not None
+    if held.expressed == f64:
+        refuse("it expresses float64; the operators take float32")
+    maker = op.input.owner
+    key = None
+    if not quantises and isinstance(maker, StorageCast):
+        key = weight_key(maker.input)
+    if key is None and not held.is_per_tensor:
+        refuse("scales along an axis are for weights; this value is computed")
+    if key is not None and held.expressed == f32:
+        return Value(b.weight(b.weights.derive("quant.reals", [key], **store_parameters(held))), b)
+    dtype = storage_dtype(held)
+    if dtype in (torch.int8, torch.int16) and held.expressed == f32:
+        fields: dict[str, Any] = {
+            "scale": held.scale,
+            "zero_point": held.zero_point,
+            "quant_min": held.low,
+            "quant_max": held.high,
+            "dtype": str(dtype).removeprefix("torch."),
+        }
+        cls: Any = QuantizePerTensor if quantises else DequantizePerTensor
+        return Value(written(cls.make(op.input, result=op.result.type, **fields), b), b)
+    numbers = (held.scale, held.zero_point, held.low, held.high, storage_element(held))
+    stored = with_element(op.input.type, storage_element(held))
+    if quantises:
+        plain = b.insert(QUANTIZE.make(op.input, *numbers, result_types=[stored])).results[0]
+        return Value(b.insert(StorageCast(plain, op.result.type)).results[0], b)
+    raw: SSAValue = b.insert(StorageCast(op.input, stored)).results[0]
+    wide = {} if held.expressed == f32 else {"out_dtype": held.expressed}
+    real = DEQUANTIZE.make(raw, *numbers, result_types=[op.result.type], **wide)
+    return Value(b.insert(real).results[0], b)
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,307 @@
+"""Addition, subtraction, multiplication, division, minimum and maximum; functions; softmax.
+
+Clamps after an addition narrow its range; after the others they are a table. One operand may
+broadcast: along channels without a copy, else a constant is written out ahead of time and a
+run-time value by an int8 expand. Division is the one operator of the library with an int16 form; it
+saturates at −32768, one unit past a symmetric range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.cmsis.arithmetic import (
+    SOFTMAX_SCALE,
+    SOFTMAX_ZERO_POINT,
+    add_parameters,
+    softmax_parameters,
+    softmax_row_is_safe,
+)
+from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
+from stepwell.dialects.cmsis.ops import (
+    CmsisOp,
+    Maximum,
+    Minimum,
+    QuantizedActivation,
+    QuantizedAdd,
+    QuantizedDiv,
+    QuantizedMul,
+    Softmax,
+)
+from stepwell.dialects.quant import StorageCast, UniformQuantizedType, per_tensor
+from stepwell.dialects.quant.types import quantization, storage_element
+from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewriter
+from stepwell.ir.types import AnyTensor, dims, element, is_static, with_element
+from stepwell.translate.lowerings.aten.values import Value
+from stepwell.translate.lowerings.cmsis.values import factor_of, needs_shifts, written
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.quantised.functions import byte_chain, table_of
+from stepwell.translate.quantised.layers import Layer, Parts
+from stepwell.translate.quantised.recognise import Activation, Use, activation
+from stepwell.translate.rewrites.cmsis.operators.broadcast import (
+    channel_vector,
+    channels_last_view,
+    expanded,
+    from_channels_last_view,
+    from_rows_view,
+    is_along_channels,
+    is_along_last,
+    rows_view,
+)
+from stepwell.translate.rewrites.cmsis.operators.rescale import kernel_type, rescaled, through_table
+from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped, transposed
+
+Sides = tuple[SSAValue, SSAValue]
+TWO = """
+    %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
+    %b = quant.dcast %z : tensor<4x!quant.uniform<i8:f32, 0.5:2>> to tensor<4xf32>
+    %s = aten.mul.Tensor(%a, %b) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %y = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 1.0>>
+"""
+
+
+def _two(op: SchemaOp) -> Parts | None:
+    """Two tensors, of 16 bits where a quotient's are."""
+    operands = op.operands[:2]
+    if not all(isinstance(value.type, TensorType) for value in operands):
+        return None
+    is_wide = op.name == "aten.div.Tensor" and not isinstance(activation(operands[0], 16), Refusal)
+    return Parts(operands, bits=16 if is_wide else 8)
+
+
+@lowers(
+    {
+        "aten.add.Tensor": QuantizedAdd,
+        "aten.sub.Tensor": QuantizedAdd,
+        "aten.mul.Tensor": QuantizedMul,
+        "aten.div.Tensor": QuantizedDiv,
+        "aten.minimum.default": Minimum,
+        "aten.maximum.default": Maximum,
+    },
+    to="cmsis",
+    reads=_two,
+    takes_empty=True,
+    sample=TWO,
+)
+def arithmetic(
+    x: Activation, other: Activation, *, form: type[CmsisOp], op: Any, use: Use, b: Rewriter
+) -> SSAValue:
+    """The factors are ones the kernel can apply; a table where another range is wanted."""
+    if use.held.bits == 16 and (use.low, use.high) != (use.held.low, use.held.high):
+        refuse("a clamp follows it; the tables that clamp hold int8")
+    fields = _fields(x, other, form, op, use)
+    sides = (x.value, other.value)
+    chooses = form in (Minimum, Maximum)
+    if chooses:
+        sides = (_requantized(b, x.value, use), _requantized(b, other.value, use))
+
+    def node(sides: Sides, wide: AnyTensor) -> SSAValue:
+        if form is QuantizedAdd:
+            wide = with_element(wide, element(use.type))
+        made: Callable[..., CmsisOp] = getattr(form, "make")  # noqa: B009
+        return written(made(*sides, result=wide, **fields), b)
+
+    value = _broadcast(node, sides, use, not chooses and form is not QuantizedDiv, chooses, b)
+    return _retyped(b, value, use.type) if use.held.bits == 16 else rescaled(b, value, use)
+
+
+def _fields(
+    x: Activation, other: Activation, form: type[CmsisOp], op: Any, use: Use
+) -> dict[str, Any]:
+    """The node's fields; refused: factors that the kernel cannot apply."""
+    one, two, out = x.held, other.held, use.held
+    zero_points = {
+        "self_zero_point": one.zero_point,
+        "other_zero_point": two.zero_point,
+        "output_zero_point": out.zero_point,
+    }
+    if form is QuantizedAdd:
+        alpha = op.arg("alpha")
+        if not isinstance(alpha, int) or alpha == 0:
+            refuse(f"alpha is {alpha}; a whole number other than 0 folds into a multiplier")
+        signed = -alpha if op.name == "aten.sub.Tensor" else alpha
+        p = add_parameters(one.scale, two.scale, out.scale, signed)
+        reach = 255 * (abs(p.first.real) + abs(p.second.real)) * (1 << LEFT_SHIFT)
+        if p.output.shift > 0 and reach * 2.0**p.output.shift >= 1 << 31:
+            refuse(
+                f"a scale of {out.scale:g} for the sum of scales {one.scale:g} and {two.scale:g} "
+                "takes the requantisation past int32; the operands nearly cancel in calibration"
+            )
+        needs_shifts(p.first, p.second, p.output)
+        return {
+            "self_multiplier": p.first.multiplier,
+            "self_shift": p.first.shift,
+            "other_multiplier": p.second.multiplier,
+            "other_shift": p.second.shift,
+            "output_multiplier": p.output.multiplier,
+            "output_shift": p.output.shift,
+            "activation_min": use.low,
+            "activation_max": use.high,
+        } | zero_points
+    if form is QuantizedMul:
+        factor = factor_of(one.scale * two.scale / out.scale)
+        if 255 * 255 << max(factor.shift, 0) >= 1 << 31:
+            refuse(f"a factor of {factor.real:g} takes the product past int32")
+        numbers = {"output_multiplier": factor.multiplier, "output_shift": factor.shift}
+        return numbers | zero_points
+    if form is QuantizedDiv:
+        return {"output_scale": one.scale / (two.scale * out.scale)} | zero_points
+    return {}
+
+
+def _broadcast(
+    node: Callable[[Sides, AnyTensor], SSAValue],
+    sides: Sides,
+    use: Use,
+    walks: bool,
+    chooses: bool,
+    b: Rewriter,
+) -> SSAValue:
+    """The op on operands of one shape, or along channels, which the kernels walk themselves."""
+    shape, wide = dims(use.type), kernel_type(use)
+    for small in (0, 1) if walks else ():
+        large = sides[1 - small]
+        given = dims(sides[small].type)
+        if dims(large.type) != shape or given == shape:
+            continue
+        if is_along_channels(given, shape):
+            large, channels = channels_last_view(b, large), shape[1]
+        elif is_along_last(given, shape):
+            large, channels = rows_view(b, large), shape[-1]
+        else:
+            continue
+        vector = channel_vector(b, sides[small], cast(int, channels))
+        both = (vector, large) if small == 0 else (large, vector)
+        value = node(both, with_element(large.type, wide.element_type))
+        if is_along_channels(given, shape):
+            return from_channels_last_view(b, value)
+        return from_rows_view(b, value, shape)
+    first, second = (expanded(b, side, shape) for side in sides)
+    if len(shape) > 4 and chooses and is_static(wide):
+        # The kernels see the last four dimensions alone.
+        flat = (math.prod(cast("tuple[int, ...]", shape)),)
+        first, second = (reshaped(b, side, flat) for side in (first, second))
+        value = node((first, second), with_element(first.type, wide.element_type))
+        return reshaped(b, value, shape)
+    return node((first, second), wide)
+
+
+def _retyped(b: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
+    """The same stored integers under a type that differs in its range alone."""
+    held = quantization(value.type)
+    assert held is not None
+    if value.type == type_:
+        return value
+    raw = b.insert(StorageCast(value, with_element(value.type, storage_element(held))))
+    return b.insert(StorageCast(raw.results[0], type_)).results[0]
+
+
+def _requantized(b: Rewriter, value: SSAValue, use: Use) -> SSAValue:
+    """An operand of minimum or maximum in the result's quantisation, which both must have."""
+    wanted = quantization(kernel_type(use))
+    assert wanted is not None
+    type_ = with_element(value.type, UniformQuantizedType(wanted))
+    return value if value.type == type_ else through_table(b, value, wanted, type_)
+
+
+@lowers(
+    "quant.qcast",
+    to="cmsis",
+    fits="none",
+    bound=EXACT,
+    name="tabulate",
+    sample="""
+        %r = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
+        %t = aten.tanh.default(%r) : (tensor<4xf32>) -> tensor<4xf32>
+        %q = quant.qcast %t : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.25>>
+    """,
+)
+def tabulate(x: Value, *, op: Any, b: Rewriter) -> Value | None:
+    """Any function of one int8 value becomes a table of 256 entries, exactly.
+
+    Activations (sigmoid, gelu, hardswish, …), arithmetic with a scalar (`x * 0.5`, `1 - x`), chains
+    of both, and a change of scale and zero point alone: the ops themselves are evaluated on all 256
+    stored values, so that the table holds what the float graph computes, bit for bit. Numbers may
+    stand in the graph as reals or as quantised constants of one element.
+    """
+    chain = byte_chain(op)
+    if chain is None:
+        return None
+    if isinstance(chain, Refusal):
+        refuse(chain.reason)
+    table = b.constant(table_of(chain, b.program), "table")
+    made = QuantizedActivation.make(chain.source, table, result=op.result.type)
+    return Value(written(made, b), b)
+
+
+def _rows(op: SchemaOp) -> Parts | Refusal:
+    """Rows that are short enough and known.
+
+    Those of more than 511 can reach a sum at which the kernel is undefined (it then gives zeros).
+    """
+    shape = dims(op.operands[0].type)
+    if not shape:
+        return Refusal("a scalar has no rows")
+    dim = cast(int, op.arg("dim")) % len(shape)
+    row = shape[dim]
+    if not isinstance(row, int):
+        return Refusal("the length of its rows is known only at run time")
+    if not softmax_row_is_safe(row):
+        return Refusal(
+            f"a row of {row} can reach a sum of 2**28, where arm_softmax_s8 is undefined "
+            "(511 is the longest safe one)"
+        )
+    if dim != len(shape) - 1 and len(shape) > 4:
+        return Refusal("a transposition of more than 4 dimensions would be needed")
+    return Parts(op.operands[:1])
+
+
+@lowers(
+    "aten.softmax.int",
+    "aten._softmax.default",
+    to="cmsis",
+    reads=_rows,
+    bound=Bound(absolute=1.0, reason="fixed-point exponential, in units"),
+    sample="""
+        %a = quant.dcast %x : tensor<2x8x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x8xf32>
+        %s = aten.softmax.int(%a, -1) : (tensor<2x8xf32>) -> tensor<2x8xf32>
+        %y = quant.qcast %s : tensor<2x8xf32> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
+    """,
+)
+def softmax(x: Activation, *, dim: int, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
+    """The last dimension, the kernel's own output type, then a table if another is wanted.
+
+    The kernel's result has scale 1/256 and zero point −128; another quantisation is a table after
+    it, as long as it is no finer.
+    """
+    p = softmax_parameters(x.held.scale)
+    needs_shifts(p.input)
+    for use in layer.uses:
+        if use.held.scale < SOFTMAX_SCALE * (1 - 1e-6):
+            refuse(f"its result has scale {use.held.scale:g}, finer than the kernel's 1/256")
+    rank = len(dims(x.value.type))
+    order = [*(axis for axis in range(rank) if axis != dim % rank), dim % rank]
+    rows = transposed(b, x.value, order)
+    made = Softmax.make(
+        rows,
+        result=with_element(rows.type, per_tensor(torch.int8, SOFTMAX_SCALE, SOFTMAX_ZERO_POINT)),
+        dim=-1,
+        input_zero_point=x.held.zero_point,
+        output_zero_point=SOFTMAX_ZERO_POINT,
+        input_multiplier=p.input.multiplier,
+        input_shift=p.input.shift,
+        diff_min=p.diff_min,
+    )
+    back = [order.index(axis) for axis in range(rank)]
+    value = transposed(b, written(made, b), back)
+    return lambda use: rescaled(b, value, use)
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,411 @@
+"""Convolutions, linear layers and products of two computed values.
+
+Convolutions run in NHWC with explicit layout changes around them: `cmsis.transpose`, which
+`assign-layouts` then moves to where the least is copied, so that the model does not have to be
+traced channels-last. What "same" padding adds on one side only becomes a `cmsis.pad` with the zero
+point. The bias form is written here; `fold-kernel-sum` turns it into what an MVE build reads.
+
+`arm_transpose_conv_s8` before July 2026 writes wrong rows where the padding of the height is not a
+multiple of its stride (CMSIS-NN #230), and its scratch is sized too small where the stride of the
+width exceeds the other's and the kernel (#243): the first is lowered without padding and cropped,
+which is right in every version, the second refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any, cast
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.cmsis.arithmetic import offset_rows, requantize_overflows
+from stepwell.dialects.cmsis.ops import (
+    QuantizedBatchMatmul,
+    QuantizedConv2dNhwc,
+    QuantizedDepthwiseConv2dNhwc,
+    QuantizedLinear,
+    QuantizedTransposeConv2dNhwc,
+)
+from stepwell.dialects.quant.types import UniformQuantizedType
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.types import dims, element, is_static, tensor, with_element
+from stepwell.translate.lowerings.cmsis.values import (
+    bias_key,
+    factor_of,
+    multipliers,
+    needs_sums,
+    no_refusal,
+    pair,
+    permuted_weight,
+    requantisation,
+    written,
+)
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.quantised.layers import Layer, Parts, weighted
+from stepwell.translate.quantised.recognise import (
+    Activation,
+    StoredWeight,
+    Use,
+    activation,
+    not_for_each_output,
+    stored_weight,
+    typed_weight,
+)
+from stepwell.translate.rewrites.cmsis.operators.convolution import Geometry, geometry, not_fixed
+from stepwell.translate.rewrites.cmsis.operators.rescale import kernel_type, rescaled
+from stepwell.translate.rewrites.cmsis.placing.reshape import (
+    padded,
+    reshaped,
+    sliced,
+    to_nchw,
+    to_nhwc,
+    transposed,
+)
+
+OfUse = Callable[[Use], SSAValue]
+LAYER = """
+    %w = stepwell.weight <"w"> "parameter" : tensor<{0}xi8>
+    %wt = quant.scast %w : tensor<{0}xi8> to tensor<{0}x!quant.uniform<i8:f32{1}>>
+    %xr = quant.dcast %x : tensor<{2}x!quant.uniform<i8:f32, 0.5:3>> to tensor<{2}xf32>
+    %wr = quant.dcast %wt : tensor<{0}x!quant.uniform<i8:f32{1}>> to tensor<{0}xf32>
+    %y = aten.{3} : (tensor<{2}xf32>, tensor<{0}xf32>) -> tensor<{4}xf32>
+    %q = quant.qcast %y : tensor<{4}xf32> to tensor<{4}x!quant.uniform<i8:f32, 2.0:-1>>
+"""
+SCALES = "{0.25, 0.5, 1.0}"
+
+
+# -- convolutions ------------------------------------------------------------------------------
+
+
+def _convolution(op: SchemaOp) -> Parts | Refusal | None:
+    """One of lines or images that is not transposed."""
+    found = geometry(op)
+    return weighted(op) if isinstance(found, Geometry) else found
+
+
+@lowers(
+    "aten.conv1d.default",
+    "aten.conv1d.padding",
+    "aten.conv2d.default",
+    "aten.conv2d.padding",
+    "aten.convolution.default",
+    to="cmsis",
+    reads=_convolution,
+    sample=LAYER.format(
+        "3x2x3x3", f":0, {SCALES}", "1x2x4x4", "conv2d.default(%xr, %wr)", "1x3x2x2"
+    ),
+)
+def convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
+    """Strided, dilated, grouped, depthwise, "same" padding: NHWC in, one op a use, NCHW back."""
+    form = geometry(op)
+    assert isinstance(form, Geometry)
+    no_refusal(not_for_each_output(layer.weight, 0))
+    channels = form.weight_shape[0]
+    scales = {use: _for_each(layer, use, channels) for use in layer.uses}
+    rows = b.weights.get(layer.weight.key).reshape(channels, -1)
+    needs_sums(layer, rows, [*scales.values()], b.program, any(form.padding))
+    image = _image(x, form, b)
+    bias = bias_key(layer, channels, b.program)
+    added = None if bias is None else b.weight(bias)
+    if bias is None and form.groups != 1:
+        # CMSIS-NN's grouped kernels offset the bias for each group, and so need one.
+        added = b.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias")
+    weight = layer.weight
+    if tuple(dims(b.weights.type_of(weight.key))) != form.weight_shape:
+        key = b.weights.derive("cmsis.reshape", [weight.key], shape=list(form.weight_shape))
+        weight = StoredWeight(key, weight.held)
+    filter_ = permuted_weight(weight, (1, 2, 3, 0) if form.is_depthwise else (0, 2, 3, 1), b)
+
+    def of_use(use: Use) -> SSAValue:
+        fields: dict[str, Any] = {
+            "stride": form.stride,
+            "padding": form.padding,
+            "dilation": form.dilation,
+            **requantisation(x.held, use, scales[use]),
+            "scratch": 0,
+        }
+        n, c, h, w = form.output_shape
+        node: Any = QuantizedConv2dNhwc
+        if form.is_depthwise:
+            node = QuantizedDepthwiseConv2dNhwc
+            fields["depth_multiplier"] = channels // form.input_shape[1]
+        result = tensor((n, h, w, c), element(use.type))
+        made = written(node.make(image, filter_, added, result=result, **fields), b)
+        return reshaped(b, to_nchw(b, made), dims(use.type))
+
+    return of_use
+
+
+def _for_each(layer: Layer, use: Use, channels: int) -> tuple[Any, ...]:
+    """A multiplier for each channel."""
+    found = multipliers(layer, use)
+    return found * (channels if len(found) == 1 else 1)
+
+
+def _image(x: Activation, form: Geometry, b: Rewriter) -> SSAValue:
+    """The input as NHWC, with the excess of uneven padding written out."""
+    image = to_nhwc(b, reshaped(b, x.value, form.input_shape))
+    before, after = form.excess
+    if not any((*before, *after)):
+        return image
+    return padded(b, image, (0, *before, 0), (0, *after, 0), x.held.zero_point)
+
+
+def _transposed(op: SchemaOp) -> Parts | Refusal | None:
+    """A transposed convolution within the kernel's limits."""
+    if op.name == "aten.convolution.default" and not op.arg("transposed"):
+        return None
+    if not is_static(op.results[0].type) or len(dims(op.results[0].type)) != 4:
+        return Refusal("the kernel takes images of a shape known ahead of time")
+    if op.arg("groups") != 1:
+        return Refusal(f"groups is {op.arg('groups')}; the kernel has none")
+    if pair(op.arg("dilation")) != (1, 1):
+        return Refusal(f"dilation is {op.arg('dilation')}; the kernel has none")
+    if any(pair(op.arg("output_padding"))):
+        return Refusal("the kernel leaves the cells that output_padding adds unwritten")
+    down, across = pair(op.arg("stride"))
+    if across > max(down, cast(int, dims(op.operands[1].type)[3])):
+        return Refusal(
+            f"strides are {down} and {across}: CMSIS-NN sizes the scratch of such a kernel "
+            "too small (#243)"
+        )
+    return Parts(op.operands[:1], op.operands[1], op.operand("bias"), axis=1)
+
+
+@lowers(
+    "aten.conv_transpose2d.input",
+    "aten.convolution.default",
+    to="cmsis",
+    reads=_transposed,
+    takes_empty=True,
+    sample=LAYER.format(
+        "2x3x2x2",
+        f":1, {SCALES}",
+        "1x2x3x3",
+        "conv_transpose2d.input(%xr, %wr, stride=[2, 2])",
+        "1x3x6x6",
+    ),
+)
+def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
+    """NHWC input, one op for each distinct quantisation of the result, NCHW back."""
+    no_refusal(not_for_each_output(layer.weight, 1))
+    channels = cast(int, dims(op.results[0].type)[1])
+    scales = {use: _for_each(layer, use, channels) for use in layer.uses}
+    held = b.weights.get(layer.weight.key)
+    rows = held.transpose(0, 1).reshape(held.shape[1], -1)
+    needs_sums(layer, rows, [*scales.values()], b.program, padded=True)
+    image = to_nhwc(b, x.value)
+    weight = permuted_weight(layer.weight, (1, 2, 3, 0), b)
+    bias = bias_key(layer, channels, b.program)
+    stride, padding = pair(op.arg("stride")), pair(op.arg("padding"))
+    cropped = padding[0] if padding[0] % stride[0] else 0
+
+    def of_use(use: Use) -> SSAValue:
+        n, c, h, w = cast("tuple[int, ...]", dims(use.type))
+        made = QuantizedTransposeConv2dNhwc.make(
+            image,
+            weight,
+            None if bias is None else b.weight(bias),
+            result=tensor((n, h + 2 * cropped, w, c), element(use.type)),
+            stride=stride,
+            padding=(padding[0] - cropped, padding[1]),
+            output_padding=(0, 0),
+            dilation=(1, 1),
+            **requantisation(x.held, use, scales[use]),
+            scratch=0,
+            output_scratch=0,
+        )
+        value = written(made, b)
+        return to_nchw(b, sliced(b, value, 1, cropped, cropped + h) if cropped else value)
+
+    return of_use
+
+
+# -- products ----------------------------------------------------------------------------------
+
+
+def _linear(op: SchemaOp) -> Parts | Refusal | None:
+    """(input, weight, bias), with the outputs along an axis of the weight."""
+    if op.name == "aten.linear.default":
+        if len(dims(op.operands[1].type)) != 2:
+            return Refusal("its weight is one row, so that there is no axis of outputs")
+        parts = weighted(op)
+    elif op.name == "aten.addmm.default":
+        if op.arg("beta") != 1 or op.arg("alpha") != 1:
+            return Refusal(f"beta is {op.arg('beta')} and alpha {op.arg('alpha')}; both must be 1")
+        if len(dims(op.operands[0].type)) != 1:
+            return Refusal("what is added is not one number for each output")
+        parts = Parts(op.operands[1:2], op.operands[2], op.operands[0], axis=1)
+    else:
+        if len(dims(op.operands[1].type)) != 2:
+            return None
+        parts = Parts(op.operands[:1], op.operands[1], axis=1)
+    assert parts.weight is not None
+    is_batched = not isinstance(activation(parts.weight), Refusal)
+    if is_batched and isinstance(stored_weight(parts.weight), Refusal):
+        return None  # The right side is quantised at run time: a batch matmul's business.
+    return parts
+
+
+@lowers(
+    "aten.linear.default",
+    "aten.addmm.default",
+    "aten.mm.default",
+    "aten.matmul.default",
+    to="cmsis",
+    reads=_linear,
+    sample=LAYER.format("3x4", ", 0.25", "2x4", "linear.default(%xr, %wr)", "2x3"),
+)
+def linear(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
+    """`cmsis.quantized_linear`, or a 1×1 convolution if quantised per channel.
+
+    The library's linear takes one multiplier for all rows; weights with a scale for each row lower
+    exactly to a 1×1 convolution, whose requantisation is per channel.
+    """
+    weight = layer.weight
+    if op.name != "aten.linear.default":
+        key = b.weights.derive("cmsis.permute", [weight.key], permutation=[1, 0])
+        blocks = tuple((1 - axis, block) for axis, block in weight.held.blocks)
+        weight = StoredWeight(key, replace(weight.held, blocks=blocks))
+    held = weight.held
+    if held.axis not in (None, 0):
+        refuse("its weight has a scale for each input, not for each output")
+    if held.axis == 0 and not held.is_symmetric:
+        refuse("its weight has a zero point for each row; the kernel takes none")
+    if held.axis == 0 and not is_static(op.results[0].type):
+        refuse("a convolution, which per-channel weights need, has a fixed shape")
+    scales = {use: multipliers(layer, use) for use in layer.uses}
+    rows = offset_rows(b.weights.get(weight.key), -held.zero_points[0])
+    needs_sums(layer, rows, [*scales.values()], b.program, padded=False)
+    shape = cast("tuple[int, int]", dims(b.weights.type_of(weight.key)))
+    bias = bias_key(layer, shape[0], b.program)
+
+    def of_use(use: Use) -> SSAValue:
+        fields = requantisation(x.held, use, scales[use])
+        if held.axis is not None:
+            return _pointwise(x, weight, bias, use, fields, b)
+        typed = typed_weight(b, weight.key, tensor(shape, UniformQuantizedType(held)))
+        added = None if bias is None else b.weight(bias)
+        fields = {"result": use.type, "filter_offset": -held.zero_point} | fields
+        return written(QuantizedLinear.make(x.value, typed, added, None, **fields), b)
+
+    return of_use
+
+
+def _pointwise(
+    x: Activation,
+    weight: StoredWeight,
+    bias: str | None,
+    use: Use,
+    fields: dict[str, Any],
+    b: Rewriter,
+) -> SSAValue:
+    """Rows as the pixels of an image one wide."""
+    *lead, inner = cast("tuple[int, ...]", dims(x.value.type))
+    channels, rows = dims(b.weights.type_of(weight.key))[0], prod(lead)
+    image = reshaped(b, x.value, (1, rows, 1, inner))
+    kernel = (channels, 1, 1, inner)
+    key = b.weights.derive("cmsis.reshape", [weight.key], shape=list(kernel))
+    typed = typed_weight(b, key, tensor(kernel, UniformQuantizedType(weight.held)))
+    made = QuantizedConv2dNhwc.make(
+        image,
+        typed,
+        None if bias is None else b.weight(bias),
+        result=tensor((1, rows, 1, channels), element(use.type)),
+        stride=[1, 1],
+        padding=[0, 0],
+        dilation=[1, 1],
+        **fields,
+        scratch=0,
+    )
+    return reshaped(b, written(made, b), dims(use.type))
+
+
+SAFE_INNER = (1 << 31) // (255 * 255)
+"""How long a dot product of two int8 vectors with any zero points may be."""
+
+
+def _matmul(op: SchemaOp) -> Parts | Refusal | None:
+    """Two computed sides with the same batch, whose sums cannot overflow."""
+    lhs, rhs = op.operands[0], op.operands[1]
+    if len(dims(rhs.type)) == 2 and not isinstance(stored_weight(rhs), Refusal):
+        return None
+    if refusal := not_fixed(lhs, rhs):
+        return refusal
+    one, other = dims(lhs.type), dims(rhs.type)
+    if len(one) < 2 or len(other) < 2 or one[:-2] != other[:-2]:
+        return Refusal(
+            f"it multiplies {list(one)} by {list(other)}; the kernel broadcasts no batch"
+        )
+    if cast(int, one[-1]) > SAFE_INNER:
+        return Refusal(f"a dot product of {one[-1]} can overflow int32")
+    return Parts((lhs, rhs))
+
+
+@lowers(
+    "aten.bmm.default",
+    "aten.matmul.default",
+    "aten.mm.default",
+    to="cmsis",
+    reads=_matmul,
+    takes_empty=True,
+    sample="""
+        %a = quant.dcast %x : tensor<1x2x4x!quant.uniform<i8:f32, 0.5>> to tensor<1x2x4xf32>
+        %b = quant.dcast %y : tensor<1x4x3x!quant.uniform<i8:f32, 0.25:1>> to tensor<1x4x3xf32>
+        %z = aten.bmm.default(%a, %b) : (tensor<1x2x4xf32>, tensor<1x4x3xf32>) -> tensor<1x2x3xf32>
+        %q = quant.qcast %z : tensor<1x2x3xf32> to tensor<1x2x3x!quant.uniform<i8:f32, 2.0>>
+    """,
+)
+def matmul(x: Activation, other: Activation, *, layer: Layer, b: Rewriter) -> OfUse:
+    """`cmsis.quantized_batch_matmul`, which takes the right side transposed.
+
+    Attention's q·kᵀ and p·v are two of them: the transposition written here meets the model's own
+    `k.transpose(-2, -1)`, and `cancel-transpose` takes both away.
+    """
+    reach = 255 * 255 * cast(int, dims(x.value.type)[-1])
+    scales = {
+        use: factor_of(x.held.scale * other.held.scale / use.held.scale) for use in layer.uses
+    }
+    for scale in scales.values():
+        if requantize_overflows(-reach, reach, scale):
+            refuse(f"a factor of {scale.real:g} takes the product past int32")
+    left = _three_dimensional(b, x.value)
+    rank = len(dims(other.value.type))
+    if rank <= 4:
+        order = [*range(rank - 2), rank - 1, rank - 2]
+        right = _three_dimensional(b, transposed(b, other.value, order))
+    else:
+        right = transposed(b, _three_dimensional(b, other.value), (0, 2, 1))
+    batch, rows, _ = dims(left.type)
+    columns = dims(right.type)[1]
+
+    def of_use(use: Use) -> SSAValue:
+        wide = kernel_type(use)
+        made = QuantizedBatchMatmul.make(
+            left,
+            right,
+            result=tensor((batch, rows, columns), element(wide)),
+            lhs_zero_point=-x.held.zero_point,
+            rhs_zero_point=-other.held.zero_point,
+            output_zero_point=use.held.zero_point,
+            output_multiplier=scales[use].multiplier,
+            output_shift=scales[use].shift,
+            scratch=0,
+        )
+        value = reshaped(b, written(made, b), dims(use.type))
+        assert value.type == with_element(use.type, element(wide))
+        return rescaled(b, value, use)
+
+    return of_use
+
+
+def _three_dimensional(b: Rewriter, value: SSAValue) -> SSAValue:
+    *lead, rows, columns = cast("tuple[int, ...]", dims(value.type))
+    return reshaped(b, value, (prod(lead), rows, columns))
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,23 @@
+"""Quantised ATen ops → CMSIS-NN: one lowering for each family; together, what the library can run."""
+
+from __future__ import annotations
+
+from stepwell.translate.lowerings.cmsis import borders, elementwise, layers, pooling
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.cmsis import COMPOSE_TABLES, FoldHardSigmoid
+
+TO_CMSIS = (
+    FoldHardSigmoid(),
+    step(layers.linear),
+    step(layers.matmul),
+    step(layers.convolution),
+    step(layers.transposed_convolution),
+    step(pooling.pooling),
+    step(pooling.mean),
+    step(elementwise.softmax),
+    step(elementwise.arithmetic),
+    step(borders.pad),
+    step(elementwise.tabulate),
+    COMPOSE_TABLES,
+)
+"""Layers first: a function of a layer's result alone is a table."""

@@ -1,0 +1,294 @@
+"""Average and maximum pooling in NHWC, means and sums.
+
+The pools pass scale and zero point through; another quantisation of the result is a table behind
+the maximum (exact), and behind the average where it is no finer; a finer average is a depthwise
+convolution with ones, which rounds once. `count_include_pad` with padding becomes a pad with the
+zero point, and without padding nothing at all.
+
+A mean over the last dimension is a fully connected layer of ones, over the others an average pool
+of an image that is made of views, or a depthwise convolution with ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, cast
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier, requantize_overflows
+from stepwell.dialects.cmsis.ops import (
+    QuantizedAvgPool2dNhwc,
+    QuantizedLinear,
+    QuantizedMaxPool2dNhwc,
+)
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import AnyTensor, dims, element, tensor
+from stepwell.translate.lowerings.cmsis.values import (
+    AVERAGED,
+    factor_of,
+    ones,
+    pair,
+    requantisation,
+    summed_windows,
+    written,
+)
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.quantised.layers import Layer, Parts
+from stepwell.translate.quantised.recognise import Activation, Use, is_finer
+from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
+from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
+from stepwell.translate.rewrites.cmsis.placing.reshape import (
+    padded,
+    reshaped,
+    to_nchw,
+    to_nhwc,
+    transposed,
+)
+from stepwell.translate.rewrites.spelling.maxima import reads_their_indices
+
+OfUse = Callable[[Use], SSAValue]
+AVERAGE, ADAPTIVE, MAXIMUM = "average", "adaptive", "maximum"
+
+
+@dataclass(frozen=True)
+class Window:
+    """Kernel, stride and padding, each (h, w)."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    ceil: bool
+    counts_padding: bool
+
+
+@lowers(
+    {
+        "aten.avg_pool2d.default": AVERAGE,
+        "aten.avg_pool1d.default": AVERAGE,
+        "aten.adaptive_avg_pool2d.default": ADAPTIVE,
+        "aten._adaptive_avg_pool2d.default": ADAPTIVE,
+        "aten.max_pool2d.default": MAXIMUM,
+        "aten.max_pool1d.default": MAXIMUM,
+        "aten.max_pool2d_with_indices.default": MAXIMUM,
+    },
+    to="cmsis",
+    reads=lambda op: not_fixed(op.operands[0]) or reads_their_indices(op) or Parts(op.operands[:1]),
+    takes_empty=True,
+    bound=AVERAGED,
+    sample="""
+        %a = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+        %p = aten.avg_pool2d.default(%a, [2, 2]) : (tensor<1x2x4x4xf32>) -> tensor<1x2x2x2xf32>
+        %q = quant.qcast %p : tensor<1x2x2x2xf32> to tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5:3>>
+    """,
+)
+def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> OfUse:
+    """NHWC in, the kernel, NCHW back, a table for another quantisation."""
+    window, is_mean = window_of(op, form), form != MAXIMUM
+    factors: dict[Use, Multiplier] = {}
+    for use in layer.uses if is_mean else ():
+        if is_finer(use, x):
+            factors[use] = _summing(window, x, op.operands[0], use)
+    shape = cast("tuple[int, ...]", dims(x.value.type))
+    made_shape = cast("tuple[int, ...]", dims(op.results[0].type))
+    image = to_nhwc(b, reshaped(b, x.value, four(shape)))
+    n, c, h, w = four(made_shape)
+    passed: list[SSAValue] = []  # The kernel's result, which all uses that are no finer read.
+
+    def of_use(use: Use) -> SSAValue:
+        if use in factors:
+            value = summed_windows(
+                b,
+                image,
+                ones(b, (1, *window.kernel, c), 1.0 / prod(window.kernel)),
+                stride=window.stride,
+                padding=window.padding,
+                result=tensor((n, h, w, c), element(use.type)),
+                **requantisation(x.held, use, [factors[use]] * c),
+            )
+            return reshaped(b, to_nchw(b, value), made_shape)
+        if not passed:
+            result = tensor((n, h, w, c), element(image.type))
+            pooled = _pooled(b, x, window, image, result, is_mean)
+            passed.append(reshaped(b, to_nchw(b, pooled), made_shape))
+        return rescaled(b, passed[0], use)
+
+    return of_use
+
+
+def _summing(window: Window, x: Activation, given: SSAValue, use: Use) -> Multiplier:
+    """From the sum over a window to a use's integers, where a convolution with ones computes it."""
+    whole = window.counts_padding or not any(window.padding)
+    if not whole or window.ceil or dims(given.type)[0] != 1 or len(dims(given.type)) != 4:
+        refuse(
+            f"its result has scale {use.held.scale:g}, finer than its input's "
+            f"{x.held.scale:g}, which the kernel passes through"
+        )
+    factor, reach = factor_of(x.held.scale / prod(window.kernel) / use.held.scale), 255
+    reach *= prod(window.kernel)
+    if requantize_overflows(-reach, reach, factor):
+        refuse(f"a factor of {factor.real:g} takes the sum past int32")
+    return factor
+
+
+def _pooled(
+    b: Rewriter, x: Activation, window: Window, image: SSAValue, result: AnyTensor, is_mean: bool
+) -> SSAValue:
+    """The kernel, which passes scale and zero point through."""
+    padding, zero = window.padding, x.held.zero_point
+    if window.counts_padding and any(padding):
+        image = padded(b, image, (0, *padding, 0), (0, *padding, 0), zero)
+        padding = (0, 0)
+    fields: dict[str, Any] = {
+        "result": result,
+        "kernel_size": window.kernel,
+        "stride": window.stride,
+        "padding": padding,
+        "ceil_mode": window.ceil,
+    }
+    if not is_mean:
+        made: Any = QuantizedMaxPool2dNhwc.make(
+            image,
+            dilation=(1, 1),
+            input_zero_point=zero,
+            output_zero_point=zero,
+            activation_min=x.held.low,
+            activation_max=x.held.high,
+            **fields,
+        )
+    else:
+        made = QuantizedAvgPool2dNhwc.make(image, **_scale(x), **fields)
+    return written(made, b)
+
+
+def _scale(x: Activation) -> dict[str, Any]:
+    """What the average kernel, which passes the scale through, reads of it."""
+    scale = quantize_multiplier(x.held.scale)
+    numbers = {"zero_point": x.held.zero_point, "multiplier": scale.multiplier}
+    return {**numbers, "shift": scale.shift, "scratch": 0}
+
+
+def four(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """(C, H, W) and (N, C, W) as NCHW: pooling over one dimension is over rows of height 1."""
+    if len(shape) == 3:
+        return shape[0], shape[1], 1, shape[2]
+    assert len(shape) == 4
+    return shape[0], shape[1], shape[2], shape[3]
+
+
+def window_of(op: Operation, form: str) -> Window:
+    """The window of a pooling op; refused: one that the kernels have none like."""
+    assert isinstance(op, SchemaOp)
+    shape = cast("tuple[int, ...]", dims(op.operands[0].type))
+    if len(shape) != (3 if op.name.endswith("1d.default") else 4):
+        refuse(f"its input is {op.operands[0].type}; the kernel takes batches of images")
+    if form == ADAPTIVE:
+        target, sizes = pair(op.arg("output_size")), (shape[2], shape[3])
+        if any(size % cells for size, cells in zip(sizes, target, strict=True)):
+            refuse(f"{list(sizes)} does not divide into {list(target)} equal windows")
+        cells = (sizes[0] // target[0], sizes[1] // target[1])
+        return Window(cells, cells, (0, 0), False, False)
+    is_flat = len(shape) == 3
+    kernel, padding = _pair(op.arg("kernel_size"), is_flat, 1), _pair(op.arg("padding"), is_flat, 0)
+    stride = _pair(op.arg("stride") or op.arg("kernel_size"), is_flat, 1)
+    ceil = bool(op.arg("ceil_mode"))
+    if form == MAXIMUM:
+        if _pair(op.arg("dilation"), is_flat, 1) != (1, 1):
+            refuse(f"dilation is {op.arg('dilation')}; the kernel has none")
+        if ceil:
+            refuse("its output size is rounded up; the maximum kernel does not")
+        return Window(kernel, stride, padding, False, False)
+    if not is_flat and op.arg("divisor_override") is not None:
+        refuse("its divisor is overridden; the kernel divides by the cells it sees")
+    counts = bool(op.arg("count_include_pad")) and any(padding)
+    if counts and ceil:
+        refuse("padding counts and the output size is rounded up; the kernel has one or the other")
+    return Window(kernel, stride, padding, ceil, counts)
+
+
+def _pair(value: Any, is_flat: bool, default: int) -> tuple[int, int]:
+    first, second = pair(value)
+    return (default, first) if is_flat else (first, second)
+
+
+# -- means and sums ----------------------------------------------------------------------------
+
+SAFE_CELLS = (1 << 31) // 255 - 1
+
+
+@lowers(
+    {"aten.mean.dim": True, "aten.sum.dim_IntList": False},
+    to="cmsis",
+    reads=lambda op: not_fixed(op.operands[0]) or Parts(op.operands[:1]),
+    bound=AVERAGED,
+    sample="""
+        %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+        %m = aten.mean.dim(%a, [-1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+        %q = quant.qcast %m : tensor<2x1xf32> to tensor<2x1x!quant.uniform<i8:f32, 0.25>>
+    """,
+)
+def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Rewriter) -> OfUse:
+    """Rows of ones, an average pool, or a convolution with ones."""
+    if dtype is not None:
+        refuse("it changes the element type")
+    shape = cast("tuple[int, ...]", dims(x.value.type))
+    if not shape:
+        refuse("a scalar has no axes")
+    axes = sorted(axis % len(shape) for axis in (dim or range(len(shape))))
+    if axes != list(range(axes[0], axes[-1] + 1)):
+        refuse(f"dimensions {axes} do not lie next to each other")
+    over = prod(shape[axes[0] : axes[-1] + 1])
+    if over > SAFE_CELLS:
+        refuse(f"a sum of {over} values can overflow int32")
+    before, after = prod(shape[: axes[0]]), prod(shape[axes[-1] + 1 :])
+    is_image = len(shape) == 4 and axes == [2, 3]
+    if is_image:  # Over height and width of NCHW, which the kernels take as NHWC.
+        before, after = shape[0], shape[1]
+    share = 1.0 / over if form else 1.0
+    factors = {use: factor_of(x.held.scale * share / use.held.scale) for use in layer.uses}
+    for factor in factors.values():
+        if requantize_overflows(-255 * over, 255 * over, factor):
+            refuse(f"a factor of {factor.real:g} takes a sum of {over} past int32")
+    given = to_nhwc(b, x.value) if is_image else x.value
+
+    def of_use(use: Use) -> SSAValue:
+        factor = factors[use]
+        if after == 1:
+            rows = reshaped(b, given, (before, over))
+            weight = ones(b, (1, over), share)
+            fields = requantisation(x.held, use, [factor])
+            result = tensor((before, 1), element(use.type))
+            made = QuantizedLinear.make(
+                rows, weight, None, None, result=result, filter_offset=0, **fields
+            )
+            value = written(made, b)
+        elif form and not is_finer(use, x):
+            image = reshaped(b, given, (before, over, 1, after))
+            result = tensor((before, 1, 1, after), element(image.type))
+            sides: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0), "ceil_mode": False}
+            windows = {"result": result, "kernel_size": (over, 1), **sides}
+            made = QuantizedAvgPool2dNhwc.make(image, **windows, **_scale(x))
+            value = rescaled(b, reshaped(b, written(made, b), dims(use.type)), use)
+        else:
+            cells = reshaped(b, given, (before, over, after))
+            if before > 1:  # One image whose channels are (batch, channel) pairs.
+                cells = transposed(b, cells, (1, 0, 2))
+            channels = before * after
+            value = summed_windows(
+                b,
+                reshaped(b, cells, (1, over, 1, channels)),
+                ones(b, (1, over, 1, channels), share),
+                stride=(1, 1),
+                padding=(0, 0),
+                result=tensor((1, 1, 1, channels), element(use.type)),
+                **requantisation(x.held, use, [factor] * channels),
+            )
+        return reshaped(b, value, dims(use.type))
+
+    return of_use
+
+
+RULES = lowerings_of(__name__)

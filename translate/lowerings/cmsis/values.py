@@ -1,0 +1,152 @@
+"""What CMSIS-NN's kernels ask of the layers they take, and what they write into their fields.
+
+An operand is its activation, a result the value of a use; what moves bytes beside the kernels is in
+`rewrites/cmsis/placing/reshape.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier, row_overflows
+from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedDepthwiseConv2dNhwc
+from stepwell.dialects.quant import per_tensor
+from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Bound, Refusal, Rewriter
+from stepwell.ir.types import dims, tensor
+from stepwell.translate.lowerings.aten.values import Value
+from stepwell.translate.lowerings.lowering import Goal, Grammar, goal, grammar, refuse
+from stepwell.translate.quantised.layers import Layer, Parts, layer_of
+from stepwell.translate.quantised.recognise import (
+    StoredWeight,
+    Use,
+    integer_bias,
+    typed_weight,
+)
+
+IN_UNITS = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
+AVERAGED = Bound(absolute=1.0, reason="averages are rounded, in units")
+
+
+def written(op: CmsisOp, b: Rewriter) -> SSAValue:
+    """The result of an operator."""
+    return b.insert(op).results[0]
+
+
+def no_refusal(refusal: Refusal | None) -> None:
+    """Refuse where a guard does."""
+    if refusal is not None:
+        refuse(refusal.reason)
+
+
+def factor_of(real: float) -> Multiplier:
+    """A factor as `arm_nn_requantize` takes it; refused: one that it cannot shift by."""
+    found = quantize_multiplier(real)
+    needs_shifts(found)
+    return found
+
+
+def needs_shifts(*factors: Multiplier) -> None:
+    """Refuse factors beyond what `arm_nn_requantize` can shift by."""
+    for scale in factors:
+        if not -31 <= scale.shift <= 30:
+            refuse(f"a factor of {scale.real:g} needs a shift of {scale.shift}, outside -31 … 30")
+
+
+def multipliers(layer: Layer, use: Use) -> tuple[Multiplier, ...]:
+    """One multiplier for each weight scale."""
+    given = layer.inputs[0].held.scale
+    return tuple(factor_of(given * scale / use.held.scale) for scale in layer.weight.held.scales)
+
+
+def bias_key(layer: Layer, channels: int, program: Program) -> str | None:
+    """The key of int32 biases in units of the products; None if there are none."""
+    units = [layer.inputs[0].held.scale * scale for scale in layer.weight.held.scales]
+    return integer_bias(layer.bias, units, channels, program)
+
+
+def needs_sums(
+    layer: Layer,
+    rows: torch.Tensor,
+    scales: Sequence[Sequence[Multiplier]],
+    program: Program,
+    padded: bool,
+) -> None:
+    """Refuse weights for which some input would overflow an accumulator or its requantisation.
+
+    Args:
+        layer: whose input and bias are summed.
+        rows: `[outputs, products]`, filter offset added.
+        scales: multipliers for each use.
+        program: holds the bias.
+        padded: whether there are cells that contribute 0.
+    """
+    given = layer.inputs[0].held
+    low, high = given.low - given.zero_point, given.high - given.zero_point
+    if padded:
+        low, high = min(low, 0), max(high, 0)
+    key = bias_key(layer, len(rows), program)
+    bias = None if key is None else program.weights.get(key).long()
+    for shifts in ([scale.shift for scale in each] for each in scales):
+        for found in row_overflows(rows, bias, low, high, shifts):
+            reach = f"{found.low} … {found.high}"
+            if found.in_sum:
+                refuse(f"row {found.row} can accumulate {reach}, past int32")
+            refuse(
+                f"row {found.row} is scaled up by 2^{found.shift}, which takes {reach} past int32"
+            )
+
+
+def requantisation(given: Quantization, use: Use, scales: Sequence[Multiplier]) -> dict[str, Any]:
+    """The fields of an operator that say how sums of inputs become a use's integers."""
+    return {
+        "input_offset": -given.zero_point,
+        "output_offset": use.held.zero_point,
+        "requantize_multipliers": [scale.multiplier for scale in scales],
+        "requantize_shifts": [scale.shift for scale in scales],
+        "activation_min": use.low,
+        "activation_max": use.high,
+    }
+
+
+def permuted_weight(weight: StoredWeight, order: Sequence[int], b: Rewriter) -> SSAValue:
+    """A stored weight in another order of axes, under its type."""
+    key = b.weights.derive("cmsis.permute", [weight.key], permutation=list(order))
+    blocks = tuple((order.index(axis), block) for axis, block in weight.held.blocks)
+    held = UniformQuantizedType(replace(weight.held, blocks=blocks))
+    return typed_weight(b, key, tensor(dims(b.weights.type_of(key)), held))
+
+
+def pair(value: Any) -> tuple[int, int]:
+    """An `int[2]` argument, of which torch lets one number stand for both."""
+    items = cast("list[int]", value if isinstance(value, list) else [value])
+    return (items[0], items[0]) if len(items) == 1 else (items[0], items[1])
+
+
+def ones(b: Rewriter, shape: tuple[int, ...], share: float) -> SSAValue:
+    """A weight that counts every value as `share` of itself."""
+    key = b.weights.constant(torch.ones(shape, dtype=torch.int8), "ones")
+    return typed_weight(b, key, tensor(shape, per_tensor(torch.int8, share)))
+
+
+def summed_windows(b: Rewriter, image: SSAValue, weight: SSAValue, **fields: Any) -> SSAValue:
+    """A depthwise convolution of an NHWC image by one filter a channel, without a bias."""
+    bias = torch.zeros(cast(int, dims(weight.type)[-1]), dtype=torch.int32)
+    zero = b.constant(bias, "zero_bias")
+    fields = {"dilation": (1, 1), "depth_multiplier": 1, "scratch": 0} | fields
+    return written(QuantizedDepthwiseConv2dNhwc.make(image, weight, zero, **fields), b)
+
+
+def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer | Refusal:
+    return layer_of(op, parts, parts.bits)
+
+
+goal("cmsis", Goal(IN_UNITS, lambda rw: rw, Value, lambda value: dims(value.type), None))
+grammar("cmsis", Grammar(_layer, lambda x, b: x, lambda y, use, b: y, IN_UNITS))

@@ -1,0 +1,1 @@
+"""What TOSA computes of the integers between casts."""

@@ -1,0 +1,323 @@
+"""Functions of one quantised value, and comparisons: TABLE, GATHER and RESCALE.
+
+A function of one int8 value alone is a TABLE of what the float ops give, bit for bit; of casts
+alone, a RESCALE. A TABLE of 16 bits holds 513 entries, one for each 128 integers, and draws lines
+between them; finer entries than the result's integers keep what rounding them would lose. Both it
+and the float graph are evaluated on all 65536 integers: where they are within one unit everywhere
+the TABLE serves. Otherwise (a reciprocal near zero, an exponential at a coarse scale) every result
+is stored, 128 KiB of them, and GATHER reads them exactly.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.quant import DequantizeCast, StorageCast
+from stepwell.dialects.quant.ops import dequantize
+from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import i1, i8, i16, i32
+from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Bound, Refusal
+from stepwell.ir.types import dims, is_static
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.integers.elementwise import ONE
+from stepwell.translate.lowerings.tosa.integers.values import Integers, delivered, rescaled
+from stepwell.translate.lowerings.tosa.values import Value
+from stepwell.translate.quantised.functions import (
+    Chain,
+    byte_chain,
+    chain_of,
+    is_one_element,
+    table_of,
+)
+from stepwell.translate.quantised.recognise import Activation, Use, activation, not_integers
+from stepwell.translate.rewrites.tosa.integers.integers import (
+    IN_UNITS,
+    beyond_rescale,
+    is_rescaled,
+    requantised,
+    stored,
+    width,
+)
+from stepwell.translate.rewrites.tosa.operators.building import Builder, elements
+
+BYTES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
+"""Every int8."""
+
+
+def looked_up(x: Value, entries: torch.Tensor, dtype: Any = i8) -> Value:
+    """TABLE."""
+    b = x.b
+    return Value(b.op(t.TableOp, [x.ssa, b.constant(entries)], x.shape, dtype), b)
+
+
+def _typed(y: Value, op: Any) -> Value:
+    return Value(y.b.rw.insert(StorageCast(y.ssa, op.result.type)).results[0], y.b)
+
+
+# -- between two casts -------------------------------------------------------------------------
+
+
+@lowers(
+    "quant.qcast",
+    to="tosa",
+    fits="none",
+    bound=IN_UNITS,
+    unless=lambda op: not isinstance(op.input.owner, DequantizeCast),
+    sample="""
+        %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
+        %y = quant.qcast %a : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 1.0>>
+    """,
+    name="lower-int8-requantise",
+)
+def int8_requantise(x: Value, *, op: Any, b: Builder) -> Value:
+    """One RESCALE."""
+    found = activation(op.input, width(op.input))
+    if isinstance(found, Refusal):
+        refuse(found.reason)
+    held = quantization(op.result.type)
+    assert held is not None
+    reason = not_integers(held, 16 if held.bits == 16 else 8)
+    if reason is not None:
+        refuse(f"its result is quantised {reason}")
+    refusal = beyond_rescale(found.held.scale / held.scale, 1 << found.held.bits)
+    if refusal is not None:
+        refuse(refusal.reason)
+    y = requantised(stored(found.value, b), found.held, held, b)
+    return _typed(Value(y, b), op)
+
+
+@lowers(
+    "quant.qcast",
+    to="tosa",
+    fits="none",
+    bound=EXACT,
+    unless=lambda op: isinstance(op.input.owner, DequantizeCast),
+    sample=ONE.format("tanh.default(%a)", 4, 4, 4),
+    name="lower-int8-function",
+)
+def int8_function(x: Value, *, op: Any, b: Builder) -> Value | None:
+    """A chain of elementwise ops between casts is one TABLE."""
+    chain = byte_chain(op)
+    if chain is None:
+        return None
+    if isinstance(chain, Refusal):
+        refuse(chain.reason)
+    value = Value(stored(chain.source, b), b)
+    return _typed(looked_up(value, table_of(chain, b.rw.program)), op)
+
+
+STEP = 128
+"""Integers from one entry of a TABLE of 16 bits to the next."""
+
+
+@lowers(
+    "quant.qcast",
+    to="tosa",
+    fits="none",
+    takes_empty=False,
+    bound=Bound(units=1, reason="lines between 513 entries, tried on every value"),
+    sample="""
+        %a = quant.dcast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xf32>
+        %s = aten.sigmoid.default(%a) : (tensor<4xf32>) -> tensor<4xf32>
+        %y = quant.qcast %s : tensor<4xf32> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
+    """,
+    name="lower-int16-function",
+)
+def int16_function(x: Value, *, op: Any, b: Builder) -> Value | None:
+    """A TABLE and a RESCALE where lines are good enough, else GATHER."""
+    chain = chain_of(op)
+    if chain is None or len(chain.ops) == 1 or dims(chain.source.type) != dims(op.result.type):
+        return None
+    if not is_static(op.result.type):
+        refuse("a size is symbolic; TOSA's DIM takes no quantised tensor")
+    for side in (chain.source, op.result):
+        held = quantization(side.type)
+        assert held is not None
+        if reason := not_integers(held, 16):
+            refuse(f"a value is quantised {reason}")
+        if held.zero_point:
+            refuse("TOSA takes zero points for 8-bit integers only")
+    value = Value(stored(chain.source, b), b)
+    wanted = every_result(chain, b.rw.program)
+    fitted = entries_for(wanted)
+    if fitted is None:
+        return _typed(_gathered(value, wanted), op)
+    entries, gain = fitted
+    lines = looked_up(value, entries, i32)
+    return _typed(rescaled(lines, 1.0 / (STEP * gain), 0, i16), op)
+
+
+def every_result(chain: Chain, program: Program) -> torch.Tensor:
+    """int64 [65536]: what the ops make of -32768 … 32767."""
+    rank = max(len(dims(chain.source.type)), 1)
+    codes = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).reshape(*[1] * (rank - 1), -1)
+    environment: dict[SSAValue, Any] = {chain.source: codes}
+    interpreter = Interpreter(program.weights)
+    with torch.no_grad():
+        for op in (*chain.ops, chain.cast):
+            interpreter.step(op, environment)
+    return environment[chain.cast.result].reshape(-1).long()
+
+
+def entries_for(wanted: torch.Tensor) -> tuple[torch.Tensor, int] | None:
+    """Entries of a TABLE and how much finer than the result they are; None if none are near."""
+    exact = wanted[::STEP].double()
+    beyond = exact[-1] + (wanted[-1] - exact[-1]) * (STEP / (STEP - 1))
+    exact = torch.cat([exact, beyond[None]])
+    gain = 1
+    while gain < STEP and float(exact.abs().max()) * 2 * gain < 1 << 15:
+        gain *= 2
+    entries = (exact * gain).round().clamp(-(1 << 15), (1 << 15) - 1).long()
+    slopes = entries.diff()
+    if int(slopes.abs().max()) >= 1 << 15:
+        return None
+    lines = entries[:-1, None] * STEP + slopes[:, None] * torch.arange(STEP)
+    found = torch.floor(lines.reshape(-1) / (STEP * gain) + 0.5)
+    return (entries.to(torch.int16), gain) if (found - wanted).abs().max() <= 1 else None
+
+
+def _gathered(x: Value, wanted: torch.Tensor) -> Value:
+    """Row x + 32768 of all results."""
+    b, count = x.b, elements(x.shape)
+    rows = rescaled(x.reshape(1, count), 1.0) + (1 << 15)
+    table = b.constant(wanted.to(torch.int16).reshape(1, -1, 1))
+    y = b.op(t.GatherOp, [table, rows.ssa], (1, count, 1), i16)
+    return Value(y, b).reshape(*x.shape)
+
+
+# -- products and comparisons with numbers -----------------------------------------------------
+
+
+@lowers(
+    "aten.mul.Tensor",
+    to="tosa",
+    reads=2,
+    takes_symbols=False,
+    unless=lambda op: width(op.operands[0]) != 16,
+    sample="""
+        %n = stepwell.weight <"n#ones"> "constant" : tensor<1xi16>
+        %t = quant.scast %n : tensor<1xi16> to tensor<1x!quant.uniform<i16:f32, 0.25>>
+        %c = quant.dcast %t : tensor<1x!quant.uniform<i16:f32, 0.25>> to tensor<1xf32>
+        %a = quant.dcast %x : tensor<4x!quant.uniform<i16:f32, 0.001>> to tensor<4xf32>
+        %z = aten.mul.Tensor(%a, %c) : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>
+        %y = quant.qcast %z : tensor<4xf32> to tensor<4x!quant.uniform<i16:f32, 0.0001>>
+    """,
+)
+def int16_scale(x: Integers, other: Integers, *, use: Use, out: Out) -> Value | None:
+    """A product of 16-bit integers with one positive number is one RESCALE.
+
+    The mean's 1/n, attention's 1/√d: as a product they would be read, multiplied and rescaled.
+    """
+    value, number = (x, other) if is_one_element(other.ssa) else (other, x)
+    if not is_one_element(number.ssa) or value.shape != out.shape:
+        return None
+    maker = number.ssa.owner
+    assert isinstance(maker, Operation)
+    key = weight_key(maker.operands[0])
+    assert key is not None
+    real = float(dequantize(x.b.rw.weights.get(key), number.held).reshape(()))
+    factor = value.held.scale * real / use.held.scale
+    if not (factor > 0 and is_rescaled(factor, 2.0**15)):
+        refuse("the number is not positive, or beyond what RESCALE reaches")
+    return delivered(value.stored(), factor, use)
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    f"aten.{compare.__name__}.{form}": compare
+    for form in ("Tensor", "Scalar")
+    for compare in (operator.eq, operator.ne, operator.gt, operator.ge, operator.lt, operator.le)
+}
+
+
+@lowers(
+    COMPARISONS,
+    to="tosa",
+    fits="none",
+    bound=EXACT,
+    unless=lambda op: not isinstance(op.operands[0].owner, DequantizeCast),
+    sample="""
+        %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
+        %y = aten.eq.Tensor(%a, %a) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1>
+    """,
+    name="lower-int8-comparison",
+)
+def int8_comparison(
+    x: Value, *, form: Callable[[Any, Any], Any], op: Any, out: Out, b: Builder
+) -> Value:
+    """Two values of one scale are in the order of their integers; against a number, a TABLE.
+
+    A value has 256 answers, which a TABLE holds bit for bit as the float comparison gives them.
+    """
+    bits = width(op.operands[0])
+    first = activation(op.operands[0], bits)
+    if isinstance(first, Refusal):
+        refuse(first.reason)
+    if not all(
+        is_static(v.type) for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)
+    ):
+        refuse("the shape is symbolic")
+    is_alone = len(op.operands) == 1
+    number = op.arg("other") if is_alone else _number(op.operands[1], b.rw.program)
+    if isinstance(number, int | float):
+        if bits != 8:
+            refuse("a TABLE of 16-bit integers interpolates: it gives no truth values")
+        if x.shape != out.shape:
+            refuse("the number has a shape that the value takes on")
+        answers = form(dequantize(BYTES, first.held), float(number)).to(torch.int8)
+        entries = b.constant(answers)
+        value = stored(first.value, b)
+        looked = b.op(t.TableOp, [value, entries], x.shape, i8)
+        return Value(looked, b).cast(i1)
+    if is_alone:
+        refuse("what it is compared with is known only at run time")
+    second = activation(op.operands[1], bits)
+    if isinstance(second, Refusal):
+        refuse(second.reason)
+    if _meaning(first.held) != _meaning(second.held):
+        refuse("its operands have several scales, whose integers have no common order")
+    return _compared(form, first, second, out, b)
+
+
+def _compared(form: Any, first: Activation, second: Activation, out: Out, b: Builder) -> Value:
+    sides = [rescaled(Value(stored(x.value, b), b), 1.0) for x in (first, second)]
+    if form in (operator.lt, operator.le):
+        sides.reverse()
+    cls = {operator.eq: t.EqualOp, operator.ne: t.EqualOp}.get(
+        form, t.GreaterOp if form in (operator.gt, operator.lt) else t.GreaterEqualOp
+    )
+    operands = [side.of_rank(len(out.shape)).ssa for side in sides]
+    y = Value(b.op(cls, operands, out.shape, i1), b)
+    return ~y if form is operator.ne else y
+
+
+def _meaning(held: Quantization) -> tuple[object, ...]:
+    return held.scales, held.zero_points, held.bits, held.signed
+
+
+def _number(value: SSAValue, program: Program) -> float | None:
+    """The real value of a constant of one element, quantised or not."""
+    maker = value.owner
+    held = quantization(maker.input.type) if isinstance(maker, DequantizeCast) else None
+    if isinstance(maker, DequantizeCast) and isinstance(maker.input.owner, StorageCast):
+        key = weight_key(maker.input.owner.input)
+    else:
+        key = weight_key(value)
+    if key is None:
+        return None
+    constant = program.weights.get(key)
+    if constant.numel() != 1:
+        return None
+    return float((constant if held is None else dequantize(constant, held)).reshape(()))
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,230 @@
+"""Sums, means, extrema, pools, running sums and resizing of integers.
+
+A sum runs over int32 without the zero point, and one RESCALE takes it to the result's scale, over
+the number of elements for a mean: it rounds once. Maxima and minima are those of the stored
+integers, for quantising is monotone; a RESCALE follows where the scale changes. Pools take an
+input's zero point and pass its scale through. An average that is quantised finer than its operand
+is a depthwise convolution with ones. The weights of a linear RESIZE add up to the product of its
+numerators, by which RESCALE divides; a zero point is taken off before, as often as they count it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import lcm, prod
+from typing import Any
+
+import torch
+
+from stepwell.dialects import aten
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.dtypes import i8, i32
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.integers.values import (
+    Integers,
+    delivered,
+    needs_scales,
+    rescaled,
+)
+from stepwell.translate.lowerings.tosa.reductions import added_up
+from stepwell.translate.lowerings.tosa.resizing import (
+    UPSAMPLINGS,
+    as_image,
+    axes_of,
+    not_resized,
+    resized,
+)
+from stepwell.translate.lowerings.tosa.values import Value
+from stepwell.translate.quantised.recognise import Use, is_finer
+from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS, is_rescaled
+from stepwell.translate.rewrites.tosa.operators.building import Builder, i64s
+from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC
+from stepwell.translate.rewrites.tosa.operators.lowering import reduced_axes
+from stepwell.translate.rewrites.tosa.operators.sizes import is_known
+from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean, pool_window
+
+MATRIX = """
+    %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+    %s = aten.{} : (tensor<2x4xf32>) -> tensor<{}xf32>
+    %y = quant.qcast %s : tensor<{}xf32> to tensor<{}x!quant.uniform<i8:f32, 2.0:-1>>
+"""
+IMAGE = """
+    %a = quant.dcast %x : tensor<1x2x4x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4x4xf32>
+    %s = aten.{} : (tensor<1x2x4x4xf32>) -> tensor<{}xf32>
+    %y = quant.qcast %s : tensor<{}xf32> to tensor<{}x!quant.uniform<i8:f32, 0.5:3>>
+"""
+
+
+def needs_sum(x: Integers, factor: float, count: int) -> None:
+    """Refuse a sum that can pass what int32 holds or RESCALE takes, whatever the values are."""
+    if not is_rescaled(factor, float(count << x.held.bits)):
+        refuse(f"a sum over {count} elements can pass what RESCALE takes")
+
+
+@lowers(
+    {
+        "aten.sum.dim_IntList": None,
+        "aten.mean.dim": None,
+        "aten.amax.default": t.ReduceMaxOp,
+        "aten.amin.default": t.ReduceMinOp,
+    },
+    to="tosa",
+    reads=1,
+    takes_symbols=False,
+    sample=MATRIX.format("sum.dim_IntList(%a, [1], true)", "2x1", "2x1", "2x1"),
+)
+def int8_reduction(
+    x: Integers, *, form: type[TosaOp] | None, op: Any, use: Use, b: Builder
+) -> Value:
+    """One REDUCE an axis, between RESCALEs for a sum; means of images are pools."""
+    axes = reduced_axes(op)
+    if is_image_mean(op, level_of(b.rw.program.context.target)):
+        refuse("it is a mean of images, which a pool computes")
+    if "keepdim" in op.SCHEMA.by_name and not op.arg("keepdim"):
+        refuse("its axes are not kept; normalise-reduction keeps them")
+    needs_scales(use, x)
+    count = prod(x.shape[axis] for axis in axes)
+    factor = x.held.scale / use.held.scale
+    factor /= count if isinstance(op, aten.MeanDim) else 1
+    if form is None:
+        needs_sum(x, factor, count)
+    y = x.stored() if form is not None else x.wide()
+    for axis in axes:
+        y = y.reduce(form or t.ReduceSumOp, axis)
+    if form is None:
+        return delivered(y, factor, use)
+    return y if x.means_what(use) else delivered(y, factor, use, x.held.zero_point)
+
+
+@lowers(
+    "aten.cumsum.default",
+    to="tosa",
+    reads=1,
+    takes_symbols=False,
+    sample=MATRIX.format("cumsum.default(%a, 1)", "2x4", "2x4", "2x4"),
+)
+def int8_cumsum(x: Integers, *, dim: int, use: Use) -> Value:
+    """Added up without the zero point, at the operand's scale."""
+    if not x.shape:
+        refuse("the operand is a scalar, which has no axis")
+    factor = x.held.scale / use.held.scale
+    needs_scales(use, x)
+    needs_sum(x, factor, x.shape[dim % len(x.shape)])
+    wide = x.wide()
+    return delivered(added_up(wide, wide.axis(dim)), factor, use)
+
+
+@lowers(
+    "aten.avg_pool2d.default",
+    "aten.max_pool2d.default",
+    "aten.mean.dim",
+    to="tosa",
+    reads=1,
+    sample=IMAGE.format("avg_pool2d.default(%a, [2, 2])", "1x2x2x2", "1x2x2x2", "1x2x2x2"),
+)
+def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
+    """Averages of an image to AVG_POOL2D, and a RESCALE where the scale changes; MAX_POOL2D.
+
+    The mean of a whole plane at another scale is a sum and one RESCALE, which rounds once.
+    """
+    window = None if isinstance(op, aten.MeanDim) else pool_window(op)
+    if window is not None and not isinstance(window, tuple):
+        refuse(window.reason)
+    needs_scales(use, x)
+    if window is None and not is_image_mean(op, level_of(b.rw.program.context.target)):
+        refuse("the mean is not over the height and width of images that a pool holds")
+    image = x.stored().permute(TO_NHWC)
+    n, height, width, channels = image.shape
+    kernel, stride, pad = window or ((height, width), (1, 1), (0, 0, 0, 0))
+    size: Sequence[int] = (1, 1) if window is None else out.shape[2:]
+    lists = {"kernel": i64s(kernel), "stride": i64s(stride), "pad": i64s(pad)}
+    shape, zero = (n, *size, channels), x.held.zero_point
+    is_mean = not isinstance(op, aten.MaxPool2dDefault)
+    factor, same = x.held.scale / use.held.scale, x.means_what(use)
+    if not is_mean:
+        y = image.made(t.MaxPool2dOp, shape, **lists)
+    elif list(kernel) == [height, width] and not any(pad) and not same:
+        wide = rescaled(image, 1.0, zero)
+        total = wide.sum(1).sum(2)
+        y, same = delivered(total, x.held.scale / (height * width * use.held.scale), use), True
+    elif is_finer(use, x.given) and (parts := _parts(kernel, stride, pad, image)) is not None:
+        whole, each = parts
+        y = _windows_summed(image, zero, lists, shape)
+        if bool((each != 1).any()):
+            y = y * Value(b.constant(each), b)
+        y, same = delivered(y, x.held.scale / (whole * use.held.scale), use), True
+    else:
+        zeros = [b.number(zero, 1, WIDTHS[x.held.bits])] * 2
+        y = image.made(t.AvgPool2dOp, shape, *zeros, acc_type=i32, **lists)
+    if not same:
+        y = delivered(y, factor, use, zero)
+    return y.permute(TO_NCHW).reshape(*out.shape)
+
+
+def _parts(
+    kernel: Sequence[int], stride: Sequence[int], pad: Sequence[int], image: Value
+) -> tuple[int, torch.Tensor] | None:
+    """What sums over windows are multiplied by, int32 `[1, h, w, 1]`, and then divided by.
+
+    The elements of a window that lie inside the image count. None: not of bytes, or past int32.
+    """
+    if image.dtype != i8 or not is_known(image.shape[1:3]):
+        return None
+    _, height, width, _ = image.shape
+    top, bottom, left, right = pad
+    inside = torch.nn.functional.pad(torch.ones(1, 1, height, width), (left, right, top, bottom))
+    ones = torch.ones(1, 1, *kernel)
+    counts = torch.nn.functional.conv2d(inside, ones, stride=tuple(stride)).to(torch.int32)
+    multiple = lcm(*counts.unique().tolist())
+    if 255 * multiple >= 1 << 30:
+        return None
+    return multiple, multiple // counts.permute(0, 2, 3, 1)
+
+
+def _windows_summed(
+    image: Value, zero: int, lists: dict[str, Any], shape: tuple[int, ...]
+) -> Value:
+    """Sums over windows in int32: a depthwise convolution with ones."""
+    b, kernel = image.b, lists["kernel"].get_values()
+    ones = torch.ones((*kernel, shape[3], 1), dtype=torch.int8)
+    operands = [image.ssa, b.constant(ones), b.constant(torch.zeros(1, dtype=torch.int32))]
+    operands += [b.number(zero, 1, i8), b.zero(i8)]
+    fields = {"pad": lists["pad"], "stride": lists["stride"], "dilation": i64s((1, 1))}
+    return Value(b.op(t.DepthwiseConv2dOp, operands, shape, i32, acc_type=i32, **fields), b)
+
+
+@lowers(
+    UPSAMPLINGS,
+    to="tosa",
+    reads=1,
+    takes_symbols=False,
+    sample=IMAGE.format(
+        "upsample_bilinear2d.default(%a, [8, 8], false)", "1x2x8x8", "1x2x8x8", "1x2x8x8"
+    ),
+)
+def int8_resize(x: Integers, *, form: str, op: Any, use: Use, out: Out) -> Value:
+    """Channels last, RESIZE, RESCALE, and back: lines and images, nearest and bilinear."""
+    axes, is_linear = axes_of(op), form == "linear"
+    if refusal := not_resized(op):
+        refuse(refusal.reason)
+    if len(axes) > 2:
+        refuse("it resizes a volume; RESIZE has two axes")
+    if any(axis.parameters() is None for axis in axes):
+        refuse("RESIZE has no numbers for these sizes")
+    if is_linear and x.held.bits == 16:
+        refuse("its sums would have 48 bits with a zero point")
+    needs_scales(use, x, times=4)  # What is interpolated reaches as many times as far.
+    image, plane = as_image(x.stored(), axes)
+    zero, factor = x.held.zero_point, x.held.scale / use.held.scale
+    if is_linear:
+        sums, weights = resized(image, plane, i32)
+        y = delivered(sums - zero * weights if zero else sums, factor / weights, use)
+    else:
+        y = resized(image, plane, image.dtype)[0]
+        y = y if x.means_what(use) else delivered(y, factor, use, zero)
+    return y.permute(TO_NCHW).reshape(*out.shape)
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,155 @@
+"""Softmax between casts by integers alone: exponentials by bytes, and one division.
+
+Less its row's maximum a value of a softmax is one of 256 integers, so its exponential is looked up,
+in two or three bytes with a TABLE each. The exponentials are added up in int32, and INTDIV divides
+what the result's scale makes of each. How far it is from the real softmax, in units of the result
+before it is rounded: the exponentials of n elements, of which the largest is 2^p and each is off by
+1/2, move a quotient by n / (2^(p+1) scale); the division cuts off 2^-g. Less than one, and the
+integers are at most one unit apart. `fixed_for` gives the smallest p for which that holds and
+RESCALE takes every product.
+
+An NPU has no whole division (U55, U65) or a slow one (U85): sum and exponentials are shifted up by
+the sum's leading zeros, so that the sum stands between 2^30 and 2^31; a TABLE of 513 entries of 16
+bits then has its reciprocal, and one product is the quotient. The sum rounded to 16 bits, the table's
+entries and the line between two of them move it by 2^-15 + 2^-15 + 2^-16 of itself, less than
+2^-13 / scale. The row's maximum is a REDUCE_MAX of the bytes as they are stored, for wider ones the
+U55 has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.dtypes import i8, i16, i32
+from stepwell.ir.rewriting import Bound
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.integers.functions import looked_up
+from stepwell.translate.lowerings.tosa.integers.values import Integers, delivered, rescaled
+from stepwell.translate.lowerings.tosa.values import Value
+from stepwell.translate.quantised.layers import Layer
+from stepwell.translate.quantised.recognise import Use
+from stepwell.translate.rewrites.tosa.integers.integers import is_rescaled
+from stepwell.translate.rewrites.tosa.operators.building import Builder
+
+SOFTMAX = """
+    %a = quant.dcast %x : tensor<2x8x!quant.uniform<i8:f32, 0.1:3>> to tensor<2x8xf32>
+    %s = aten._softmax.default(%a, 1, false) : (tensor<2x8xf32>) -> tensor<2x8xf32>
+    %y = quant.qcast %s : tensor<2x8xf32> to tensor<2x8x!quant.uniform<i8:f32, 0.00390625:-128>>
+"""
+
+
+@lowers(
+    "aten._softmax.default",
+    to="tosa",
+    reads=1,
+    takes_symbols=False,
+    bound=Bound(units=1, reason="exponentials of 16 bits or more, cut quotients"),
+    sample=SOFTMAX,
+)
+def int8_softmax(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builder) -> Value:
+    """Thirteen operators, or three more for a third byte."""
+    axis, count = _row(x, dim)
+    bits, guard = _fitting(fixed_for, count, layer, use)
+    wide = x.wide()
+    below = wide - wide.reduce(t.ReduceMaxOp, axis)
+    powers = exponentials(rescaled(below, 1.0, 0, i8, 127), x.held.scale, bits)
+    total = powers.sum(axis)
+    gain = 2.0**guard
+    quotient = rescaled(powers, gain / use.held.scale) // total
+    return delivered(quotient, 1.0 / gain, use)
+
+
+def _row(x: Integers, dim: int) -> tuple[int, int]:
+    """The axis of a softmax, and its size, of bytes whose exponentials 256 entries hold."""
+    if x.held.bits != 8:
+        refuse("a TABLE of 16-bit integers interpolates, which is too far off for a softmax")
+    axis = dim % max(len(x.shape), 1)
+    return axis, x.shape[axis]
+
+
+def _fitting(fixed: Callable[[int, float], Any], count: int, layer: Layer, use: Use) -> Any:
+    """The numbers of fixed point for a row of so many elements, for a use."""
+    for each in layer.uses:
+        if fixed(count, each.held.scale) is None:
+            scale = each.held.scale
+            refuse(f"a row of {count} at a scale of {scale:g} needs more than 32 bits")
+    return fixed(count, use.held.scale)
+
+
+def fixed_for(count: int, scale: float) -> tuple[int, int] | None:
+    """The fewest bits of the largest exponential, and of quotients below the result's unit.
+
+    Those that keep a softmax of `count` elements less than a unit off; None if none do.
+    """
+    for bits in range(16, 24):
+        for guard in range(8, 0, -1):
+            fits = is_rescaled(2.0**guard / scale, 2.0**bits - 1) and count << bits < 1 << 31
+            if fits and count / (2.0 ** (bits + 1) * scale) + 2.0**-guard < 0.99:
+                return bits, guard
+    return None
+
+
+def exponentials(below: Value, scale: float, bits: int) -> Value:
+    """exp((c - 127) scale) in units of 2^-bits, of bytes c, in int32."""
+    reals = torch.exp(torch.arange(-255, 1, dtype=torch.float64) * scale)
+    rest = torch.round(reals * (2.0**bits - 1)).long()
+    total: Value | None = None
+    for place in range(0, bits, 8):
+        entries = ((rest >> place) % 256 - 128).to(torch.int8)
+        part = rescaled(looked_up(below, entries), 2.0**place, -128)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+_ONE = 32767
+"""The reciprocal of the least sum, 2^30, in the table of an NPU."""
+
+
+@lowers(
+    "aten._softmax.default",
+    to="tosa",
+    reads=1,
+    takes_symbols=False,
+    bound=Bound(units=1, reason="exponentials of 16 bits, reciprocals of 15"),
+    sample=SOFTMAX,
+)
+def softmax_by_table(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builder) -> Value:
+    """For an NPU: some twenty operators, half of them over a row's one number."""
+    axis, count = _row(x, dim)
+    bits = _fitting(bits_for, count, layer, use)
+    stored_bytes, zero = x.stored(), x.held.zero_point
+    greatest = rescaled(stored_bytes.reduce(t.ReduceMaxOp, axis), 1.0, zero)
+    below = rescaled(stored_bytes, 1.0, zero) - greatest
+    powers = exponentials(rescaled(below, 1.0, 0, i8, 127), x.held.scale, bits)
+    total = powers.sum(axis)
+    places = total.unary(t.ClzOp) - 1
+    upper = rescaled(total << places, 2.0**-16, 0, i16)
+    inverse = looked_up(upper, reciprocals(), i32)
+    shifted = powers << places
+    operands = [shifted.ssa, inverse.ssa, b.number(31, 1, i8)]
+    quotient = Value(b.op(t.MulOp, operands, powers.shape, i32), b)
+    return delivered(quotient, 1 / (64 * _ONE * use.held.scale), use)
+
+
+def bits_for(count: int, scale: float) -> int | None:
+    """The fewest bits that keep a softmax of `count` elements less than a unit off, or None."""
+    for bits in (16, 20):  # Two bytes and two tables, or three.
+        if count << bits >= 1 << 31 or not is_rescaled(1 / (64 * _ONE * scale), 64.0 * _ONE):
+            return None
+        if count / (2.0 ** (bits + 1) * scale) + 2.0**-13 / scale < 0.99:
+            return bits
+    return None
+
+
+def reciprocals() -> torch.Tensor:
+    """2^14 / x in units of 1 / 32767 of 513 numbers x from -2^15 to 2^15; 1 below 2^14."""
+    numbers = torch.arange(-(1 << 15), (1 << 15) + 1, 128, dtype=torch.float64)
+    return torch.round(_ONE * (1 << 14) / numbers.clamp(min=1 << 14)).to(torch.int16)
+
+
+RULES = lowerings_of(__name__)

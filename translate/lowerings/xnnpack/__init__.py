@@ -1,0 +1,1 @@
+"""An op becomes a node of XNNPACK's, or a few."""

@@ -1,0 +1,241 @@
+"""Pooling and resizing of images, channels last between transposes like convolutions.
+
+XNNPACK resizes bilinearly, to a constant size. Enlarged by a whole factor to the nearest, each pixel
+stands several times in a row, and each row several times: concatenations, which copy memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.bounds import roundings
+from stepwell.ir.numerics import FLUSHED, Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Rewriter
+from stepwell.ir.size import Size
+from stepwell.ir.types import dims
+from stepwell.translate.lowerings.aten.values import Value, no_refusal
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.xnnpack.values import node
+from stepwell.translate.rewrites.building import static_dims
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
+    concatenate,
+    reshape,
+    to_nchw,
+    to_nhwc,
+)
+from stepwell.translate.rewrites.xnnpack.nodes.windows import (
+    channels_last,
+    edges,
+    stated_scale,
+    steps_by_sizes,
+)
+
+POOLINGS = (
+    "aten.max_pool2d.default",
+    "aten.avg_pool2d.default",
+    "aten.adaptive_avg_pool2d.default",
+    "aten._adaptive_avg_pool2d.default",
+    "aten.mean.dim",
+    "aten.upsample_bilinear2d.vec",
+    "aten.upsample_bilinear2d.default",
+)
+"""Ops that are one node over images."""
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """A node over images with its fields."""
+
+    node: type[XnnpackOp]
+    fields: tuple[tuple[str, Any], ...]
+    zeros: tuple[int, int] = (0, 0)
+    """Rows and columns of zeros that are written around the image first: they are averaged too."""
+
+
+def _loses(op: Any, program: Program) -> Deviation:
+    """An average of a window with a NaN may be −∞; the stock flow has one for plain windows."""
+    if pooling_of(op).node is not xnnpack.AveragePooling2d:
+        return FLUSHED
+    is_plain = isinstance(op, aten.AvgPool2dDefault) and not any(pooling_of(op).zeros)
+    return Deviation("the average of a window with a NaN may be −∞", accepted=is_plain)
+
+
+def is_no_plane_mean(op: SchemaOp) -> bool:
+    """Whether an op is a mean, but not over the planes of images."""
+    return isinstance(op, aten.MeanDim) and not is_plane_mean(op)
+
+
+@lowers(
+    *POOLINGS,
+    to="xnnpack",
+    fits="none",
+    unless=is_no_plane_mean,
+    bound=roundings("sums in another order"),
+    loses=_loses,
+    name="lower-pooling",
+    sample=("1x3x8x8xf32", [2, 2], [2, 2]),
+)
+def pooling(x: Value, *, op: Any, b: Rewriter) -> Value:
+    """Channels last, the node, channels second."""
+    form, result = pooling_of(op), op.results[0].type
+    image = to_nhwc(b, x.ssa)
+    if any(form.zeros):
+        amounts = [0, *form.zeros, 0]
+        fields = {"pre_paddings": amounts, "post_paddings": amounts, "padding_value": 0.0}
+        image = node(b, xnnpack.StaticConstantPad, image, **fields).ssa
+    is_global = form.node is xnnpack.GlobalAveragePooling2d
+    made = None if is_global else channels_last(result)
+    y = node(b, form.node, image, result=made, **dict(form.fields))
+    return Value(to_nchw(b, y.ssa, result), b)
+
+
+def pooling_of(op: SchemaOp) -> Pooling:
+    """The node of an op over images; refused: windows that it does not compute as torch does."""
+    no_refusal(not_for_xnnpack(op))
+    shape = dims(op.operands[0].type)
+    if len(shape) != 4:
+        refuse("the input is not a batch of images")
+    if isinstance(op, aten.MeanDim):
+        return Pooling(xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
+    if isinstance(op, aten.AdaptiveAvgPool2dDefault | aten._AdaptiveAvgPool2dDefault):
+        return _of_several_elements(_adaptive(op))
+    if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault):
+        if op.arg("ceil_mode") and any(isinstance(d, Size) for d in shape):
+            refuse("a size is symbolic; windows may hang over the edge by any amount")
+        is_max = isinstance(op, aten.MaxPool2dDefault)
+        return _of_several_elements(_max(op) if is_max else _average(op))
+    size = dims(op.results[0].type)[2:]
+    if any(isinstance(d, Size) for d in size):
+        refuse("the resized image has a symbolic size; XNNPACK resizes to a constant one")
+    corners = bool(op.arg("align_corners"))
+    if not corners and not steps_by_sizes(op):
+        refuse("the scale that is stated is not the ratio of the sizes, by which XNNPACK steps")
+    fields = (("new_size", size), ("align_corners", corners))
+    return Pooling(xnnpack.StaticResizeBilinear2d, fields)
+
+
+def _of_several_elements(found: Pooling) -> Pooling:
+    """Not every version of XNNPACK pools windows of one element; a slice runs on all."""
+    if dict(found.fields).get("kernel") == (1, 1):
+        refuse("not every XNNPACK pools windows of one element, and a slice has them")
+    return found
+
+
+def is_plane_mean(op: SchemaOp) -> bool:
+    """Whether a mean is over height and width of images and keeps no other dtype."""
+    rank = len(dims(op.operands[0].type))
+    axes = op.arg("dim")
+    if rank != 4 or axes is None or op.arg("dtype") is not None:
+        return False
+    return sorted(a % 4 for a in axes) == [2, 3]
+
+
+def _adaptive(op: SchemaOp) -> Pooling:
+    rows, columns = dims(op.operands[0].type)[2:]
+    out_rows, out_columns = dims(op.results[0].type)[2:]
+    if (out_rows, out_columns) == (1, 1):
+        return Pooling(xnnpack.GlobalAveragePooling2d, (("keep_dims", True),))
+    if isinstance(rows, Size) or isinstance(columns, Size):
+        refuse("the image has a symbolic size, and so have its windows")
+    assert isinstance(out_rows, int) and isinstance(out_columns, int)
+    if rows % out_rows or columns % out_columns:
+        refuse(f"{rows}×{columns} become {out_rows}×{out_columns}, in windows of several sizes")
+    window = (rows // out_rows, columns // out_columns)
+    return Pooling(xnnpack.AveragePooling2d, (("kernel", window), ("stride", window)))
+
+
+def _max(op: SchemaOp) -> Pooling:
+    kernel = tuple(op.arg("kernel_size"))
+    return Pooling(
+        xnnpack.MaxPooling2d,
+        (
+            ("kernel", kernel),
+            ("stride", tuple(op.arg("stride")) or kernel),
+            ("padding", edges(op, tuple(op.arg("padding")))),
+            ("dilation", tuple(op.arg("dilation"))),
+        ),
+    )
+
+
+def _average(op: SchemaOp) -> Pooling:
+    """XNNPACK divides by the cells inside the image, as torch does where padding does not count."""
+    kernel = tuple(op.arg("kernel_size"))
+    padding = tuple(op.arg("padding"))
+    if op.arg("divisor_override") not in (None, kernel[0] * kernel[1]):
+        refuse("divisor_override is not the window's size, which XNNPACK divides by")
+    counted = padding if op.arg("count_include_pad") else (0, 0)
+    rest = (padding[0] - counted[0], padding[1] - counted[1])
+    padding_of_node = edges(op, rest)
+    if any(padding_of_node) and op.arg("divisor_override") is not None:
+        refuse("divisor_override is set and windows hang over the edge, where XNNPACK counts cells")
+    return Pooling(
+        xnnpack.AveragePooling2d,
+        (
+            ("kernel", kernel),
+            ("stride", tuple(op.arg("stride")) or kernel),
+            ("padding", padding_of_node),
+        ),
+        counted,
+    )
+
+
+@lowers(
+    "aten.upsample_nearest2d.default",
+    "aten.upsample_nearest2d.vec",
+    to="xnnpack",
+    bound=EXACT,
+    name="lower-nearest-resize",
+    sample=("1x3x4x4xf32", [8, 4]),
+)
+def nearest_resize(x: Value, *, op: Any, b: Rewriter) -> Value:
+    """Channels last, pixels beside themselves, rows below themselves, channels second."""
+    result = op.results[0]
+    given, made = static_dims(x.ssa), static_dims(result)
+    if given is None:
+        refuse("the size of the image is symbolic")
+    assert made is not None, "of known sizes and numbers"
+    down, across = given[2:], made[2:]
+    if any(new % old for old, new in zip(down, across, strict=True)):
+        refuse(f"{_size(down)} to {_size(across)} is no whole factor")
+    for at in (0, 1):
+        if not repeats_evenly(down[at], across[at], stated_scale(op, at)):
+            refuse("torch rounds the places of some pixels to their neighbours")
+    batch, channels, rows, columns = given
+    factors = (across[0] // down[0], across[1] // down[1])
+    image = to_nhwc(b, x.ssa)
+    image = _beside_itself(b, image, (batch, rows * columns, 1, channels), factors[1])
+    columns *= factors[1]
+    image = _beside_itself(b, image, (batch, rows, 1, columns * channels), factors[0])
+    image = reshape(b, image, (batch, rows * factors[0], columns, channels))
+    return Value(to_nchw(b, image, result.type), b)
+
+
+def _beside_itself(rw: Rewriter, value: SSAValue, shape: tuple[int, ...], factor: int) -> SSAValue:
+    if factor == 1:
+        return value
+    return concatenate(rw, [reshape(rw, value, shape)] * factor, 2)
+
+
+@cache
+def repeats_evenly(size: int, new_size: int, scale: float | None) -> bool:
+    """Whether torch, which rounds in f32, picks pixel `i // factor` for each i."""
+    line = torch.arange(size, dtype=torch.float32).reshape(1, 1, 1, size)
+    picked = torch.ops.aten.upsample_nearest2d.default(line, [1, new_size], None, scale)
+    return bool(torch.equal(picked, line.repeat_interleave(new_size // size, 3)))
+
+
+def _size(pair: tuple[int, ...]) -> str:
+    return "×".join(map(str, pair))
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,98 @@
+"""What XNNPACK takes of layers between casts: int8 or uint8 of one kind, one quantised result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant import quantization
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import element
+from stepwell.translate.lowerings.lowering import Grammar, grammar, refuse
+from stepwell.translate.quantised.layers import Layer, Parts, layer_of
+from stepwell.translate.quantised.recognise import (
+    Reals,
+    Use,
+    common_bounds,
+    distinct,
+    quantised_source,
+)
+from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import single
+from stepwell.translate.rewrites.xnnpack.quantised.quantised import (
+    not_a_filter,
+    not_of_integers,
+    not_rescalable,
+    not_signed_alike,
+    not_within_sums,
+    product_step,
+)
+from stepwell.translate.rewrites.xnnpack.quantised.quantised_bounds import (
+    ROUNDED_ONCE,
+    static_layer,
+)
+
+
+def sources_of(layer: Layer) -> tuple[SSAValue, ...]:
+    """The quantised operands."""
+    return tuple(given.value for given in layer.inputs)
+
+
+def limits(use: Use, *clamps: Reals) -> dict[str, Any]:
+    """The fields of a node's output range, of clamps before a use, innermost last."""
+    bounds = common_bounds((use.bounds, *clamps))
+    low, high = (None if bound is None else single(bound) for bound in bounds)
+    if low is not None and high is not None and not low < high:
+        refuse(f"the lower bound {low} is not below the upper bound {high}")
+    named = (("output_min", low), ("output_max", high))
+    return {name: value for name, value in named if value is not None}
+
+
+def changes_scale(layer: Layer, use: Use) -> bool:
+    """Whether an operand and the result are quantised differently."""
+    return any(element(source.type) != element(use.type) for source in sources_of(layer))
+
+
+def needs_kernel_range(layer: Layer, use: Use) -> None:
+    """Refuse scales of operands not below 2⁸, or below 2⁻¹⁰ of the result's (xnnpack's subgraph)."""
+    for given in layer.inputs:
+        ratio = given.held.scale / use.held.scale
+        if not 2.0**-10 <= ratio < 2.0**8:
+            refuse(f"a scale is {ratio:g} of the result's; XNNPACK takes 2⁻¹⁰ to 2⁸")
+
+
+def by_products(layer: Layer, value: Any) -> Any:
+    """`quantised_bounds.static_layer`."""
+    products = product_step(layer.inputs[0].value, layer.weight)
+    return static_layer(layer.op, products, layer.uses[0].cast.result, value)
+
+
+def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer | Refusal | None:
+    """None if no operand is dequantised."""
+    if not any(quantised_source(operand) for operand in parts.activations):
+        return None
+    layer = layer_of(op, parts, unsigned=True)
+    if isinstance(layer, Refusal):
+        return layer
+    if len(distinct(layer.uses)) > 1:
+        return Refusal("its result is quantised in several ways; a node has one")
+    made = layer.uses[0].cast.result
+    refusal = not_of_integers(made, sources_of(layer))
+    if refusal is not None or layer.constant is None:
+        return refusal or layer
+    source, weight = layer.inputs[0].value, layer.constant
+    for refusal in (
+        not_signed_alike(source, made),
+        not_a_filter(weight, parts.axis),
+        not_within_sums(layer.bias, source, weight, program),
+        not_rescalable(source, weight, made),
+    ):
+        if refusal is not None:
+            return refusal
+    assert quantization(source.type) is not None
+    return layer
+
+
+grammar("xnnpack", Grammar(_layer, lambda x, b: x.value, lambda y, use, b: y, ROUNDED_ONCE))

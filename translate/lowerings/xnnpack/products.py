@@ -1,0 +1,104 @@
+"""Linear layers and products of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects import aten, xnnpack
+from stepwell.ir.bounds import roundings
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import dims
+from stepwell.translate.lowerings.aten.values import Value, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.xnnpack.values import flushed, node
+from stepwell.translate.rewrites import building
+from stepwell.translate.rewrites.building import axis, permute
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_constant, not_static
+
+
+@lowers(
+    "aten.linear.default",
+    to="xnnpack",
+    bound=roundings("sums in another order"),
+    loses=flushed,
+    name="lower-linear",
+    sample="""
+        %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
+        %y = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+    """,
+)
+def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, b: Rewriter) -> Value:
+    """A fully connected node; a vector input gets a leading axis.
+
+    Beside a weight computed at run time the runtime crashes on a bias, which is added behind.
+    """
+    added, result = op.operand("bias"), op.results[0].type
+    no_refusal(not_static(weight.ssa))
+    no_refusal(not_constant(added, "bias"))
+    if weight.rank != 2:
+        refuse("the weight is a vector")
+    is_vector = x.rank == 1
+    rows = x.ssa if not is_vector else building.view(b, x.ssa, [1, *x.shape])
+    packed = None if weight.key is None else added
+    y = node(
+        b, xnnpack.FullyConnected, rows, weight.ssa, packed, result=None if is_vector else result
+    )
+    value = building.view(b, y.ssa, out.shape) if is_vector else y.ssa
+    if weight.key is None and added is not None:
+        value = b.insert(aten.AddTensor.make(value, added, result_types=[result])).results[0]
+    return Value(value, b)
+
+
+@lowers(
+    "aten.mm.default",
+    "aten.bmm.default",
+    "aten.matmul.default",
+    to="xnnpack",
+    bound=roundings("sums in another order"),
+    loses=flushed,
+    name="lower-matmul",
+    sample="""
+        %t = aten.permute.default(%k, [0, 2, 1]) : (tensor<2x5x4xf32>) -> tensor<2x4x5xf32>
+        %y = aten.bmm.default(%q, %t) : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
+    """,
+)
+def matmul(x: Value, other: Value, *, out: Out, b: Rewriter) -> Value:
+    """A batched product of equal ranks; of a transposed operand, whose rows it reads as they are."""
+    if min(x.rank, other.rank) < 2:
+        refuse("an operand is a vector; write it as a matrix of one row")
+    if x.rank != other.rank and not (x.is_static and other.is_static):
+        refuse("the ranks of the operands differ and a dimension is symbolic")
+    is_turned, rank = reads_columns(other.ssa), max(3, x.rank, other.rank)
+    right = upright(b, other.ssa) if is_turned else other.ssa
+    sides = [_raised(b, value, rank) for value in (x.ssa, right)]
+    y = node(b, xnnpack.BatchMatrixMultiply, *sides, transpose_b=is_turned)
+    return Value(building.view(b, y.ssa, out.shape), b)
+
+
+def reads_columns(value: SSAValue) -> bool:
+    """Whether a permute brought a tensor's last axis to the rows: the product can read it as is."""
+    owner = value.owner
+    if not isinstance(owner, aten.PermuteDefault):
+        return False
+    rank = len(dims(value.type))
+    return axis(owner.arg("dims")[-2], rank) == rank - 1
+
+
+def upright(b: Rewriter, value: SSAValue) -> SSAValue:
+    """The permuted tensor with its last axis last again; whole rows are moved, or nothing."""
+    owner = value.owner
+    assert isinstance(owner, aten.PermuteDefault)
+    rank = len(dims(value.type))
+    order = [axis(d, rank) for d in owner.arg("dims")]
+    order[-2:] = order[-1], order[-2]
+    return permute(b, owner.operands[0], order)
+
+
+def _raised(b: Rewriter, value: SSAValue, rank: int) -> SSAValue:
+    shape = dims(value.type)
+    return building.view(b, value, [*([1] * (rank - len(shape))), *shape])
+
+
+RULES = lowerings_of(__name__)

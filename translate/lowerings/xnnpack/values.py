@@ -1,0 +1,35 @@
+"""Values that become operands of XNNPACK's nodes: floats that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.numerics import FLUSHED, Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Refusal, Rewriter
+from stepwell.ir.types import dims
+from stepwell.translate.lowerings.aten.values import Value
+from stepwell.translate.lowerings.lowering import Goal, goal
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
+
+
+def node(b: Rewriter, cls: type[XnnpackOp], *operands: SSAValue | None, **fields: Any) -> Value:
+    """A node of values that are there, of its own result type unless `result` states one."""
+    made = cls.make(*(operand for operand in operands if operand is not None), **fields)
+    return Value(b.insert(made).results[0], b)
+
+
+def flushed(op: Any, program: Program) -> Deviation:
+    """Denormals may be zeros."""
+    return FLUSHED
+
+
+def _unfit(values: Sequence[SSAValue], program: Program, symbols: bool) -> Refusal | None:
+    return not_floats(values)
+
+
+goal("xnnpack", Goal(EXACT, lambda rw: rw, Value, lambda value: dims(value.type), _unfit))

@@ -1,0 +1,61 @@
+"""What windows and resizing of images ask of sizes."""
+
+from __future__ import annotations
+
+from math import isclose
+
+from xdsl.ir import Attribute
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.size import Size
+from stepwell.ir.types import AnyTensor, dims, element, tensor
+
+
+def channels_last(type_: Attribute) -> AnyTensor:
+    """The type `[N, H, W, C]` of images `[N, C, H, W]`, or of lines `[N, C, W]` of height one."""
+    batch, channels, *space = dims(type_)
+    height, width = space if len(space) == 2 else (1, *space)
+    return tensor([batch, height, width, channels], element(type_))
+
+
+def steps_by_sizes(op: SchemaOp) -> bool:
+    """Whether torch samples a resized image in steps of old size by new size.
+
+    It steps by the inverse of a scale if one is stated, and the new size is rounded down: 9 pixels
+    at half the size are 4, each 2 apart and not 9/4.
+    """
+    for at in (0, 1):
+        scale = stated_scale(op, at)
+        given, made = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
+        if scale is None or not scale > 0.0:
+            continue  # torch takes the sizes.
+        if isinstance(given, Size) or isinstance(made, Size):
+            return False
+        if not isclose(1.0 / scale, given / made, rel_tol=2.0**-22):
+            return False
+    return True
+
+
+def stated_scale(op: SchemaOp, at: int) -> float | None:
+    """The scale, down (0) or across (1), that a resize was given; torch prefers it to the sizes."""
+    if "scale_factors" in op.SCHEMA.by_name:
+        scales = op.arg("scale_factors")
+        return None if scales is None else float(scales[at])
+    scale = op.arg(("scales_h", "scales_w")[at])
+    return None if scale is None else float(scale)
+
+
+def edges(op: SchemaOp, padding: tuple[int, ...]) -> tuple[int, ...]:
+    """Top, right, bottom and left padding; with `ceil_mode` the last windows hang over the edge."""
+    kernel, padded = op.arg("kernel_size"), op.arg("padding")
+    stride = op.arg("stride") or kernel
+    dilation = op.arg("dilation") if "dilation" in op.SCHEMA.by_name else [1, 1]
+    over: list[int] = []
+    for at in (0, 1):
+        size, windows = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
+        if isinstance(size, Size) or isinstance(windows, Size):
+            over.append(0)  # Windows that hang over have been refused.
+            continue
+        reach = (windows - 1) * stride[at] + dilation[at] * (kernel[at] - 1) + 1
+        over.append(max(0, reach - (size + 2 * padded[at])))
+    return (padding[0], padding[1] + over[1], padding[0] + over[0], padding[1])
