@@ -180,14 +180,14 @@ def _expected(
         WrongError: torch's own export computes something else than eager does.
     """
     graphs = Calls([ep.module(check_guards=False) for ep in eps.values()], program.calls)
+    narrow = lane.target.startswith("tosa")
     if program.quantised == "static":
         twice = lane.quantiser == "cortex-m"
 
         def further() -> list[list[Tensor]]:  # What is in doubt twice takes many to see.
             return [ran(graphs, given, Stepping(seed, twice=twice)) for seed in range(100, 500)]
 
-        return Expected(tensors(runs(graphs, given, twice)), further)
-    narrow = lane.target.startswith("tosa")
+        return Expected(tensors(runs(graphs, given, twice), narrow), further, narrow=narrow)
     if program.quantised:  # Scales are found at run time, and the graph alone knows how.
         with torch.no_grad():
             plain = copy.deepcopy(graphs)(*given)
