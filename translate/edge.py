@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
+from xdsl.ir import Operation
 
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import torch_overload
+from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.program import Program
 from stepwell.ir.torch_private import OpOverload, operator_and_overload
 from stepwell.translate.from_torch import from_exported_program
@@ -35,8 +40,10 @@ def apply_to_edge(
     if change(program) == 0:
         return None
     made = to_exported_program(program)
-    before: dict[str, Node] = {node.name: node for node in exported.graph.nodes}
     is_edge = any(_is_edge(node.target) for node in exported.graph.nodes)
+    if is_edge:
+        _refuse_beyond_edge(exported, made)
+    before: dict[str, Node] = {node.name: node for node in exported.graph.nodes}
     for node in made.graph.nodes:
         if is_edge and isinstance(node.target, OpOverload):
             node.target = _edge_operator(node.target)
@@ -54,6 +61,29 @@ def apply_to_edge(
         made.constants,
         verifiers=exported.verifiers,
     )
+
+
+def is_of_edge(op: type[Operation]) -> bool:
+    """Whether edge programs may hold an op: core ATen, and what is no operator of torch's."""
+    if not issubclass(op, SchemaOp):
+        return op.name.partition(".")[0] in ("builtin", "func", "stepwell", "sym", "control")
+    return _is_core(torch_overload(op))
+
+
+def _is_core(target: OpOverload) -> bool:
+    return target.namespace != "aten" or torch.Tag.core in target.tags
+
+
+def _refuse_beyond_edge(exported: ExportedProgram, made: ExportedProgram) -> None:
+    """Raise StepwellError for operators that are not core ATen's and were not there before."""
+    had = {node.target.name() for node in exported.graph.nodes if _is_edge(node.target)}
+    targets = [node.target for node in made.graph.nodes if isinstance(node.target, OpOverload)]
+    foreign = [t for t in dict.fromkeys(targets) if not _is_core(t) and t.name() not in had]
+    if foreign:
+        raise UnsupportedError(
+            f"the rewrite made {', '.join(map(str, foreign))}, which edge programs have not",
+            help="StepwellPartitioner() runs all rewrites ahead of the edge dialect",
+        )
 
 
 def _is_edge(target: Any) -> bool:

@@ -30,3 +30,8 @@ def __getattr__(name: str) -> Any:
 def instruction_of(event: Any) -> int:
     """The number of the instruction that a profiler's event is of; 0 if it says none."""
     return event._instruction_id or 0
+
+
+def constant_methods(manager: Any) -> dict[str, Any]:
+    """The plain values that methods of an edge program manager give, by name."""
+    return manager._config_methods or {}

@@ -8,7 +8,7 @@ that rewrites made are registered as buffers, which every consumer of programs a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from torch.export.graph_signature import (
 )
 from torch.fx import Graph, Node
 from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation
 
 from stepwell.dialects.symbols import Symbols
 from stepwell.ir.above import gives
@@ -39,7 +40,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.torch_out.graph import Exporting, GraphExporter
+from stepwell.translate.torch_out.graph import Exporting, GraphExporter, Writer
 
 _KINDS = {
     "parameter": InputKind.PARAMETER,
@@ -71,10 +72,25 @@ def to_exported_program(program: Program, method: str = "forward") -> ExportedPr
             f"the program is at level {program.level!r}",
             help="only the aten level is a torch program; export before lowering",
         )
+    return exported_with(program, method, {})
+
+
+def exported_with(
+    program: Program, method: str, writers: Mapping[type[Operation], Writer]
+) -> ExportedProgram:
+    """A method as a torch program, whatever its level.
+
+    Args:
+        program, method: as for `to_exported_program`.
+        writers: how ops are written that are none of torch's.
+
+    Raises:
+        UnsupportedError: listing every op that has no form in a torch program.
+    """
     func = program.method(method)
     signature = get_signature(func)
     samples = program.samples.get(func.sym_name.data)
-    return _Method(func, signature, program.weights, samples).export()
+    return _Method(func, signature, program.weights, samples, writers).export()
 
 
 @dataclass
@@ -83,6 +99,7 @@ class _Method:
     signature: Signature
     weights: WeightStore
     samples: Any = None
+    writers: Mapping[type[Operation], Writer] = field(default_factory=dict[type[Operation], Any])
     inputs: list[InputSpec] = field(default_factory=list[InputSpec])
     state_dict: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
     constants: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
@@ -91,7 +108,7 @@ class _Method:
 
     def __post_init__(self) -> None:
         self.symbols = Symbols(self.signature.ranges)
-        self.shared = Exporting(self.symbols)
+        self.shared = Exporting(self.symbols, writers=self.writers)
         self.graph, self.root = Graph(), torch.nn.Module()
         self.exporter = GraphExporter(self.shared, self.graph, self.root)
 
@@ -99,7 +116,7 @@ class _Method:
         """The torch program."""
         block = self.func.body.block
         for op in self.func.walk():
-            if isinstance(op, WeightOp | StateOp):
+            if isinstance(op, WeightOp | StateOp) and type(op.parent_op()) not in self.writers:
                 self._weight(op)
         user_inputs = self._user_inputs()
         updates: list[UpdateOp] = []

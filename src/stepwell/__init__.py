@@ -34,6 +34,7 @@ _HOME = {
     "Rewriter": "ir.rewriting",
     "Session": "program",
     "StepwellError": "program",
+    "StepwellPartitioner": "partitioner",
     "Together": "ir.rewriting",
     "VerificationError": "program",
     "check": "checking",
@@ -126,6 +127,7 @@ if TYPE_CHECKING:
     from stepwell.lowering import Pipeline as Pipeline
     from stepwell.lowering import emit as emit
     from stepwell.lowering import lower as lower
+    from stepwell.partitioner import StepwellPartitioner as StepwellPartitioner
     from stepwell.plugins import load_plugin as load_plugin
     from stepwell.plugins import unload_plugin as unload_plugin
     from stepwell.program import Program as Program

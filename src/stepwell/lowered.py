@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from stepwell.backends.cortex_m.standalone import Sources
     from stepwell.backends.ethos_u.vela import Estimate
+    from stepwell.executorch_program import ExecutorchProgram
     from stepwell.profiling import Profile
 
     Source = Program | ExportedProgram | Mapping[str, ExportedProgram | Plain]
@@ -240,6 +241,18 @@ class Lowered(Shown):
         """
         exported = self._exported(method)
         return self._emit("etrecord", options, exported=exported, method=method)
+
+    @takes_what_it_says
+    def to_executorch(self, **options: OptionValue) -> ExecutorchProgram:
+        """The `.pte` as the stock flow's last step gives it: `.buffer`, `.write_to_file(file)`, ….
+
+        Args:
+            options: as for `to_pte`.
+        """
+        from stepwell.executorch_program import ExecutorchProgram
+
+        record = partial(self.to_etrecord, **options)
+        return ExecutorchProgram(self.to_pte(**options), frozenset(self.program.methods), record)
 
     @takes_what_it_says
     def profile(

@@ -20,7 +20,7 @@ from stepwell.ir.switches import without_collection
 from stepwell.ir.verification import find_problems
 from stepwell.lowered import Lowered
 from stepwell.pipeline_text import prepared
-from stepwell.program import from_exported_program
+from stepwell.program import from_exported_program, programs_of
 from stepwell.report import Report
 from stepwell.stages import stretch
 from stepwell.target import PipelineLike, Target
@@ -50,8 +50,8 @@ def lower(
 
     Args:
         program: an exported program, several as methods (and plain values, as methods that give
-            them), or a stepwell program at any level of the target: it takes the rest of the way
-            (`docs/levels.md`).
+            them), what ExecuTorch's `to_edge` gave, or a stepwell program at any level of the
+            target: it takes the rest of the way (`docs/levels.md`).
         target: `xnnpack`, `cortex-m55`, `tosa-1.0+fp`, …
         pipeline: instead of the target's own: one (`stepwell.PIPELINES[...]`), its name or its text
             (`"normalise,my-rewrite,…"`), or a function that changes the target's own
@@ -79,6 +79,7 @@ def lower(
             f"a {type(observer).__name__} is no observer", help="a function of (step, program, int)"
         )
     whole = prepared(found, pipeline, given)
+    program = programs_of(program)
     started = time.perf_counter()
     source = program if isinstance(program, Program) else from_exported_program(program)
     work = source.clone() if source is program else source

@@ -64,7 +64,8 @@ def from_exported_program(
     Args:
         exported: an `ExportedProgram` (training, functional or edge dialect), or a mapping from
             method name to one, or to a plain value (a number, a truth value, a text, a list of
-            these) that a method of that name gives: runners ask such methods about a model.
+            these) that a method of that name gives: runners ask such methods about a model. Or
+            what ExecuTorch's `to_edge` gave.
 
     Raises:
         UnsupportedError: listing every op that has no form in the IR, with its source line.
@@ -74,14 +75,41 @@ def from_exported_program(
 
     from stepwell.translate.from_torch import from_exported_program as translate
 
-    given: Any = exported
+    given: Any = programs_of(exported)
     if not isinstance(given, Mapping | ExportedProgram):
         raise StepwellError(
             f"a {type(given).__name__} is no exported program",
             help="export it first: torch.export.export(module.eval(), example_inputs)",
         )
     load_entry_points()  # They may know the program's custom operators.
-    return translate(exported)
+    return translate(given)
+
+
+def programs_of(given: Any) -> Any:
+    """What ExecuTorch's `to_edge` gave as methods by name; anything else as it is.
+
+    Raises:
+        StepwellError: it has delegates already, or is what `to_executorch` gave.
+    """
+    from stepwell.translate.executorch_private import constant_methods
+
+    if not type(given).__module__.startswith("executorch.exir."):
+        return given
+    if hasattr(given, "buffer"):
+        raise StepwellError(
+            f"a {type(given).__name__} is planned and written already",
+            help="stepwell.read_pte(manager.buffer) reads it",
+        )
+    if not hasattr(given, "exported_program"):
+        return given
+    programs = {name: given.exported_program(name) for name in sorted(given.methods)}
+    for name, program in programs.items():
+        if any("call_delegate" in str(node.target) for node in program.graph.nodes):
+            raise StepwellError(
+                f"the method {name!r} has delegates of another flow",
+                help="lower what to_edge gives before to_backend, or the exported program itself",
+            )
+    return {**programs, **constant_methods(given)}
 
 
 def parse(text: str, weights: WeightStore | None = None) -> Program:

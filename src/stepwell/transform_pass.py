@@ -6,6 +6,8 @@ what the rewrite made of a program goes back with the edge dialect's own operato
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import StepwellError
@@ -19,6 +21,8 @@ from stepwell.ir.rewriting import (
     step_name,
 )
 from stepwell.targets import PIPELINES
+from stepwell.translate.edge import apply_to_edge, is_of_edge
+from stepwell.translate.lowerings.lowering import Lowering
 
 if TYPE_CHECKING:
     from executorch.exir.pass_base import ExportedProgramPassBase
@@ -40,14 +44,20 @@ def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPas
         options: fields of the step's class to set otherwise.
 
     Raises:
-        StepwellError: no step has that name, or it has no such option.
+        StepwellError: no step has that name, it has no such option, or makes operations that edge
+            programs have not.
     """
-    from stepwell.translate.edge import apply_to_edge
-
     step: Any = _named(rewrite, options) if isinstance(rewrite, str) else rewrite
     if not isinstance(step, Rewrite | Pass):
         raise StepwellError(
             f"a {type(step).__name__} is no rewrite", help="the name of one, or an instance"
+        )
+
+    foreign = _makes_beyond_edge(type(step)) if not parts_of(step) else []
+    if foreign:
+        raise StepwellError(
+            f"{step_name(step)} makes {', '.join(foreign)}, which edge programs have not",
+            help=f"StepwellPartitioner() runs all rewrites; alone run {', '.join(edge_safe())}",
         )
 
     def apply(exported: ExportedProgram) -> ExportedProgram | None:
@@ -72,6 +82,44 @@ def _pass_class() -> Any:
             return ExportedProgramPassResult(done or exported_program, done is not None)
 
     return StepwellPass
+
+
+def edge_safe() -> list[str]:
+    """The names of the rewrites whose results edge programs may hold, by their examples."""
+    from stepwell.steps import step_classes
+
+    return [name for name, step in step_classes().items() if not _makes_beyond_edge(step)]
+
+
+_OPERATION = re.compile(r"\b(?:aten|cmsis|ethosu|quant|tosa|tosa_mxfp|xnnpack)\.[\w$]+(?:\.\w+)?")
+
+
+def _makes_beyond_edge(step: type[Step]) -> list[str]:
+    """The operations that a rewrite's own text reads or makes and that edge programs have not.
+
+    Of what a rule makes under a variable name, its text does not say: then the result is looked at.
+    """
+    from stepwell.dialects.aten.registry import find
+
+    home, _, place = step.__module__.partition(".rewrites.")
+    room = place.partition(".")[0]
+    if room in ("cmsis", "ethosu", "tosa") or (room == "xnnpack" and not issubclass(step, Rewrite)):
+        return [f"operations of {room}"]
+    if not issubclass(step, Rewrite) or not home.startswith("stepwell.translate"):
+        return []
+    if issubclass(step, Lowering):
+        return [] if step.to == "aten" else [f"operations of {step.to}"]
+    rule: Any = getattr(step, "rule", None)
+    text = str(rule.text) if rule is not None else sys.modules[step.__module__].__doc__ or ""
+    found: dict[str, None] = {}
+    for example in text.split("Before:")[1:]:
+        before, _, after = example.partition("After:")
+        held = _OPERATION.findall(before)
+        made = [name for name in _OPERATION.findall(after) if name not in held]
+        classes = [(name, find(name)) for name in made if name.startswith("aten.")]
+        found |= dict.fromkeys(n for n in (*held, *made) if not n.startswith("aten."))
+        found |= dict.fromkeys(n for n, cls in classes if cls is not None and not is_of_edge(cls))
+    return list(found)
 
 
 def _named(name: str, options: dict[str, Any]) -> Step:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 import torch
+from executorch.exir import to_edge
 from torch.export import export
 from torch.nn import functional as F
 
 import stepwell
 from stepwell.backends.executorch.container import KernelCall
 from stepwell.backends.executorch.read import read_container
+from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import EXACT, Rewrite, Rewriter
+from stepwell.translate.rewrites.building import become
 
 
 class Attending(torch.nn.Module):
@@ -59,3 +65,30 @@ def test_an_unknown_rewrite_or_option_is_named() -> None:
         stepwell.transform_pass("lift")
     with pytest.raises(stepwell.StepwellError, match="protect"):
         stepwell.transform_pass("lift-constant-scalar", protect=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["expand-attention", "lower-linear", "lower-binary", "finish-tosa"]
+)
+def test_a_rewrite_whose_results_edge_programs_have_not_is_refused_by_name(name: str) -> None:
+    with pytest.raises(stepwell.StepwellError, match=rf"^{name} makes (.|\n)*remove-noop-expand"):
+        stepwell.transform_pass(name)
+
+
+def test_an_operator_that_the_edge_dialect_has_not_is_named_after_the_rewrite() -> None:
+    """A rule's text may hold names alone: then what it made is looked at."""
+
+    class ToSilu(Rewrite[Any]):
+        name = "to-silu"
+        anchors = (op_class("aten.relu.default"),)
+        bound = EXACT
+
+        def match(self, op: Any, program: Program) -> Any:
+            return op
+
+        def build(self, match: Any, rw: Rewriter) -> None:
+            become(rw, match, op_class("aten.silu.default"), match.operands[0])
+
+    edge = to_edge(export(torch.nn.ReLU(), (torch.randn(3),))).exported_program()
+    with pytest.raises(stepwell.StepwellError, match=r"aten\.silu\.default, which edge"):
+        stepwell.transform_pass(ToSilu()).call(edge)

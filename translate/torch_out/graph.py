@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -30,6 +30,9 @@ from stepwell.ir.diagnostics import (
 from stepwell.ir.torch_private import enable_python_dispatcher
 from stepwell.translate.torch_in.graph import WRITTEN_AS
 
+Writer = Callable[["GraphExporter", Any], None]
+"""Writes an op into a graph, and says what its results are there."""
+
 
 @dataclass
 class Exporting:
@@ -38,6 +41,8 @@ class Exporting:
     symbols: Symbols
     problems: list[Problem] = field(default_factory=list[Problem])
     graphs: dict[str, int] = field(default_factory=dict[str, int])
+    writers: Mapping[type[Operation], Writer] = field(default_factory=dict[type[Operation], Any])
+    """How ops are written that are none of torch's."""
 
     def graph_name(self, stem: str) -> str:
         """A fresh attribute name for a sub-graph: `true_graph_0`."""
@@ -78,6 +83,8 @@ class GraphExporter:
             self.values[op.result] = op.number
         elif type(op) in _CONTROL:
             self._control(op)
+        elif type(op) in self.shared.writers:
+            self.shared.writers[type(op)](self, op)
         else:
             self.refuse(op, "it has no form in a torch program")
 
