@@ -79,32 +79,48 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
 }
 
 
+def certain(tokens: list[int], kind: str, quantise: str | None, **more: Any) -> Any:
+    """The first model that knows what it wants to say, and that."""
+    for seed in range(50):
+        model = prepare(model_of(kind, seed, **more), quantise=quantise)
+        want, margin = said_by(model, tokens)
+        if margin > 0.02:
+            return model, want
+    raise AssertionError("every model hesitates")
+
+
+def generate(made: Any, count: int) -> str:
+    """What a runner says of itself."""
+    how = runner.GenerationConfig()
+    how.max_new_tokens, how.temperature, how.echo = count, 0.0, False
+    how.num_bos = how.num_eos = 0
+    said: list[str] = []
+    made.generate(PROMPT, how, token_callback=said.append)
+    return "".join(said)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_text_runner_says_what_the_model_says_and_again_after_a_reset(
     name: str, tmp_path: Path
 ):
     kind, more, quantise = CASES[name]
     tokenizer = write_tokenizer(tmp_path / "tokenizer.json")
-    tokens = tokenizer.encode(PROMPT).ids
-    for seed in range(50):  # The first that knows what it wants to say.
-        model = prepare(model_of(kind, seed, **more), quantise=quantise)
-        want, margin = said_by(model, tokens)
-        if margin > 0.02:
-            break
-    else:
-        raise AssertionError("every model hesitates")
+    model, want = certain(tokenizer.encode(PROMPT).ids, kind, quantise, **more)
     stepwell.lower(export_causal_lm(model, context=48), "xnnpack").save(tmp_path / "model.pte")
     made = runner.TextLLMRunner(str(tmp_path / "model.pte"), str(tmp_path / "tokenizer.json"))
-    how = runner.GenerationConfig()
-    how.max_new_tokens, how.temperature, how.echo, how.num_bos, how.num_eos = (
-        COUNT,
-        0.0,
-        False,
-        0,
-        0,
-    )
     for _ in range(2):
-        said: list[str] = []
-        made.generate(PROMPT, how, token_callback=said.append)
-        assert "".join(said) == tokenizer.decode(want)
+        assert generate(made, COUNT) == tokenizer.decode(want)
         made.reset()
+
+
+def test_a_text_runner_that_goes_on_past_the_cache_is_told_so_and_nothing_is_lost(tmp_path: Path):
+    tokenizer = write_tokenizer(tmp_path / "tokenizer.json")
+    model, want = certain(tokenizer.encode(PROMPT).ids, "Llama", None)
+    methods = export_causal_lm(model, context=16)
+    methods |= {"get_max_seq_len": 999, "get_max_context_len": 999}  # Which the cache has not.
+    stepwell.lower(methods, "xnnpack").save(tmp_path / "model.pte")
+    made = runner.TextLLMRunner(str(tmp_path / "model.pte"), str(tmp_path / "tokenizer.json"))
+    with pytest.raises(RuntimeError):
+        generate(made, COUNT)
+    made.reset()
+    assert generate(made, 4) == tokenizer.decode(want[:4])
