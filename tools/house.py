@@ -53,18 +53,24 @@ def rows() -> Iterator[tuple[str, str]]:
     from stepwell.ir.axes import HasAxes, mapped_names
     from stepwell.ir.rewriting import Rewrite
     from stepwell.steps import step_classes
+    from stepwell.translate.lowerings.lowering import LayerLowering, Lowering
     from stepwell.translate.rules.rewrite import RuleRewrite
 
-    counted = [
-        lines.counted(path.read_text(encoding="utf-8"))
-        for path in (ROOT / "translate/rewrites").rglob("*.py")
-    ]
-    total, code = (sum(column) for column in zip(*counted, strict=True))
-    yield "lines of translate/rewrites (of code)", f"{total} ({code})"
+    for folder in ("translate/rewrites", "translate/lowerings"):
+        counted = [
+            lines.counted(path.read_text(encoding="utf-8"))
+            for path in (ROOT / folder).rglob("*.py")
+        ]
+        total, code = (sum(column) for column in zip(*counted, strict=True))
+        yield f"lines of {folder} (of code)", f"{total} ({code})"
     steps: list[Any] = [cls for cls in step_classes().values() if issubclass(cls, Rewrite)]
     rules = [cls for cls in steps if issubclass(cls, RuleRewrite)]
     forms = sum(len(cls.rule.forms) for cls in rules)
     yield "rules as text (forms) among rewrites", f"{len(rules)} ({forms}) of {len(steps)}"
+    functions = [cls for cls in steps if issubclass(cls, Lowering)]
+    layers = sum(issubclass(cls, LayerLowering) for cls in functions)
+    yield "functions (of layers between casts)", f"{len(functions)} ({layers})"
+    yield "classes with match and build", str(len(steps) - len(rules) - len(functions))
     for name, engine in ENGINES.items():
         yield f"users of the one engine: {name}", ", ".join(users(engine))
     yield "cost constants outside dialects/*/costs", str(len(cost_constants()))

@@ -1,4 +1,4 @@
-"""LowerMatmul: beyond its documented example, and what it leaves alone."""
+"""`lower-matmul`: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 
