@@ -18,10 +18,11 @@ from stepwell.proving.scalars import Bits, Domain, Reals
 from stepwell.proving.solver import z3
 from stepwell.proving.tensors import Tensors
 
-GLANCE, QUICK, SLOW = 150, 1500, 2000
-"""Milliseconds for the solver: bit for bit where that is not claimed, where it is, and over the
-reals.
+GLANCE, QUICK, SLOW = 100_000, 1_500_000, 2_000_000
+"""Steps of the solver, which hang on no machine's speed: bit for bit where that is not claimed,
+where it is, and over the reals.
 """
+_MOST_MILLISECONDS = 60_000
 
 
 class Proof(IntEnum):
@@ -168,7 +169,8 @@ def _equal(
 
 def _check(assertions: list[Any], patience: int) -> Any:
     solver = z3.Solver()
-    solver.set("timeout", patience)
+    solver.set("rlimit", patience)
+    solver.set("timeout", _MOST_MILLISECONDS)
     solver.add(*assertions)
     return solver.check()
 

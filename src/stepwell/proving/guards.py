@@ -29,11 +29,13 @@ class Dropped:
 
     @property
     def is_right(self) -> bool:
-        """A condition is needed, or says that it is there for something else."""
-        return self.verdict.kind == "refuted" or bool(self.label)
+        """A condition is needed, or the rule holds without it, of numbers that do not overflow."""
+        if not self.label:
+            return self.verdict.kind == "refuted"
+        return self.verdict.kind != "refuted" or self.label == "overflow"
 
     def __str__(self) -> str:
-        return f"for {self.label}" if self.label else str(self.verdict)
+        return f"for {self.label}; {self.verdict}" if self.label else str(self.verdict)
 
 
 def conditions(rule: Rule) -> list[Where]:
@@ -60,9 +62,6 @@ def spelled(clause: Where) -> str:
 
 
 def without_each(rewrite: type[RuleRewrite]) -> Iterator[tuple[str, Dropped]]:
-    """Each condition, and what becomes of the rule without it; labelled ones are not tried."""
+    """Each condition, and what becomes of the rule without it."""
     for clause in conditions(rewrite.rule):
-        if clause.label:
-            yield spelled(clause), Dropped(clause.label, Verdict(rewrite.name, "open"))
-        else:
-            yield spelled(clause), Dropped("", prove(rewrite, without(rewrite, clause)))
+        yield spelled(clause), Dropped(clause.label, prove(rewrite, without(rewrite, clause)))

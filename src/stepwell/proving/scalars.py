@@ -238,6 +238,10 @@ class Domain:
     def condition(self, node: Number, answer: bool) -> Any:
         """That a question about numbers has an answer."""
         held = self._asked(node)
+        if answer and node.function == "equal":
+            for one, other in (node.operands, node.operands[::-1]):
+                if other.function == "constant" and other.operands[0] and not one.is_int:
+                    return self.number(one) == self.constant(float(other.operands[0]), f64)
         return held if answer else z3.Not(held)
 
     def _asked(self, node: Number) -> Any:
@@ -266,6 +270,10 @@ class Bits(Domain):
 
     is_exact = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.narrow: dict[tuple[int, str], tuple[Any, Any]] = {}
+
     def float_sort(self, of: Attribute) -> Any:
         return z3.FPSort(*_FORMATS[of])
 
@@ -281,7 +289,39 @@ class Bits(Domain):
         return exact if of == f64 else z3.simplify(z3.fpFPToFP(z3.RNE(), exact, sort))
 
     def rounded(self, term: Any, given: Attribute, of: Attribute) -> Any:
-        return z3.fpFPToFP(z3.RNE(), term, self.float_sort(of))
+        sort = self.float_sort(of)
+        if all(have >= need for have, need in zip(_FORMATS[given], _FORMATS[of], strict=True)):
+            is_widened = term.decl().kind() == z3.Z3_OP_FPA_TO_FP and term.num_args() == 2
+            if is_widened and term.arg(1).sort() == sort:
+                return term.arg(1)  # There and back.
+            if given == f64 and z3.is_const(term) and term.decl().name().startswith("$"):
+                return self._narrowed(term, of)
+        return z3.fpFPToFP(z3.RNE(), term, sort)
+
+    def _narrowed(self, term: Any, of: Attribute) -> Any:
+        """A number of the rule in a narrower type, by what rounding keeps: order, sign, NaN."""
+        key = (term.get_id(), str(of))
+        if key in self.narrow:
+            return self.narrow[key][1]
+        made = z3.FreshConst(self.float_sort(of))
+        self.facts += [
+            z3.fpIsNaN(made) == z3.fpIsNaN(term),
+            z3.Implies(z3.Not(z3.fpIsNaN(term)), z3.fpIsNegative(made) == z3.fpIsNegative(term)),
+            z3.Implies(z3.fpIsZero(term), z3.fpIsZero(made)),
+            z3.Implies(z3.fpIsInf(term), z3.fpIsInf(made)),
+            *(
+                z3.Implies(term == self.constant(n, f64), made == self.constant(n, of))
+                for n in (-1.0, 1.0)
+            ),
+        ]
+        for (_, other_of), (other, narrow) in self.narrow.items():
+            if other_of == str(of):
+                self.facts += [
+                    z3.Implies(z3.fpLEQ(term, other), z3.fpLEQ(made, narrow)),
+                    z3.Implies(z3.fpLEQ(other, term), z3.fpLEQ(narrow, made)),
+                ]
+        self.narrow[key] = (term, made)
+        return made
 
     def of_integer(self, term: Any, given: Attribute, of: Attribute) -> Any:
         make: Callable[..., Any] = z3.fpSignedToFP if is_signed(given) else z3.fpUnsignedToFP
@@ -343,9 +383,7 @@ class Bits(Domain):
 
     def of_number(self, function: str, terms: list[Any], node: Number) -> Any:
         if function == "single":
-            return z3.fpFPToFP(
-                z3.RNE(), z3.fpFPToFP(z3.RNE(), terms[0], z3.Float32()), z3.Float64()
-            )
+            return self.rounded(self.rounded(terms[0], f64, f32), f32, f64)
         if function == "mantissa":
             bits = z3.fpToIEEEBV(terms[0])
             is_power = z3.Extract(51, 0, bits) == 0

@@ -416,7 +416,7 @@ class Tensors:
             if one.eq(other):
                 return True
             solver = z3.Solver()
-            solver.set("timeout", 500)
+            solver.set("rlimit", 200_000)
             solver.add(*self.domain.facts, *self.ranges, one != other)
             return solver.check() == z3.unsat
 

@@ -85,6 +85,15 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
     return replace(verdict, seconds=time.perf_counter() - begun, hash=hash_of(rewrite.rule))
 
 
+def limits(rewrite: type[RuleRewrite]) -> str:
+    """What is tried as its example has it and no other way: ops of a family, quantised types."""
+    if any(line.is_again for form in rewrite.rule.forms for line in form.before):
+        return ", operators and their arguments as in its example"
+    if "!quant" in str(rewrite.rule.example):
+        return ", quantised types as in its example"
+    return ""
+
+
 @dataclass
 class _Case:
     rewrite: type[RuleRewrite]
@@ -154,12 +163,12 @@ class _Case:
     def scope(self) -> str:
         """For which shapes it is proved."""
         if self.pointwise:
-            return "all shapes"
+            return "all shapes" + limits(self.rewrite)
         if self.of_symbols and not any(map(self._is_of_size, self.doubts)):
             found = f"all sizes, up to rank {self.rank}"
         else:
             found = f"sizes that were tried, up to rank {self.rank}"
-        return found + (", some arguments of each" if self.partial else "")
+        return found + (", some arguments of each" if self.partial else "") + limits(self.rewrite)
 
     def instance(self, statement: Statement, instance: Instance) -> None:
         """Decide every pair on every path of an instance."""

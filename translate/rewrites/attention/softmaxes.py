@@ -28,7 +28,7 @@ Before:
 After:
     %y = aten._$form.default(%x, from_front(%x, $d), false)
 where not is_true($h) else "half_to_float casts within the softmax, which only CUDA does"
-where is_negative($d)
+where is_negative($d) for termination
 for each $form of softmax, log_softmax
 for $d = -1, $h = false
 """

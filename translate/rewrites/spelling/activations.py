@@ -123,7 +123,7 @@ After:
     %m = aten.clamp.default(%a, 0, 6)
     %y = aten.div.Scalar(%m, 6)
 where is_single_or_double($E) else "torch computes the hardsigmoid of this dtype in float32"
-where not is_gate_of_hardswish(%y)
+where not is_gate_of_hardswish(%y) for cost
 
 rule selu-to-elu
     `selu` is a scaled `elu`; XNNPACK has a plain one.
@@ -150,7 +150,7 @@ After:
     %s = aten.mul.Scalar(%x, reciprocal($a))
     %e = aten.elu.default(%s)
     %y = aten.mul.Scalar(%e, $a)
-where not is_one($a)
+where not is_one($a) for termination
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
 where is_positive($a) else "alpha is {a}: the curve bends the other way"
 bound 1e-6 relative: "two factors rounded one after the other"
@@ -164,7 +164,7 @@ After:
     %e = aten.elu.default(%x, $a)
     %y = aten.mul.Scalar(%e, $s)
 where is_one($i) else "input_scale is {i}: only the exponent is scaled, not the line"
-where not is_one($s)
+where not is_one($s) for termination
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
 bound 1e-6 relative: "two factors rounded one after the other"
 for $a = 0.6, $s = 1.7, $i = 1.0

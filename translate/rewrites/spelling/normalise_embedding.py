@@ -6,7 +6,7 @@ Before:
     %y = aten.embedding.default(%w, %i, $?p, $?g, $?s) : (tensor<$V x $D x f32>, tensor<$*S x $I>) -> …
 After:
     %y = aten.embedding.default(%w, %i)
-where states_options(%y)
+where states_options(%y) for termination
 for $V = 9, $I = i64, $p = 0, $g = true, $s = false
 """
 

@@ -87,13 +87,13 @@ Before:
     %y = aten.mul.Scalar(%p, $?b)
 After:
     %y = aten.mul.Scalar(%x, product($a, $b))
-where reads_once(%p)
+where reads_once(%p) for cost
 where is_single_or_double($E)
 where is_number($a)
 where is_number($b)
-where stays_in_range($a, $b, $E)
+where stays_in_range($a, $b, $E) for overflow
     else "{a}·{b} may overflow or underflow where the steps do not"
-where are_to_one_side($a, $b)
+where are_to_one_side($a, $b) for overflow
     else "one of {a} and {b} shrinks and one grows: a step may overflow or underflow where {a}·{b} does not"
 bound 4e-7 relative: "one rounding for two"
 for $a = 1.7, $b = 1.3

@@ -7,7 +7,7 @@ Before:
 After:
     %p = aten.mul.Scalar(%z, $a)
     %y = aten.add.Tensor(%x, %p)
-where not is_one($a)
+where not is_one($a) for termination
 where is_number($a) else "alpha is a truth value, or complex"
 where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
 where not is_bool(%x) else "alpha of truth values is not 1"
@@ -21,7 +21,7 @@ Before:
 After:
     %p = aten.mul.Scalar(%z, $a)
     %y = aten.sub.Tensor(%x, %p)
-where not is_one($a)
+where not is_one($a) for termination
 where is_number($a) else "alpha is a truth value, or complex"
 where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
 where not is_bool(%x) else "alpha of truth values is not 1"
@@ -35,7 +35,7 @@ Before:
 After:
     %p = aten.mul.Scalar(%x, $a)
     %y = aten.sub.Tensor(%z, %p)
-where not is_one($a)
+where not is_one($a) for termination
 where is_number($a) else "alpha is a truth value, or complex"
 where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
 where not is_bool(%x) else "alpha of truth values is not 1"
@@ -56,7 +56,7 @@ Before:
 After:
     %y = aten.add.Tensor(%x, %z)
 where is_one($a)
-where states_alpha(%y)
+where states_alpha(%y) for termination
 for $a = 1
 
 rule drop-alpha-of-sub
@@ -66,7 +66,7 @@ Before:
 After:
     %y = aten.sub.Tensor(%x, %z)
 where is_one($a)
-where states_alpha(%y)
+where states_alpha(%y) for termination
 for $a = 1
 
 rule lerp-from-start
@@ -114,7 +114,7 @@ After:
     %s = aten.mul.Scalar(%a, $v)
     %p = aten.mul.Tensor(%s, %b)
     %y = aten.add.Tensor(%x, %p)
-where not is_one($v)
+where not is_one($v) for termination
 where is_number($v) else "value is complex, or known only at run time"
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
 unless promotes(%x, $v)
@@ -140,7 +140,7 @@ After:
     %s = aten.mul.Scalar(%a, $v)
     %q = aten.div.Tensor(%s, %b)
     %y = aten.add.Tensor(%x, %q)
-where not is_one($v)
+where not is_one($v) for termination
 where is_number($v) else "value is complex, or known only at run time"
 where not is_half($E) else "torch computes halves in f32 and rounds the sum alone"
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"

@@ -6,7 +6,7 @@ Before:
     %y = aten.permute.default(%x, $d)
 After:
     %y = aten.permute.default(%x, axes_from_front($d))
-where not are_from_front($d)
+where not are_from_front($d) for termination
 for $d = [-1, 0]
 
 rule permute-copy-to-permute

@@ -66,7 +66,7 @@ Before:
 After:
     %u = weight cmsis.compose(%t, %s)
     %y = cmsis.quantized_activation(%x, %u)
-where reads_once(%a)
+where reads_once(%a) for cost
 for $E = i8, $F = i8, $X = "tensor<4xi8>", $A = "tensor<4xi8>", $Y = "tensor<4xi8>"
 """
 

@@ -16,7 +16,7 @@ After:
     %c = aten.clamp.default(%u, -100.0, 100.0) : … -> tensor<$*S x $E>
     %g = aten.sigmoid.default(%c) : … -> tensor<$*S x $E>
     %y = aten.mul.Tensor(%x, %g)
-unless are_not_for_xnnpack(%x, %y)
+unless are_not_for_xnnpack(%x, %y) for target
 bound 1e-6 of |%x|: "a sigmoid in place of a tanh, reassociated"
 
 rule expand-log-softmax

@@ -6,7 +6,7 @@ Before:
     %y = aten.$op.default(%x)
 After:
     %y = xnnpack.$node(%x)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 loses FLUSHED
 bound of roundings: "XNNPACK approximates exp, tanh, erf, log, sin"
 for each $op, $node of (abs, abs), (ceil, ceiling), (cos, cosine), (exp, exp), (floor, floor),
@@ -19,7 +19,7 @@ Before:
     %y = aten.gelu.default(%x, approximate=$a)
 After:
     %y = xnnpack.gelu(%x)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 where is_exact($a) else "XNNPACK's gelu is the exact one, not the tanh form"
 loses FLUSHED
 bound of roundings: "XNNPACK approximates erf"
@@ -31,7 +31,7 @@ Before:
     %y = aten.elu.default(%x, $alpha, $scale, $inner)
 After:
     %y = xnnpack.elu(%x, alpha=$a)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 where is_one($scale) else "XNNPACK's elu scales neither input nor output"
 where is_one($inner) else "XNNPACK's elu scales neither input nor output"
 with $a = positive($alpha)
@@ -45,7 +45,7 @@ Before:
     %y = aten.leaky_relu.default(%x, $slope)
 After:
     %y = xnnpack.leaky_relu(%x, negative_slope=$s)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 with $s = fitting($slope)
 loses FLUSHED
 bound of roundings: "the slope is rounded to float32"
@@ -57,7 +57,7 @@ Before:
     %y = aten.$prelu.default(%x, %w)
 After:
     %y = xnnpack.prelu(%x, %w)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 unless slopes_stand_elsewhere(%x, %w)
 loses FLUSHED
 bound of roundings: "a zero keeps its sign or takes that of the slope"
@@ -70,7 +70,7 @@ Before:
     %y = aten.$op.Tensor(%x, %z, alpha=$a)
 After:
     %y = xnnpack.$node(%x, %z)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 where is_one($a) else "alpha is {a}, not 1"
 unless do_not_broadcast(%x, %z)
 loses FLUSHED
@@ -83,7 +83,7 @@ Before:
     %y = aten.mul.Tensor(%x, %x)
 After:
     %y = xnnpack.square(%x)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 loses FLUSHED
 
 rule lower-product
@@ -93,7 +93,7 @@ Before:
 After:
     %y = xnnpack.multiply(%x, %z)
 where are_two(%x, %z)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 unless do_not_broadcast(%x, %z)
 loses FLUSHED
 
@@ -103,7 +103,7 @@ Before:
     %y = aten.$op(%x, %z)
 After:
     %y = xnnpack.$node(%x, %z)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 unless do_not_broadcast(%x, %z)
 loses FLUSHED
 bound of roundings: "XNNPACK may divide by an estimated reciprocal"

@@ -9,7 +9,7 @@ Before:
     %y = aten.view.default(%x, …)
 After:
     %y = reshape(%x, sizes_of(%y))
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 for $size = [3, 2]
 
 rule lower-permute
@@ -18,7 +18,7 @@ Before:
     %y = aten.permute.default(%x, $order)
 After:
     %y = transpose(%x, from_front_all(%x, $order))
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 for $order = [1, 0]
 
 rule lower-slice
@@ -27,7 +27,7 @@ Before:
     %y = aten.slice.Tensor(%x, …) : (…) -> tensor<$*R x $E>
 After:
     %y = xnnpack.static_slice(%x, offsets=offsets_of(%y), sizes=slice_sizes($R))
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 where has_known_bounds(%y) else "XNNPACK slices with step 1 and constant bounds"
 for $dim = 1, $start = 1, $end = 3, $R = [2, 2]
 
@@ -37,7 +37,7 @@ Before:
     %y = aten.cat.default($parts, $dim)
 After:
     %y = concatenated($parts, $dim, %y)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 unless are_too_many($parts, $dim)
 for $dim = 1
 
@@ -48,7 +48,7 @@ Before:
 After:
     %y = xnnpack.static_constant_pad(%x, pre_paddings=amounts_before(%x, $amounts),
         post_paddings=amounts_after(%x, $amounts), padding_value=single($number))
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 where are_no_crops($amounts) else "negative padding crops; write it as a slice"
 for $amounts = [1, 2], $number = 0.5
 
@@ -58,7 +58,7 @@ Before:
     %y = aten.expand.default(%x, …)
 After:
     %y = repeated(%x, %y)
-unless stays_outside(%y)
+unless stays_outside(%y) for target
 unless takes_too_many_ones(%y)
 for %x = "tensor<1x3xf32>", $size = [2, 3]
 """

@@ -8,7 +8,7 @@ After:
     %l = permute(%x, $o)
     %s = xnnpack.softmax(%l)
     %y = permute(%s, inverse($o))
-unless is_not_for_xnnpack(%y)
+unless is_not_for_xnnpack(%y) for target
 with $o = axis_last(%x, $d)
 loses FLUSHED
 bound of roundings: "XNNPACK approximates exp"

@@ -44,7 +44,7 @@ Before:
     %y = xnnpack.static_reshape(%a, …) : (…) -> tensor<$*S x $C x $E>
 After:
     %y = xnnpack.global_average_pooling_2d(%x, …, keep_dims=none)
-where reads_once(%a)
+where reads_once(%a) for cost
 for %x = "tensor<2x3x4x5xf32>", $S = [2], $C = 5, $new_shape = [2, 5]
 """
 
