@@ -107,6 +107,8 @@ def _kinds(
             found.append((partial(_takes, count), f"a function of {count} arguments"))
             continue
         kind = scope.get(name)
+        if kind is Any:
+            return ()
         if name in _KINDS:
             found.append(_KINDS[name])
         elif name_of(kind) in _KINDS:

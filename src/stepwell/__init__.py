@@ -49,13 +49,14 @@ _HOME = {
     "infers": "ir.inference",
     "interprets": "ir.interpretation",
     "join_ptds": "artefacts",
-    "load": "program",
+    "load": "loading",
     "load_plugin": "plugins",
     "set_level": "ir.levels",
     "unload_plugin": "plugins",
     "xdsl_interpreter": "xdsl_interpreter",
     "lower": "lowering",
     "parse": "program",
+    "quantise": "quantising",
     "read_pte": "artefacts",
     "read_tosa": "artefacts",
     "register_op": "registering",
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
     from stepwell.ir.rewriting import Rewriter as Rewriter
     from stepwell.ir.rewriting import Together as Together
     from stepwell.ir.torch_globals import torch_alone as torch_alone
+    from stepwell.loading import load as load
     from stepwell.lowering import PIPELINES as PIPELINES
     from stepwell.lowering import Lowered as Lowered
     from stepwell.lowering import Pipeline as Pipeline
@@ -135,8 +137,8 @@ if TYPE_CHECKING:
     from stepwell.program import StepwellError as StepwellError
     from stepwell.program import VerificationError as VerificationError
     from stepwell.program import from_exported_program as from_exported_program
-    from stepwell.program import load as load
     from stepwell.program import parse as parse
+    from stepwell.quantising import quantise as quantise
     from stepwell.registering import register_op as register_op
     from stepwell.registry import Plugin as Plugin
     from stepwell.registry import Registry as Registry

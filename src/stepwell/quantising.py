@@ -1,14 +1,17 @@
 """Quantisers by name, for `--quantise NAME`: those of the house, as plug-ins register theirs.
 
 Each takes a module and example inputs, on which it calibrates, and gives the module with quantize
-and dequantize operators in it. Accuracy wants real data: calibrate in a callable of your own then.
+and dequantize operators in it. `quantise` is the same from Python, on as many inputs as there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from stepwell.ir.arguments import takes
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.torch_globals import torch_alone
 from stepwell.plugins import registry
 from stepwell.registry import Quantiser, unknown
@@ -17,7 +20,7 @@ from stepwell.registry import Quantiser, unknown
 def by_pt2e(make: Callable[[], Any]) -> Quantiser:
     """A quantiser of PT2E as a function: annotate, calibrate on the example inputs, convert."""
 
-    def quantise(module: Any, inputs: Sequence[Any]) -> Any:
+    def quantise(module: Any, inputs: Sequence[Any], *more: Sequence[Any]) -> Any:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
         from stepwell.translate.exporting import export
@@ -25,7 +28,8 @@ def by_pt2e(make: Callable[[], Any]) -> Quantiser:
         graph = export(module.eval(), tuple(inputs)).module(check_guards=False)
         with torch_alone():
             prepared = prepare_pt2e(graph, make())
-        prepared(*inputs)
+        for seen in (inputs, *more):
+            prepared(*seen)
         with torch_alone():
             return convert_pt2e(prepared)
 
@@ -68,7 +72,7 @@ def by_torchao(bits: int, group: int | None) -> Quantiser:
         group: weights that share a scale; None: a row. Layers whose rows are no whole groups stay.
     """
 
-    def quantise(module: Any, inputs: Sequence[Any]) -> Any:
+    def quantise(module: Any, inputs: Sequence[Any], *more: Sequence[Any]) -> Any:
         import torch
         from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
         from torchao.quantization.granularity import PerAxis, PerGroup
@@ -155,3 +159,40 @@ def find_quantiser(name: str) -> Quantiser:
     if name not in known:
         raise unknown("quantiser", name, known)
     return known[name]
+
+
+def quantise(model: Any, name: str, data: Iterable[object]) -> Any:
+    """A model with quantize and dequantize operators in it, calibrated on data; export it next.
+
+    Args:
+        model: a module; it is put into evaluation mode and otherwise not changed.
+        name: `int8-xnnpack`, `int8-xnnpack-dynamic`, `int8-cortex-m`, `int8-tosa`, `int16-tosa`,
+            `8da4w`, `8da8w`, or a plug-in's.
+        data: inputs, each a tensor or the tuple that the model is called with; the first one is
+            what it is exported with, where the quantiser works on an exported program.
+
+    Raises:
+        StepwellError: there is no such quantiser, no data, or more than a plug-in's one takes.
+    """
+    found = find_quantiser(name)
+    batches = [tuple(b) if isinstance(b, tuple | list) else (b,) for b in _looked_over(data)]
+    if not takes(found, 1 + len(batches)):
+        raise StepwellError(
+            f"the quantiser {name!r} calibrates on one input, and there are {len(batches)}",
+            help="give one, of all rows; or let it take more: quantise(module, inputs, *more)",
+        )
+    # Those of torchao change modules where they stand.
+    return found(copy.deepcopy(model).eval(), *batches)
+
+
+def _looked_over(data: Any) -> list[Any]:
+    """The inputs, if there are any."""
+    if hasattr(data, "shape") or not isinstance(data, Iterable):
+        raise StepwellError(
+            f"the data is a {type(data).__name__}, and should be inputs one after the other",
+            help="a list of tensors, or of tuples of them",
+        )
+    held = list(data)
+    if not held:
+        raise StepwellError("there is no data to calibrate on", help="one input at least")
+    return held

@@ -60,9 +60,9 @@ def things(folder: Path) -> dict[str, Any]:
 
 ELSEWHERE = frozenset(
     "sweep load_plugin unload_plugin xdsl_interpreter torch_alone infers interprets "
-    "set_level".split()
+    "set_level quantise".split()
 )
-"""They run campaigns or change what this process knows; their own tests call them."""
+"""They run campaigns, calibrate, or change what this process knows; their own tests call them."""
 
 
 def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:

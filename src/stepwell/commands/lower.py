@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="artefact to write; .h or .c: a C array; .mlir where the program stops on the way",
     )
     parser.add_argument(
-        "--emit-ir", type=Path, metavar="FILE", help="also write the target-level IR as text"
+        "--emit-ir",
+        type=Path,
+        metavar="FILE",
+        help="also write the target-level IR as text, its weights beside it",
     )
     parser.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     parser.add_argument(
@@ -96,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(lowered.report.text(arguments.verbose))
     if arguments.emit_ir:
-        write_atomically(arguments.emit_ir, str(lowered.program).encode())
+        lowered.program.save(arguments.emit_ir)
     if arguments.output:
         if after is None:
             _save(lowered, arguments.output)

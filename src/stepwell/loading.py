@@ -1,0 +1,73 @@
+"""`load`: a program out of a file of any kind, told apart by what the file begins with."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.files import Content, content
+from stepwell.program import Program, from_exported_program, parse
+from stepwell.program import load as load_saved
+
+_ARCHIVE = b"PK\x03\x04"
+_IDENTIFIER = slice(4, 8)
+"""Where a flatbuffer says what it is."""
+
+
+def load(path: Content) -> Program:
+    """Read a program. Executes nothing from the file.
+
+    Args:
+        path: of the file, or its bytes, or it, open: what `Program.save` wrote (by its path, with
+            the weights beside it; of the text alone, types stand for weights), a `.pt2`, a `.pte`,
+            a bundled program (`.bpte`), or a TOSA flatbuffer.
+
+    Raises:
+        ParseFailure: it is none of these, or damaged.
+        StepwellError: it cannot be read.
+    """
+    if isinstance(path, str | os.PathLike):
+        place = Path(path)
+        if place.suffix == ".mlir" or place.is_dir():
+            return load_saved(place)
+    held = content(path, "program")
+    if held.startswith(_ARCHIVE):
+        return _of_pt2(held)
+    kind = held[_IDENTIFIER]
+    if kind[:2] in (b"ET", b"BP"):
+        from stepwell.artefacts import read_pte
+
+        return read_pte(_unbundled(held) if kind[:2] == b"BP" else held)
+    if kind == b"TOSA":
+        from stepwell.artefacts import read_tosa
+
+        return read_tosa(held)
+    try:
+        return parse(held.decode())
+    except UnicodeDecodeError:
+        raise ParseFailure(
+            "the bytes are no program",
+            help="a saved .mlir, a .pt2, a .pte, a .bpte and a .tosa can be read",
+        ) from None
+
+
+def _of_pt2(held: bytes) -> Program:
+    from stepwell.translate.pt2 import load_pt2
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "program.pt2"
+        place.write_bytes(held)
+        return from_exported_program(load_pt2(place))
+
+
+def _unbundled(held: bytes) -> bytes:
+    """The `.pte` in a bundled program."""
+    from stepwell.backends.executorch.read import shipped
+    from stepwell.backends.flatbuffer import parse_schema, read_root
+
+    folder = shipped("devtools", "bundled_program", "serialize")
+    text = (folder / "bundled_program_schema.fbs").read_text()
+    schema = parse_schema(text, lambda name: (folder / name).read_text())
+    return bytes(read_root(held, schema, what="bundled program")["program"])

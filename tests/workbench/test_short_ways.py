@@ -1,0 +1,120 @@
+"""What is public is short: any file is loaded, models are quantised, what is written is read."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stepwell
+from stepwell.cli import main
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("files")
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU()).eval(), torch.randn(2, 4)
+    exported = torch.export.export(model, (x,))
+    torch.export.save(exported, folder / "m.pt2")
+    lowered = stepwell.lower(exported, "xnnpack")
+    lowered.save(folder / "m.pte")
+    stepwell.lower(exported, "tosa-1.0+fp").save(folder / "m.tosa")
+    stepwell.from_exported_program(exported).save(folder / "m.mlir")
+    return {"folder": folder, "x": x, "y": model(x)}
+
+
+@pytest.mark.parametrize("kind", ["pt2", "pte", "tosa", "mlir"])
+def test_a_file_of_any_kind_is_loaded_by_its_path(files: dict[str, Any], kind: str) -> None:
+    program = stepwell.load(files["folder"] / f"m.{kind}")
+    torch.testing.assert_close(program.run(files["x"])[0], files["y"], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["pt2", "pte", "tosa"])
+def test_bytes_and_open_files_are_loaded_by_what_they_begin_with(
+    files: dict[str, Any], kind: str
+) -> None:
+    data = (files["folder"] / f"m.{kind}").read_bytes()
+    for given in (data, io.BytesIO(data)):
+        program = stepwell.load(given)
+        torch.testing.assert_close(program.run(files["x"])[0], files["y"], atol=1e-5, rtol=1e-4)
+
+
+def test_a_bundled_program_is_loaded(files: dict[str, Any], tmp_path: Path) -> None:
+    from executorch.devtools import BundledProgram
+    from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+    from executorch.devtools.bundled_program.serialize import (
+        serialize_from_bundled_program_to_flatbuffer,
+    )
+
+    case = MethodTestCase(inputs=[files["x"]], expected_outputs=[files["y"]])
+    bundled = BundledProgram(
+        executorch_program=None,
+        method_test_suites=[MethodTestSuite("forward", [case])],
+        pte_file_path=str(files["folder"] / "m.pte"),
+    )
+    (tmp_path / "m.bpte").write_bytes(serialize_from_bundled_program_to_flatbuffer(bundled))
+    program = stepwell.load(tmp_path / "m.bpte")
+    torch.testing.assert_close(program.run(files["x"])[0], files["y"], atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_no_program_is_refused_with_what_can_be_read() -> None:
+    with pytest.raises(stepwell.StepwellError, match=r"no program(.|\n)*\.pte"):
+        stepwell.load(bytes(range(255, 0, -1)))
+
+
+def test_a_model_is_quantised_on_all_its_data() -> None:
+    """The second input is ten times the first: its range decides on the scale."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    x = torch.rand(1, 3, 8, 8)
+    quantised = stepwell.quantise(model, "int8-cortex-m", [x, (10 * x,)])
+    assert isinstance(model[0], nn.Conv2d)
+    lowered = stepwell.lower(torch.export.export(quantised, (x,)), "cortex-m55")
+    assert not [name for name in lowered.report.outside if "aten.conv" in name]
+    (y,) = lowered.run(10 * x)
+    wanted = model(10 * x)
+    assert (y - wanted).abs().max() < 0.05 * wanted.abs().max()
+
+
+def test_quantising_says_what_is_missing() -> None:
+    model, x = nn.Linear(4, 4), torch.randn(1, 4)
+    with pytest.raises(stepwell.StepwellError, match="no data to calibrate on"):
+        stepwell.quantise(model, "int8-xnnpack", [])
+    with pytest.raises(stepwell.StepwellError, match=r"is a Tensor(.|\n)*a list of tensors"):
+        stepwell.quantise(model, "int8-xnnpack", x)
+    with pytest.raises(stepwell.StepwellError, match="int8-xnnpack"):
+        stepwell.quantise(model, "int8-xnnpck", [x])
+
+
+def test_the_written_ir_is_read_again(
+    files: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, model = str(tmp_path / "g.mlir"), str(files["folder"] / "m.pt2")
+    assert main(["lower", model, "-o", str(tmp_path / "g.pte"), "--emit-ir", text]) == 0
+    for command in (["show", text], ["run", text], ["explain", text]):
+        capsys.readouterr()
+        assert main(command) == 0, capsys.readouterr().err
+    program = stepwell.load(text)
+    torch.testing.assert_close(program.run(files["x"])[0], files["y"], atol=1e-5, rtol=1e-4)
+
+
+def test_a_quantised_pt2_is_lowered_by_a_process_that_has_registered_nothing(
+    tmp_path: Path,
+) -> None:
+    torch.manual_seed(0)
+    x = torch.rand(1, 3, 8, 8)
+    quantised = stepwell.quantise(nn.Sequential(nn.Conv2d(3, 4, 3)), "int8-cortex-m", [x])
+    torch.export.save(torch.export.export(quantised, (x,)), tmp_path / "q.pt2")
+    command = [sys.executable, "-m", "stepwell", "lower", "q.pt2", "-t", "cortex-m55"]
+    ran = subprocess.run(
+        [*command, "-o", "q.pte"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "q.pte").stat().st_size > 0
