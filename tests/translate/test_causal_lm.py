@@ -289,3 +289,22 @@ def test_a_layer_of_four_bits_has_the_scales_that_its_kernel_holds():
 def test_groups_without_a_quantiser_that_has_them_are_refused():
     with pytest.raises(StepwellError, match="has no groups of weights"):
         prepare(model_of("Llama"), group=16)
+
+
+def test_layers_of_gpt2_are_quantised_though_their_weights_lie_the_other_way_round():
+    tokens = torch.randint(4, 96, (1, 9))
+    model = model_of("GPT2")
+    before = logits_of(model, tokens)
+    linears = [n for n, m in model.named_modules() if type(m).__name__ == "Conv1D"]
+    prepared = prepare(model, quantise="8da8w")
+    after = logits_of(prepared, tokens)
+    assert len(linears) == 8
+    assert not any(type(m).__name__ == "Conv1D" for m in prepared.modules())
+    assert 0 < (after - before).abs().max() < 0.1 * before.abs().max()
+
+
+def test_a_quantiser_that_finds_no_layer_is_refused():
+    model = model_of("Llama")
+    model.model.layers, model.lm_head = torch.nn.ModuleList(), torch.nn.Identity()
+    with pytest.raises(StepwellError, match="no linear layer"):
+        prepare(model, quantise="8da4w")

@@ -42,7 +42,7 @@ def prepare(
             something is quantised.
 
     Raises:
-        StepwellError: there is no such quantiser, or a group or table does not fit.
+        StepwellError: there is no such quantiser, nothing for it, or a group or table does not fit.
     """
     if dtype is None and (quantise or embedding) and model.dtype is not torch.float32:
         dtype = "fp32"
@@ -58,8 +58,12 @@ def prepare(
     elif quantise is not None:
         bits = BITS[quantise]
         one = by_torchao(bits, group or (32 if bits == 4 else None))
+        _spell_linears(model)
+        layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+        if not layers:
+            raise StepwellError(f"the model has no linear layer that {quantise} would quantise")
         _untie(model, table)
-        for layer in [layer for layer in model.modules() if isinstance(layer, nn.Linear)]:
+        for layer in layers:
             one(_computing_in(layer, dtype), ())
         model = unwrapped(model)
     if quantised_table is not None:
@@ -77,6 +81,19 @@ def _untie(model: Any, table: Any) -> None:
     last = model.get_output_embeddings()
     if last is not None and last.weight is table.weight:
         last.weight = nn.Parameter(table.weight.detach(), requires_grad=False)
+
+
+def _spell_linears(model: Any) -> None:
+    """GPT-2's `Conv1D` is a linear layer whose weight lies the other way round."""
+    from transformers.pytorch_utils import Conv1D
+
+    for above in list(model.modules()):
+        for name, layer in list(above.named_children()):
+            if isinstance(layer, Conv1D):
+                spelled = nn.Linear(*layer.weight.shape, device="meta")
+                spelled.weight = nn.Parameter(layer.weight.T.contiguous(), requires_grad=False)
+                spelled.bias = layer.bias
+                setattr(above, name, spelled)
 
 
 class _Scaled(nn.Module):
