@@ -163,11 +163,25 @@ class Program(Shown):
         return cls(module, store)
 
     @takes_what_it_says
+    def raise_to(self, level: str = "aten") -> Program:
+        """The program at a level further up: `aten`, from XNNPACK's nodes and TOSA's operators.
+
+        Each op becomes what it means; `lower` then takes it to any target.
+
+        Raises:
+            StepwellError: the program's level has no way up, or `level` is not `aten`.
+            UnsupportedError: listing every op that torch's operators do not say.
+        """
+        if level != "aten":
+            raise StepwellError(f"no way leads up to level {level!r}", help="it is 'aten'")
+        return self.shown_as("aten")
+
+    @takes_what_it_says
     def to_exported_program(self, method: str = "forward") -> torch.export.ExportedProgram:
         """A torch program again, from the aten level.
 
         Raises:
-            StepwellError: the program is at another level.
+            StepwellError: the program is at another level; `raise_to("aten")` may lead up.
         """
         return self.shown_as("torch")(method)
 

@@ -71,6 +71,7 @@ _HOME = {
 """Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
 
 form_stands_in("stepwell.translate.to_torch", "torch", "Program")
+form_stands_in("stepwell.translate.raising", "aten", "Program")
 form_stands_in("stepwell.checking.page", "html", "CheckResult")
 form_stands_in("stepwell.checking.page", "page", "CheckResult")
 form_stands_in("stepwell.replaying.table", "text", "Replay")

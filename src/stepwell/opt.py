@@ -97,6 +97,8 @@ class OptMain(xDSLOptMain):
         arg_parser.prog = "stepwell opt"
         arg_parser.description = "Run passes on the text of a program: xDSL's driver with ours."
         for action in arg_parser._actions:
+            if action.dest == "target":
+                action.type = self._printed
             if action.dest == "passes":
                 action.help = (
                     "passes in order: name{option=value}, or label(a,b) for rewrites driven "
@@ -137,6 +139,16 @@ class OptMain(xDSLOptMain):
         arg_parser.add_argument(
             "--list-passes", action="store_true", help="print every pass with its options, and exit"
         )
+
+    def _printed(self, asked: str) -> str:
+        """What `-t` names, if opt prints it."""
+        if asked.partition("{")[0] not in self.available_targets:
+            raise StepwellError(
+                f"opt prints {', '.join(self.available_targets)}, not {asked!r}",
+                help=f"stepwell lower FILE -t {asked} leads a program to a target, stepwell emit "
+                "writes its artefact; -p lower-to-… runs the steps alone",
+            )
+        return asked
 
     def setup_pipeline(self) -> None:
         """Load the plug-ins that are named; passes are found once the text is read."""

@@ -224,5 +224,6 @@ def _foreign(program: Program, target: str) -> StepwellError:
         f"the program is at level {program.level!r}, and no stage of {target} takes that",
         help=f"{target} takes programs at "
         + ", ".join(dict.fromkeys((START, last_stage(target))))
-        + ", and what stopped on the way to it",
+        + ', and what stopped on the way to it; program.raise_to("aten") (--raise) leads up '
+        "where there is a way",
     )

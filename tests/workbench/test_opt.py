@@ -315,3 +315,12 @@ def test_rewrites_are_driven_together_by_a_group(
 ) -> None:
     assert main(["opt", permutes, "-p", "both(merge-permutes,remove-copy),cse"]) == 0
     assert capsys.readouterr().out.count("aten.permute.default") == 1
+
+
+def test_a_target_of_lower_is_no_target_of_opt_and_says_what_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.mlir").write_text("builtin.module {}\n")
+    assert main(["opt", str(tmp_path / "m.mlir"), "-t", "tosa-1.0+fp"]) == 1
+    said = capsys.readouterr().err
+    assert "opt prints mlir, not 'tosa-1.0+fp'" in said and "stepwell lower FILE" in said

@@ -46,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="the stage that the program is at, if not the one it says itself (docs/levels.md)",
     )
+    parser.add_argument(
+        "--raise",
+        dest="up",
+        action="store_true",
+        help="first lead a program at another target's level up to aten (docs/levels.md)",
+    )
     ends = parser.add_mutually_exclusive_group()
     ends.add_argument("--to", metavar="LEVEL", help="stop at a stage: plain, nodes, operators, …")
     ends.add_argument("--stop-after", metavar="STEP", help="stop behind a step")
@@ -83,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             language=language_of(arguments),
         )
         lowered = lower(
-            model.program,
+            model.program.raise_to("aten") if arguments.up else model.program,
             arguments.target,
             sizes=arguments.sizes,
             check=arguments.check,

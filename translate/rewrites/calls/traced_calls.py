@@ -71,7 +71,7 @@ class Trace:
         sizes = Sizes(rw, op.operands, op.parent_block())
         for call in self.calls:
             cls = of_overload(call.overload)
-            made = rw.insert(cls.from_arguments(_to_ir(call, values, sizes), call.types))
+            made = rw.insert(cls.from_arguments(to_ir(call, values, sizes), call.types))
             for fake, result in zip(call.results, made.results, strict=True):
                 values[id(fake)] = result
                 sizes.see(result)
@@ -282,13 +282,14 @@ def _to_torch(value: Any, fakes: Mapping[SSAValue, Any]) -> Any:
     return value
 
 
-def _to_ir(call: Call, values: Mapping[int, SSAValue], sizes: Sizes) -> dict[str, Any]:
+def to_ir(call: Call, values: Mapping[int, SSAValue], sizes: Sizes | None) -> dict[str, Any]:
     """The arguments of a call as the IR holds them, those of layout only where they must be."""
 
     def held(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return values[id(value)]
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            assert sizes is not None, "a size in a program of fixed sizes"
             return sizes.value(expression_of(value))
         if isinstance(value, torch.dtype):
             return element_type(value)
