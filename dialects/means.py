@@ -8,30 +8,20 @@ of floats are meant; of quantised operands an expression holds for the reals tha
 
 from __future__ import annotations
 
-from math import inf, pi, prod
+from math import pi
 from math import sqrt as root
 from typing import Any
 
-from xdsl.ir import Attribute, Operation
-
-from stepwell.dialects.quant.types import Quantization, quantization
-from stepwell.ir.axes import axis_map
-from stepwell.ir.dtypes import f32, f64
-from stepwell.ir.families import ops_of
 from stepwell.ir.means import (
-    NotSaid,
     Scalar,
     Term,
     absolute,
     acos,
     asin,
     atan,
-    average,
-    cast_to,
     ceil,
     cos,
     cosh,
-    counts,
     equal,
     erf,
     exp,
@@ -61,12 +51,10 @@ from stepwell.ir.means import (
     sqrt,
     tan,
     tanh,
-    total,
     trunc,
     where,
     xor,
 )
-from stepwell.ir.types import dims, element
 
 Limit = Scalar | None
 _NAMES = {
@@ -120,20 +108,20 @@ def limited(x: Term, low: Limit, high: Limit) -> Term:
 
 @means("aten.add.Tensor", "aten.add.Scalar", "xnnpack.add", "tosa.add")
 def add(x: Term, y: Scalar, *, alpha: Scalar | None, output_min: Limit, output_max: Limit) -> Term:
-    return limited(x + _times(y, alpha), output_min, output_max)
+    return limited(x + times(y, alpha), output_min, output_max)
 
 
 @means("aten.sub.Tensor", "aten.sub.Scalar", "xnnpack.subtract", "tosa.sub")
 def sub(x: Term, y: Scalar, *, alpha: Scalar | None, output_min: Limit, output_max: Limit) -> Term:
-    return limited(x - _times(y, alpha), output_min, output_max)
+    return limited(x - times(y, alpha), output_min, output_max)
 
 
 @means("aten.rsub.Scalar", "aten.rsub.Tensor")
 def rsub(x: Term, y: Scalar, *, alpha: Scalar | None) -> Term:
-    return Term("subtract", (y, _times(x, alpha)))
+    return Term("subtract", (y, times(x, alpha)))
 
 
-def _times(x: Scalar, alpha: Scalar | None) -> Scalar:
+def times(x: Scalar, alpha: Scalar | None) -> Scalar:
     if alpha in (None, 1):
         return x
     return Term("multiply", (x, alpha))
@@ -201,12 +189,12 @@ _POWERS: dict[float, Any] = {
 
 @means("aten.addcmul.default")
 def addcmul(x: Term, y: Term, z: Term, *, value: Scalar) -> Term:
-    return x + _times(y, value) * z
+    return x + times(y, value) * z
 
 
 @means("aten.addcdiv.default")
 def addcdiv(x: Term, y: Term, z: Term, *, value: Scalar) -> Term:
-    return x + _times(y, value) / z
+    return x + times(y, value) / z
 
 
 @means("aten.lerp.Scalar")
@@ -406,8 +394,8 @@ def threshold(x: Term, limit: Scalar, value: Scalar) -> Term:
 
 @means("aten.elu.default", "xnnpack.elu")
 def elu(x: Term, *, alpha: Scalar, scale: Scalar | None, input_scale: Scalar | None) -> Term:
-    below = expm1(_times(x, input_scale)) * _times(alpha, scale)
-    return where(x > 0.0, _times(x, scale), below)
+    below = expm1(times(x, input_scale)) * times(alpha, scale)
+    return where(x > 0.0, times(x, scale), below)
 
 
 @means("aten.selu.default")
@@ -446,175 +434,3 @@ def prelu(x: Term, slope: Term) -> Term:
        "aten.feature_alpha_dropout.default", "aten.native_dropout.default")  # fmt: skip
 def dropout(x: Term, p: Scalar, train: bool | None) -> Term:
     return x if train is False else where(equal(p, 0.0), x, some(x))
-
-
-# -- casts ---------------------------------------------------------------------------------------
-
-
-@means("quantized_decomposed.quantize_per_tensor.default")
-def quantize(
-    x: Term,
-    scale: Scalar,
-    zero_point: Scalar,
-    quant_min: Scalar,
-    quant_max: Scalar,
-    *,
-    op: Operation,
-) -> Term:
-    rounded = round_(x * reciprocal(scale)) + zero_point
-    return cast_to(limited(rounded, quant_min, quant_max), element(op.results[0].type))
-
-
-@means("quantized_decomposed.dequantize_per_tensor.default")
-def dequantize(x: Term, scale: Scalar, zero_point: Scalar) -> Term:
-    return (x - zero_point) * scale
-
-
-@means("quant.qcast")
-def qcast(x: Term, *, op: Operation) -> Term:
-    held = _of_one_scale(op.results[0].type)
-    (scale,), (zero,) = held.scales, held.zero_points
-    return quantize(x, scale, zero, held.low, held.high, op=op)
-
-
-@means("quant.dcast")
-def dcast(x: Term, *, op: Operation) -> Term:
-    held = _of_one_scale(op.operands[0].type)
-    return dequantize(x, held.scales[0], held.zero_points[0])
-
-
-def _of_one_scale(type_: Attribute) -> Quantization:
-    held = quantization(type_)
-    if held is None or not held.is_per_tensor:
-        raise NotSaid
-    return held
-
-
-@means(*ops_of("cast", "aten"), *ops_of("cast", "tosa"), "xnnpack.convert")
-def cast(x: Term, *, op: Operation) -> Term:
-    return cast_to(x, element(op.results[0].type))
-
-
-@means("aten.copy.default")
-def copied(x: Term, source: Term, *, op: Operation) -> Term:
-    return cast_to(source, element(op.results[0].type))
-
-
-@means("quant.scast")
-def stored(x: Term) -> Term:
-    return x
-
-
-# -- what is folded ------------------------------------------------------------------------------
-
-
-@means("aten.sum.dim_IntList", "aten.sum.default", "tosa.reduce_sum")
-def sum_(x: Term) -> Term:
-    return total(x)
-
-
-@means("aten.mean.dim", "aten.mean.default")
-def mean(x: Term) -> Term:
-    return average(x)
-
-
-@means("aten.topk.default", "aten.sort.default", "aten.max.dim", "aten.min.dim")
-def picks(x: Term) -> Term:
-    return some(x)
-
-
-@means("aten.max_pool2d.default", "tosa.max_pool2d")
-def max_pool(x: Term) -> Term:
-    return greatest(x)
-
-
-@means("aten.softmax.int", "aten._softmax.default", "xnnpack.softmax")
-def softmax(x: Term, *, dtype: Attribute | None = None) -> Term:
-    x = x if dtype is None else cast_to(x, dtype)
-    exponentials = exp(x - greatest(x))
-    return exponentials / total(exponentials)
-
-
-@means("aten._safe_softmax.default")
-def safe_softmax(x: Term) -> Term:
-    return where(equal(greatest(x), -inf), 0.0, softmax(x))
-
-
-@means("aten.log_softmax.int", "aten._log_softmax.default")
-def log_softmax(x: Term, *, dtype: Attribute | None = None) -> Term:
-    x = x if dtype is None else cast_to(x, dtype)
-    less = x - greatest(x)
-    return less - log(total(exp(less)))
-
-
-@means("aten.logsumexp.default")
-def logsumexp(x: Term) -> Term:
-    high = greatest(x)
-    high = where(equal(absolute(high), inf), 0.0, high)
-    return log(total(exp(x - high))) + high
-
-
-@means("aten.layer_norm.default", "aten.native_layer_norm.default")
-def layer_norm(x: Term, *, weight: Limit, bias: Limit, eps: Scalar) -> Term:
-    centred = x - average(x)
-    return _scaled(centred * rsqrt(average(centred * centred) + eps), weight, bias)
-
-
-@means("aten.group_norm.default")
-def group_norm(x: Term, *, weight: Limit, bias: Limit, eps: Scalar) -> Term:
-    return layer_norm(x, weight=weight, bias=bias, eps=eps)
-
-
-@counts("aten.group_norm.default")
-def _of_group(op: Any) -> int | None:
-    sizes = dims(op.operands[0].type)[1:]
-    whole = [size for size in sizes if isinstance(size, int)]
-    return prod(whole) // op.arg("num_groups") if len(whole) == len(sizes) else None
-
-
-@means("aten.batch_norm.default", "aten._native_batch_norm_legit_no_training.default",
-       "aten.native_batch_norm.default", "aten._batch_norm_no_update.default",
-       "aten.instance_norm.default")  # fmt: skip
-def batch_norm(
-    x: Term, weight: Limit, bias: Limit, mean: Limit, var: Limit, *, eps: Scalar, op: Operation
-) -> Term:
-    if mean is None or var is None or axis_map(op) is None:
-        raise NotSaid
-    return _scaled((x - mean) * rsqrt(var + eps), weight, bias)
-
-
-@means("aten.rms_norm.default", "aten._fused_rms_norm.default")
-def rms_norm(x: Term, *, weight: Limit, eps: Scalar | None, op: Operation) -> Term:
-    of = element(op.operands[0].type)
-    if eps is None and of not in _EPSILON:
-        raise NotSaid
-    eps = _EPSILON[of] if eps is None else eps
-    return _scaled(x * rsqrt(average(x * x) + eps), weight, None)
-
-
-_EPSILON = {f32: 2.0**-23, f64: 2.0**-52}
-
-
-def _scaled(x: Term, scale: Limit, shift: Limit) -> Term:
-    x = x if scale is None else x * scale
-    return x if shift is None else x + shift
-
-
-@means("aten.linear.default", "aten.mm.default", "aten.bmm.default", "aten.matmul.default",
-       "xnnpack.fully_connected", "xnnpack.batch_matrix_multiply", "aten.conv1d.default",
-       "aten.conv2d.default", "aten.conv3d.default")  # fmt: skip
-def product(x: Term, y: Term, bias: Limit = None, *, output_min: Limit, output_max: Limit) -> Term:
-    found = total(x * y)
-    return limited(found if bias is None else found + bias, output_min, output_max)
-
-
-@means("aten.convolution.default")
-def convolution(x: Term, y: Term, bias: Limit, *, transposed: bool) -> Term:
-    if transposed:
-        raise NotSaid
-    return product(x, y, bias, output_min=None, output_max=None)
-
-
-@means("aten.addmm.default")
-def addmm(bias: Term, x: Term, y: Term, *, beta: Scalar, alpha: Scalar) -> Term:
-    return Term("add", (_times(total(x * y), alpha), _times(bias, beta)))

@@ -8,6 +8,10 @@ from stepwell.ir.private import PrivateName, look_up
 
 NAMES: dict[str, PrivateName] = {
     "edge_ops": PrivateName("executorch.exir.dialects._ops:ops", "import of edge programs"),
+    "named_data": PrivateName(
+        "executorch.exir._serialize._named_data_store:NamedDataStore",
+        "delegates inside the stock flow",
+    ),
     "kernel_names": PrivateName(
         "executorch.extension.pybindings.portable_lib:_get_operator_names",
         "the generated list of kernels",

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
-from executorch.exir._serialize._named_data_store import NamedDataStore
 from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
@@ -35,6 +34,7 @@ from stepwell.ir.signature import get_signature
 from stepwell.ir.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.types import is_static
 from stepwell.ir.weights import WeightStore
+from stepwell.translate import executorch_private
 from stepwell.translate.to_torch import exported_with
 from stepwell.translate.torch_out.graph import GraphExporter
 
@@ -109,7 +109,7 @@ def _lowered(
     options: dict[str, bool],
 ) -> LoweredBackendModule:
     made = payload(op, weights, **options)
-    store = NamedDataStore()
+    store = executorch_private.named_data()
     for key, held in made.named_data.items():
         store.add_named_data(key, bytes(held.data), held.alignment)
     lowered = LoweredBackendModule(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-import stepwell.dialects.means  # noqa: F401
+import stepwell.dialects.means_of_folds  # noqa: F401
 from stepwell.ir.families import families_of
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.means import PRIMITIVES, meant_names

@@ -19,7 +19,7 @@ import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-import stepwell.dialects.means  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.dialects.means_of_folds  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.axes import axis_map
 from stepwell.ir.core import weight_key

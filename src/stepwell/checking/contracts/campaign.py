@@ -53,7 +53,7 @@ SORTING = dict.fromkeys(
 INDEXING = {"tosa.indices": "torch takes an index beyond the end as its remainder"}
 """Rewrites of ops that name rows; they are tried with rows near both ends."""
 UNVARIED = {
-    "xnnpack.nodes.resize_by_matrices": (
+    "xnnpack.resizing: resize-by-matrices": (
         "PyTorch infers no result of an upsampling to a symbolic size"
     ),
     "tosa.transforms": ("PyTorch's own transform ends the process on an axis far out of range"),
@@ -107,7 +107,8 @@ def documented() -> Iterator[str]:
     for name in module_names():
         module = module_of(name)
         if rules := getattr(module, "RULES", ()):
-            yield from (f"{name}: {rule.name}" for rule in rules)
+            named = (f"{name}: {rule.name}" for rule in rules)
+            yield from (rule for rule in named if rule not in UNVARIED)
         elif name not in UNVARIED and (name in PASSES or rewrites_of(module)):
             yield name
 
