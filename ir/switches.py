@@ -66,6 +66,38 @@ def without_logs(loggers: Sequence[logging.Logger]) -> Generator[None]:
             logger.removeFilter(silence)
 
 
+class _Heard(logging.Filter):
+    """Gives one thread's records to a listener, and drops those that were not to be seen before."""
+
+    def __init__(self, level: int, listener: Callable[[logging.LogRecord], None]) -> None:
+        super().__init__()
+        self.thread, self.level, self.listener = threading.get_ident(), level, listener
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.thread == self.thread:
+            self.listener(record)
+        return record.levelno >= self.level
+
+
+@contextmanager
+def hearing(
+    logger: logging.Logger, level: int, listener: Callable[[logging.LogRecord], None]
+) -> Generator[None]:
+    """What this thread tells a logger from a level on is told a function, where it is said.
+
+    One block at a time: whoever enters holds `stepwell.torch_alone`.
+    """
+    before, seen = logger.level, logger.getEffectiveLevel()
+    heard = _Heard(seen, listener)
+    logger.addFilter(heard)
+    logger.setLevel(min(level, seen))
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeFilter(heard)
+
+
 @contextmanager
 def without_warnings(message: str, category: type[Warning] = Warning) -> Generator[None]:
     """Warnings whose text starts with a pattern are ignored, in the whole process meanwhile."""

@@ -55,6 +55,7 @@ _HOME = {
     "unload_plugin": "plugins",
     "xdsl_interpreter": "xdsl_interpreter",
     "lower": "lowering",
+    "open_sizes": "opening",
     "parse": "program",
     "quantise": "quantising",
     "read_pte": "artefacts",
@@ -130,6 +131,7 @@ if TYPE_CHECKING:
     from stepwell.lowering import Pipeline as Pipeline
     from stepwell.lowering import emit as emit
     from stepwell.lowering import lower as lower
+    from stepwell.opening import open_sizes as open_sizes
     from stepwell.partitioner import StepwellPartitioner as StepwellPartitioner
     from stepwell.plugins import load_plugin as load_plugin
     from stepwell.plugins import unload_plugin as unload_plugin

@@ -25,6 +25,7 @@ from stepwell.dialects.symbols import asked_quietly
 from stepwell.factories import FORMS, made_by, parts_of, users_code
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.switches import kept_stderr
+from stepwell.opening import insist, open_sizes
 from stepwell.program import Program, from_exported_program, load
 from stepwell.quantising import find_quantiser
 from stepwell.translate.exporting import export
@@ -50,6 +51,7 @@ def open_model(
     trust: bool = False,
     quantise: str | None = None,
     language: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, int | None] | None = None,
 ) -> Model:
     """Open a `MODEL` argument.
 
@@ -61,24 +63,27 @@ def open_model(
         language: how a language model is prepared and exported: `dtype`, `embedding`, `group` as
             `stepwell.causal_lm.prepare` has them, `context`, `attention`, `any_length`, `cache`,
             `logits` as `export_causal_lm` has.
+        dynamic: kinds of sizes that are to be open, as `stepwell.open_sizes` has them, for a
+            module that a callable or the zoo makes.
 
     Raises:
         StepwellError: no such file, no such callable, or a file that does not read.
     """
     path, colon, attribute = spec.rpartition(":")
     if colon and path.endswith(".py"):
-        return _from_python(Path(path), attribute, quantise)
+        return export_model(attribute, made_by(spec), quantise=quantise, dynamic=dynamic)
     if is_causal_lm(Path(spec)):
         return _from_transformers(Path(spec), quantise, language or {})
     if language:
         fact = f"{spec} is no folder of a causal language model of transformers"
         raise StepwellError(fact, help="--context, --attention and --cache are for such alone")
     if quantise is not None:
-        fact = f"{spec} is exported already, and a module is quantised before that"
-        raise StepwellError(fact, help="name a file.py:callable that makes the module")
+        raise StepwellError(_EXPORTED.format(spec, "a module is quantised"), help=_A_MODULE)
     file = Path(spec)
     if not file.exists() and spec.split("/")[0] in SOURCES:
-        return _from_zoo(spec, quantise)
+        return _from_zoo(spec, quantise, dynamic)
+    if dynamic:
+        raise StepwellError(_EXPORTED.format(spec, "sizes are opened"), help=_A_MODULE)
     if not file.exists():
         raise StepwellError(
             f"there is no file {spec}",
@@ -95,10 +100,14 @@ def open_model(
     )
 
 
-def _from_zoo(name: str, quantise: str | None) -> Model:
+_EXPORTED = "{} is exported already, and {} before that"
+_A_MODULE = "name a file.py:callable that makes the module"
+
+
+def _from_zoo(name: str, quantise: str | None, dynamic: Mapping[str, int | None] | None) -> Model:
     made = find(name).make()
     given = made.program or (made.module, made.inputs)
-    return export_model(name.replace("/", "_"), given, quantise=quantise)
+    return export_model(name.replace("/", "_"), given, quantise=quantise, dynamic=dynamic)
 
 
 def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str, Any]) -> Model:
@@ -111,11 +120,13 @@ def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str
     return Model(folder.resolve().name, program, notes=tuple(notes))
 
 
-def _from_python(path: Path, attribute: str, quantise: str | None) -> Model:
-    return export_model(attribute, made_by(f"{path}:{attribute}"), quantise=quantise)
-
-
-def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
+def export_model(
+    name: str,
+    made: Any,
+    *,
+    quantise: str | None = None,
+    dynamic: Mapping[str, int | None] | None = None,
+) -> Model:
     """Export what a factory returned.
 
     Args:
@@ -123,15 +134,16 @@ def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
         made: `(module, inputs)`, `(module, inputs, dynamic_shapes)`, these by name, or an
             `ExportedProgram`.
         quantise: the name of a quantiser that is applied to the module first.
+        dynamic: kinds of sizes that are to be open (`stepwell.open_sizes`).
     """
     import torch
 
     if isinstance(made, torch.export.ExportedProgram):
-        if quantise is not None:
+        if quantise is not None or dynamic:
             raise StepwellError(f"{name} returned a program that is exported already", help=FORMS)
         inputs, keywords = made.example_inputs or (None, {})
         return Model(name, from_exported_program(made), None, inputs, keywords)
-    module, args, kwargs, dynamic = parts_of(name, made)
+    module, args, kwargs, shapes = parts_of(name, made)
     if not isinstance(module, torch.nn.Module):
         raise StepwellError(
             f"{name} returned a {type(module).__name__} where a torch.nn.Module is needed"
@@ -141,7 +153,12 @@ def export_model(name: str, made: Any, *, quantise: str | None = None) -> Model:
             raise StepwellError(f"{name} takes inputs by keyword, and quantisers do not")
         with users_code(f"quantiser {quantise!r} fails on {name}"):
             module = find_quantiser(quantise)(module, args)
-    exported = _exported(name, module, args, kwargs, dynamic)
+    if dynamic:
+        found = open_sizes(module, args, kwargs, dynamic=dynamic)
+        insist(found, dynamic)
+        program, notes = from_exported_program(found.program), tuple(map(str, found.axes))
+        return Model(name, program, module, found.inputs, found.keywords, notes)
+    exported = _exported(name, module, args, kwargs, shapes)
     return Model(name, from_exported_program(exported), module, args, kwargs)
 
 

@@ -34,6 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="also write the target-level IR as text, its weights beside it",
     )
+    parser.add_argument(
+        "--dynamic",
+        action="append",
+        default=[],
+        metavar="KIND[=MOST]",
+        help="sizes to leave open: batch, sequence, image, all, up to a size (docs/open_sizes.md)",
+    )
     parser.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     parser.add_argument(
         "--check",
@@ -87,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
             trust=arguments.trust,
             quantise=arguments.quantise,
             language=language_of(arguments),
+            dynamic=_kinds(arguments.dynamic),
         )
         lowered = lower(
             model.program.raise_to("aten") if arguments.up else model.program,
@@ -120,6 +128,16 @@ def run(arguments: argparse.Namespace) -> int:
 
         write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
     return 0
+
+
+def _kinds(said: list[str]) -> dict[str, int | None]:
+    """Kinds of sizes, with the greatest of each where one was given."""
+    kinds: dict[str, int | None] = {}
+    for kind, _, most in (each.partition("=") for text in said for each in text.split(",")):
+        if most and not most.isdecimal():
+            raise StepwellError(f"--dynamic {kind}={most}: {most!r} is no size")
+        kinds[kind] = int(most) if most else None
+    return kinds
 
 
 def emit(arguments: argparse.Namespace) -> int:

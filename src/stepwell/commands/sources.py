@@ -37,6 +37,7 @@ def open_source(
     largest: bool = False,
     quantise: str | None = None,
     language: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, int | None] | None = None,
 ) -> Model:
     """A model (`open_model`), or the program in an artefact (`open_artefact`).
 
@@ -45,7 +46,7 @@ def open_source(
     """
     held = open_artefact(spec, largest=largest)
     if held is None:
-        return open_model(spec, trust=trust, quantise=quantise, language=language)
+        return open_model(spec, trust=trust, quantise=quantise, language=language, dynamic=dynamic)
     return Model(held.name, held.program)
 
 

@@ -1,0 +1,295 @@
+"""Which sizes of its inputs a model lets be open, and which line of its source pins the others.
+
+The model is exported with every size that is asked for open, tried at further sizes beside eager
+PyTorch, and exported again without those that do not hold. What a symbol got its number from is
+heard while torch traces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.ir.options import nearest
+from stepwell.ir.torch_private import ValueRanges
+from stepwell.opening.candidates import KINDS, Inputs, Place, inputs_of, widest
+from stepwell.opening.hearing import Line, exported, line_of
+from stepwell.opening.trying import Fault, Open, Trial, Tried, first_line, opened, tried
+
+Dynamic = str | Sequence[str] | Mapping[str, int | None]
+
+
+WHOLE = ("batch", "image")
+"""Kinds of which every axis has to be open where they are asked for."""
+
+
+@dataclass(frozen=True)
+class OpenAxis:
+    """An axis of an input that was asked to be open.
+
+    Attributes:
+        input: its name, as `forward` has it (`x`, `states[0]`).
+        axis: counted from 0.
+        given: the size that the example has.
+        kind: `batch`, `sequence`, `image` or `all`, as it was asked for.
+        size: what it is in the program (`s77`, `2*s77`); None where it is pinned.
+        least, most: of the sizes that the program takes.
+        step: how far apart those are that the trace takes: 32 where sizes are halved five times.
+        pinned: why it is not open.
+        line: of the model's source that says so.
+    """
+
+    input: str
+    axis: int
+    given: int
+    kind: str
+    size: str | None
+    least: int
+    most: int
+    step: int = 1
+    pinned: str | None = None
+    line: Line | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.input} axis {self.axis} ({self.given})"
+        if self.size is None:
+            line = f", {self.line}: {self.line.code}" if self.line else ""
+            return f"{where}: {self.pinned}{line}"
+        steps = f" in steps of {self.step}" if self.step != 1 else ""
+        return f"{where}: {self.size}, {self.least} to {self.most}{steps}"
+
+
+@dataclass(frozen=True)
+class OpenSizes:
+    """What a model lets be open.
+
+    Attributes:
+        axes: those that were asked for.
+        program: exported so, to be lowered; the model as it is where nothing is open.
+        inputs, keywords: what it was exported with, widened where the example had one of a kind.
+        tried: symbol → sizes at which the program said what the model says.
+    """
+
+    axes: tuple[OpenAxis, ...]
+    program: ExportedProgram = field(repr=False)
+    inputs: tuple[Any, ...] = field(repr=False)
+    keywords: Mapping[str, Any] = field(repr=False)
+    tried: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, "tuple[int, ...]"])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any axis is."""
+        return any(axis.size is not None for axis in self.axes)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.axes)) or "no size was asked for"
+
+
+def open_sizes(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic: Dynamic = "all",
+) -> OpenSizes:
+    """Which sizes of its inputs a model lets be open.
+
+    Args:
+        model: as `torch.export.export` takes it.
+        args: example inputs; an axis of one is widened where it is asked for.
+        kwargs: inputs by name.
+        dynamic: `"batch"`, `"sequence"`, `"image"` or `"all"`, several of them, or each with the
+            greatest size: `{"batch": 16, "image": 512}`. Without one it is twice the example's,
+            for a batch eight at least: memory is planned for it.
+
+    Raises:
+        StepwellError: an unknown kind, a greatest size below the example's, or a model that torch
+            exports at no size.
+    """
+    given = inputs_of(model, args, kwargs)
+    asked = _asked(given, dynamic)
+    most = {place: limit for place, (_, limit) in asked.items()}
+    pins: dict[Place, Fault] = {}
+    inputs = _widened(model, given, most, pins)
+    kept = {place for place in most if place not in pins}
+    program, found = _exported(model, inputs, kept, most, pins)
+    holds: dict[str, tuple[Open, Tried]] = {}
+    while found:
+        trial = Trial(model, program, inputs)
+        holds = {size.symbol: (size, tried(trial, size)) for size in found}
+        wrong = [(size, seen) for size, seen in holds.values() if seen.fault is not None]
+        if not wrong:
+            break
+        for size, seen in wrong:
+            assert seen.fault is not None
+            pins.update(dict.fromkeys(size.places, seen.fault))
+        kept -= pins.keys()
+        program, found = _exported(model, inputs, kept, most, pins)
+    for size, seen in holds.values():
+        if 1 in seen.sizes and size.least > 1:
+            _take_ones(program, size.symbol)
+    axes = tuple(_axis(given, place, asked[place][0], holds, pins) for place in sorted(asked))
+    sizes = {symbol: seen.sizes for symbol, (_, seen) in holds.items() if seen.fault is None}
+    return OpenSizes(axes, program, inputs.args, inputs.kwargs, sizes)
+
+
+def insist(found: OpenSizes, dynamic: Dynamic) -> None:
+    """That what was asked for is open.
+
+    A sequence may be any axis, and a model pins its channels: of those one has to be open.
+
+    Raises:
+        StepwellError: with each axis that is not, and the line that pins it.
+    """
+    kinds = _kinds(dynamic)
+    pinned = [axis for axis in found.axes if axis.size is None]
+    lost = {
+        kind
+        for kind in kinds
+        if kind in WHOLE or not any(axis.kind == kind for axis in found.axes if axis.size)
+    }
+    wrong = [axis for axis in pinned if axis.kind in lost]
+    if wrong or not found.axes:
+        raise StepwellError(
+            [
+                Problem(
+                    f"the size of {axis.input} along axis {axis.axis} is not open: {axis.pinned}",
+                    f"{axis.line}: {axis.line.code}" if axis.line else None,
+                    "compute it from x.shape there, or lower the program with this size fixed",
+                )
+                for axis in wrong
+            ]
+            or [Problem(f"no input has a size of the kind {', '.join(kinds)}")]
+        )
+
+
+def _kinds(dynamic: Dynamic) -> dict[str, int | None]:
+    held: dict[str, int | None]
+    if isinstance(dynamic, str):
+        held = {dynamic: None}
+    else:
+        held = dict(dynamic) if isinstance(dynamic, Mapping) else dict.fromkeys(dynamic)
+    for kind, most in held.items():
+        if kind not in KINDS:
+            near = nearest(kind, list(KINDS))
+            raise StepwellError(
+                f"{kind!r} is no kind of size", help=f"{near}there are {', '.join(KINDS)}"
+            )
+        if most is not None and most < 1:
+            raise StepwellError(f"a {kind} of at most {most} holds nothing")
+    return held
+
+
+def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
+    """The places that are asked for, the kind and the greatest size of each."""
+    most: dict[Place, tuple[str, int]] = {}
+    for kind, limit in _kinds(dynamic).items():
+        batch = set(KINDS["batch"](inputs))
+        for place in KINDS[kind](inputs):
+            size = inputs.size(place)
+            if limit is not None and limit < size:
+                name = f"{inputs.names[place[0]]} axis {place[1]}"
+                raise StepwellError(f"{name} has {size} in the example, and {kind} ends at {limit}")
+            named = "batch" if place in batch else kind
+            most.setdefault(place, (kind, limit or widest(named, size)))
+    return most
+
+
+def _widened(
+    model: torch.nn.Module,
+    given: Inputs,
+    most: Mapping[Place, int],
+    pins: dict[Place, Fault],
+) -> Inputs:
+    """The inputs with two where they have one of a kind: torch holds a size of one for fixed."""
+    single = [place for place in most if given.size(place) == 1 and most[place] > 1]
+    fixed = [p for p in most if given.size(p) < 2 and p not in single]
+    pins.update(dict.fromkeys(fixed, Fault("torch holds a size of 0 or 1 for fixed")))
+    wide = given.resized(dict.fromkeys(single, 2))
+    if single:
+        try:
+            with torch.no_grad():
+                model(*wide.resized({}).args, **wide.resized({}).kwargs)
+        except Exception as error:
+            fault = Fault(f"the model does not take 2: {first_line(error)}", line_of(error))
+            pins.update(dict.fromkeys(single, fault))
+            return given.resized({})
+    return wide
+
+
+def _exported(
+    model: torch.nn.Module,
+    inputs: Inputs,
+    kept: set[Place],
+    most: Mapping[Place, int],
+    pins: dict[Place, Fault],
+) -> tuple[ExportedProgram, tuple[Open, ...]]:
+    """The program with what can be open of what is asked for, one axis less at a time."""
+    asked = sorted(kept)
+    try:
+        program, pinned = exported(model, inputs, kept, most)
+    except Exception as error:
+        if not kept:
+            fact = f"torch.export.export fails: {type(error).__name__}: {first_line(error)}"
+            raise StepwellError(fact, str(line_of(error) or "") or None) from error
+        for place in asked:
+            fault = _alone(model, inputs, place, most)
+            if fault is not None:
+                pins[place] = fault
+                kept.discard(place)
+        if len(kept) == len(asked):  # Each for itself is open, and all together are not.
+            for place in asked[1:]:
+                pins[place] = Fault(f"beside others torch says {first_line(error)}", line_of(error))
+                kept.discard(place)
+        return _exported(model, inputs, kept, most, pins)
+    found = opened(program, inputs)
+    free = {place for size in found for place in size.places}
+    for place in asked:
+        if place not in free:
+            number, line = pinned.get(place, (str(inputs.size(place)), None))
+            pins[place] = Fault(f"it has to be {number}", line)
+            kept.discard(place)
+    return program, found
+
+
+def _alone(
+    model: torch.nn.Module, inputs: Inputs, place: Place, most: Mapping[Place, int]
+) -> Fault | None:
+    """Why a model cannot be exported with one axis open."""
+    try:
+        exported(model, inputs, {place}, most)
+    except Exception as error:
+        return Fault(f"torch cannot export it open: {first_line(error)}", line_of(error))
+    return None
+
+
+def _take_ones(program: ExportedProgram, symbol: str) -> None:
+    """One of a kind is among the sizes: torch starts at two, and it was tried."""
+    ranges = program.range_constraints
+    for name, held in list(ranges.items()):
+        if str(name) == symbol:
+            ranges[name] = ValueRanges(1, held.upper)  # pyright: ignore
+
+
+def _axis(
+    given: Inputs,
+    place: Place,
+    kind: str,
+    holds: Mapping[str, tuple[Open, Tried]],
+    pins: Mapping[Place, Fault],
+) -> OpenAxis:
+    size, label = given.size(place), re.sub(r"^\['(\w+)'\]", r"\1", given.names[place[0]])
+    fault = pins.get(place, Fault("it is not of one open size"))
+    for symbol, (found, seen) in holds.items() if place not in pins else ():
+        if place in found.places:
+            of = found.places[place]
+            least = 1 if 1 in seen.sizes else found.least
+            text = symbol if of(found.given) == found.given else f"of {symbol}"
+            return OpenAxis(label, place[1], size, kind, text, of(least), of(found.most), seen.step)
+    return OpenAxis(label, place[1], size, kind, None, size, size, 1, fault.fact, fault.line)

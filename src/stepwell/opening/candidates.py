@@ -1,0 +1,141 @@
+"""Which sizes of a model's inputs may be asked to be open, and inputs of other sizes.
+
+Three kinds have names: the batch is the first axis of the inputs that are as long there as the
+first one, images are the last two axes of inputs of four axes and more, a sequence is any other
+axis of inputs of at most three (and of masks over it). Which of these a model lets be open is
+found by asking it: a linear layer pins its channels, and nothing has to know which axis they are.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stepwell.ir.torch_private import pytree
+
+Place = tuple[int, int]
+"""A tensor among the inputs, by its number, and an axis of it."""
+Sized = Mapping[Place, int]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model is called with, and the names of its tensors."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    names: tuple[str, ...]
+    tensors: tuple[torch.Tensor, ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Every axis of every tensor."""
+        return tuple((i, a) for i, given in enumerate(self.tensors) for a in range(given.dim()))
+
+    def size(self, place: Place) -> int:
+        """The size that the example has there."""
+        return self.tensors[place[0]].shape[place[1]]
+
+    def resized(self, sizes: Sized) -> Inputs:
+        """The same inputs at other sizes; each tensor is one of its own.
+
+        What is there is repeated and cut: ids stay ids of the vocabulary, masks masks.
+        """
+        made: list[torch.Tensor] = []
+        for index, given in enumerate(self.tensors):
+            for axis in range(given.dim()):
+                given = _sized(given, axis, sizes.get((index, axis), given.shape[axis]))
+            made.append(given.clone())
+        others = iter(made)
+
+        def another(leaf: Any) -> Any:
+            return next(others) if isinstance(leaf, torch.Tensor) else leaf
+
+        args, kwargs = pytree.tree_map(another, (self.args, dict(self.kwargs)))
+        return Inputs(args, kwargs, self.names, tuple(made))
+
+
+def inputs_of(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> Inputs:
+    """The inputs with their tensors, named as the parameters of `forward` name them."""
+    given = (tuple(args), dict(kwargs or {}))
+    tensors = tuple(leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor))
+    try:
+        bound = dict(inspect.signature(module.forward).bind(*given[0], **given[1]).arguments)
+        leaves = pytree.tree_flatten_with_path(bound)[0]
+    except TypeError:  # Python says it best when the model is called.
+        leaves = pytree.tree_flatten_with_path(given)[0]
+    names = [pytree.keystr(path) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return Inputs(*given, tuple(names), tensors)
+
+
+def _sized(given: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    old = given.shape[axis]
+    if size == old or old == 0:
+        return given
+    return torch.cat([given] * -(-size // old), axis).narrow(axis, 0, size)
+
+
+def _batch(inputs: Inputs) -> list[Place]:
+    first = next((t.shape[0] for t in inputs.tensors if t.dim()), None)
+    return [(i, 0) for i, t in enumerate(inputs.tensors) if t.dim() and t.shape[0] == first]
+
+
+def _image(inputs: Inputs) -> list[Place]:
+    images = [(i, t) for i, t in enumerate(inputs.tensors) if t.dim() >= 4 and not _is_mask(t)]
+    return [(i, axis) for i, t in images for axis in (t.dim() - 2, t.dim() - 1)]
+
+
+def _sequence(inputs: Inputs) -> list[Place]:
+    batch = set(_batch(inputs))
+    rows = [
+        place
+        for place in inputs.places
+        if inputs.tensors[place[0]].dim() <= 3 and place not in batch and inputs.size(place) > 1
+    ]
+    lengths = {inputs.size(place) for place in rows}
+    over = [
+        (i, axis)
+        for i, t in enumerate(inputs.tensors)
+        if t.dim() == 4 and _is_mask(t)
+        for axis in (2, 3)
+        if t.shape[axis] in lengths
+    ]
+    return rows + over
+
+
+def _is_mask(given: torch.Tensor) -> bool:
+    return given.dtype == torch.bool or (
+        given.dim() == 4
+        and given.shape[1] == 1
+        and (given.shape[0] == 1 and given.shape[2] == given.shape[3] and not _is_ordinary(given))
+    )
+
+
+def _is_ordinary(given: torch.Tensor) -> bool:
+    """Whether numbers are those of an image: a mask holds two values."""
+    return bool(given.unique().numel() > 2)
+
+
+def _all(inputs: Inputs) -> list[Place]:
+    batch = set(_batch(inputs))
+    return [place for place in inputs.places if place in batch or inputs.size(place) > 1]
+
+
+KINDS: Mapping[str, Callable[[Inputs], list[Place]]] = {
+    "batch": _batch,
+    "sequence": _sequence,
+    "image": _image,
+    "all": _all,
+}
+"""Names of sizes, and the places of the inputs that have them."""
+
+
+def widest(kind: str, given: int) -> int:
+    """The size that an axis is open up to where nobody says: memory is planned for it."""
+    return max(2 * given, 8) if kind == "batch" else 2 * given

@@ -1,0 +1,154 @@
+"""`open_sizes` opens what a model lets be open, and names the line that pins the rest."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import stepwell
+from stepwell import cli
+from stepwell.opening import OpenAxis
+
+
+class Places(nn.Module):
+    """As many places as the example has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(1, 12, 8))
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.inner(x)
+        return y + self.places
+
+
+class Counted(nn.Module):
+    """A loop over a size."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = x.new_zeros(x.shape[0], x.shape[2])
+        for at in range(x.shape[1]):
+            total = total + x[:, at].sin()
+        return total
+
+
+class Halved(nn.Module):
+    """An image that is halved twice and added to what it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+        self.again = nn.Conv2d(4, 4, 3, stride=2, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.down(x)
+        return y + nn.functional.interpolate(self.again(y), scale_factor=2.0)
+
+
+class Pairs(nn.Module):
+    """Two inputs that are as long, in a structure."""
+
+    def forward(self, states: list[Tensor], *, other: dict[str, Tensor]) -> Tensor:
+        return (states[0] * other["a"]).sum(1)
+
+
+class OfTheTrace(nn.Module):
+    """Something else while it is traced."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        count = 10 if torch.compiler.is_exporting() else x.shape[1]
+        return x.sum(1) / count
+
+
+def of(found: Any) -> dict[tuple[str, int], OpenAxis]:
+    return {(axis.input, axis.axis): axis for axis in found.axes}
+
+
+def test_a_program_opens_what_can_be_and_runs_at_sizes_nobody_tried() -> None:
+    model = Places().eval()
+    found = stepwell.open_sizes(model, (torch.randn(1, 12, 8),))
+    axes = of(found)
+    assert (axes["x", 0].least, axes["x", 0].most) == (1, 8)  # The example had one.
+    assert axes["x", 1].size is None
+    assert axes["x", 2].size is None
+    lowered = stepwell.lower(found.program, "xnnpack")
+    assert lowered.report.delegates == 1
+    for rows in (1, 5, 8):
+        given = torch.randn(rows, 12, 8)
+        torch.testing.assert_close(lowered.run(given)[0], model(given), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "axis", "code"),
+    [(Places(), 1, "return y + self.places"), (Counted(), 1, "for at in range(x.shape[1]):")],
+)
+def test_the_line_that_pins_a_size_is_named(model: nn.Module, axis: int, code: str) -> None:
+    line = of(stepwell.open_sizes(model.eval(), (torch.randn(2, 12, 8),)))["x", axis].line
+    assert line is not None and line.code == code
+    lines, first = inspect.getsourcelines(type(model))
+    assert Path(line.file) == Path(__file__)
+    assert code in lines[line.number - first]
+
+
+def test_a_size_that_is_halved_is_open_in_steps() -> None:
+    found = stepwell.open_sizes(Halved().eval(), (torch.randn(1, 3, 16, 16),), dynamic="image")
+    assert {axis.step for axis in found.axes} == {4}
+    assert [axis.most for axis in found.axes] == [32, 32]
+
+
+def test_sizes_that_are_one_size_are_one_symbol_and_limits_are_the_callers() -> None:
+    given = ([torch.randn(6, 4)],), {"other": {"a": torch.randn(6, 4)}}
+    found = stepwell.open_sizes(Pairs().eval(), *given, dynamic={"batch": 100})
+    axes = of(found)
+    assert axes["states[0]", 0].size == axes["other['a']", 0].size is not None
+    assert axes["states[0]", 0].most == 100
+    assert ("states[0]", 1) not in axes
+
+
+def test_a_program_that_says_something_else_at_another_size_is_not_left_open() -> None:
+    found = stepwell.open_sizes(OfTheTrace().eval(), (torch.randn(3, 10, 4),))
+    axes = of(found)
+    assert axes["x", 1].size is None and "says something else" in str(axes["x", 1].pinned)
+    assert axes["x", 0].size is not None
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "said"),
+    [
+        ("bach", "did you mean 'batch'"),
+        ({"batch": 2}, "has 6 in the example, and batch ends at 2"),
+        ({"image": 0}, "holds nothing"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(dynamic: Any, said: str) -> None:
+    with pytest.raises(stepwell.StepwellError, match=said):
+        stepwell.open_sizes(nn.Identity(), (torch.randn(6, 4),), dynamic=dynamic)
+
+
+def test_the_command_line_opens_sizes_and_names_what_pins_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x.reshape(-1, 12).relu()\n\n\ndef rows():\n"
+        "    return Model().eval(), (torch.randn(1, 4, 3),)\n\n\n"
+        "class Fixed(Model):\n    def forward(self, x):\n        return x.reshape(2, 6).relu()\n"
+        "\n\ndef fixed():\n    return Fixed().eval(), (torch.randn(1, 4, 3),)\n"
+    )
+    out = tmp_path / "rows.pte"
+    assert cli.main(["lower", f"{file}:rows", "--dynamic", "batch=9", "-o", str(out)]) == 0
+    assert "1 to 9" in capsys.readouterr().err
+    given = torch.randn(7, 4, 3)
+    torch.testing.assert_close(
+        stepwell.run_pte(out.read_bytes(), given)[0], given.reshape(-1, 12).relu()
+    )
+    assert cli.main(["lower", f"{file}:fixed", "--dynamic", "batch", "-o", str(out)]) != 0
+    said = capsys.readouterr().err
+    assert "axis 0 is not open" in said and "model.py:15: return x.reshape(2, 6).relu()" in said
