@@ -57,10 +57,11 @@ class PipelineRun:
 class Pipeline(Shown):
     """An immutable sequence of steps, each under a name of its own.
 
-    `after`, `before`, `without` and `replace` give a changed copy. They address a step by its name
-    (`absorb`), a rewrite that a step holds by its path (`absorb/fold-bias-into-layer`), or either
-    by the last part of its path if nothing else in the pipeline ends so (`fold-bias-into-layer`).
-    A leading stroke says that a step is meant, not what another step holds (`/lower-matmul`).
+    `after`, `before`, `without`, `replace` and `move` give a changed copy. They address a step by
+    its name (`absorb`), a rewrite that a step holds by its path (`absorb/fold-bias-into-layer`), or
+    either by the last part of its path if nothing else in the pipeline ends so
+    (`fold-bias-into-layer`). A leading stroke says that a step is meant, not what another step
+    holds (`/lower-matmul`).
     """
 
     name: str
@@ -144,6 +145,18 @@ class Pipeline(Shown):
     def replace(self, path: str, step: Step | type[Step]) -> Pipeline:
         """A pipeline with another step, or rewrite, in the named one's place."""
         return self._replaced(*self.find(path), _instances((step,)))
+
+    def move(self, path: str, ahead_of: str) -> Pipeline:
+        """A pipeline with a step, or a rewrite, directly ahead of another one.
+
+        Raises:
+            StepwellError: there is none of these, or a pass would come to stand among rewrites.
+        """
+        at, part = self.find(path)
+        step = self.steps[at] if part is None else parts_of(self.steps[at])[part]
+        if self.find(ahead_of) == (at, part):
+            return self
+        return self.without(path).before(ahead_of, step)
 
     def _places(self) -> Iterator[tuple[str, tuple[int, int | None]]]:
         for at, step in enumerate(self.steps):

@@ -19,6 +19,7 @@ from stepwell.commands import (
     explain,
     lower,
     opt,
+    play,
     plugins,
     prove,
     reduce,
@@ -140,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_arguments(add("sweep", sweep.run, "many models to many targets, each a row"))
     commands.add_parser(opt.NAME, help=opt.HELP)
     reduce.add_arguments(add("reduce", reduce.run, "make a reproducer of a failing step small"))
+    play.add_arguments(add("play", play.run, "try rewrites and steps on a page of this machine"))
     add("plugins", plugins.run, "what plug-ins brought, and which failed to load")
 
     run.add_arguments(add("run", run.run, "run an artefact on its engine, on random inputs"))

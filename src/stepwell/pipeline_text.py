@@ -28,7 +28,7 @@ GROUP = re.compile(r"([\w.+-]+)\((.*)\)", re.S)
 """`label(a,b)`."""
 _OPEN, _CLOSE = "({[", ")}]"
 
-EditKind = Literal["before", "after", "without", "replace"]
+EditKind = Literal["before", "after", "without", "replace", "move"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Edit:
     Attributes:
         kind: what is done.
         path: the step or the part of one that is meant.
-        steps: the text of what comes there; empty for `without`.
+        steps: the text of what comes there; for `move` the path of what it goes ahead of, for
+            `without` nothing.
     """
 
     kind: EditKind
@@ -62,11 +63,13 @@ class Edit:
             )
         return cls(kind, path.strip(), steps.strip())
 
-    def apply(self, pipeline: Pipeline) -> Pipeline:
-        """The pipeline with the change."""
+    def apply(self, pipeline: Pipeline, known: Mapping[str, Step] | None = None) -> Pipeline:
+        """The pipeline with the change; `known` steps have names of the caller's."""
         if self.kind == "without":
             return pipeline.without(*split(self.path))
-        steps = parse_steps(self.steps, pipeline)
+        if self.kind == "move":
+            return pipeline.move(self.path, self.steps)
+        steps = parse_steps(self.steps, pipeline, known)
         if self.kind == "after":
             return pipeline.after(self.path, *steps)
         if self.kind == "before":
@@ -114,13 +117,15 @@ def _read(path: Path) -> str:
     return ",".join(line for line in kept if line)
 
 
-def parse_steps(text: str, own: Pipeline | None = None) -> tuple[Step, ...]:
-    """The steps that a text names.
+def parse_steps(
+    text: str, own: Pipeline | None = None, known: Mapping[str, Step] | None = None
+) -> tuple[Step, ...]:
+    """The steps that a text names: of a pipeline, of the caller's `known` ones, of the house.
 
     Raises:
         StepwellError: a name or an option of it is not known, or the text is not of the form.
     """
-    steps = [step for item in split(text) for step in _steps_of(item, own)]
+    steps = [step for item in split(text) for step in _steps_of(item, own, known or {})]
     if not steps:
         raise StepwellError("a pipeline without a step", help="normalise,my-rewrite,…")
     return tuple(steps)
@@ -148,11 +153,14 @@ def split(text: str) -> list[str]:
     return [item.strip() for item in (*items, text[start:]) if item.strip()]
 
 
-def _steps_of(item: str, own: Pipeline | None) -> Iterator[Step]:
+def _steps_of(item: str, own: Pipeline | None, known: Mapping[str, Step]) -> Iterator[Step]:
+    if item in known:
+        yield known[item]
+        return
     group = GROUP.fullmatch(item)
     if group is not None:
         label, inner = group.groups()
-        rewrites = [step for part in split(inner) for step in _steps_of(part, own)]
+        rewrites = [step for part in split(inner) for step in _steps_of(part, own, known)]
         wrong = [step_name(step) for step in rewrites if not isinstance(step, Rewrite)]
         if wrong or not rewrites:
             fact = f"{label}(…) drives rewrites together, and {', '.join(wrong) or 'holds none'}"

@@ -112,6 +112,12 @@ class Browser:
         drawn = "document.readyState === 'complete' && document.body.dataset.ready === 'yes'"
         self.wait(f"location.protocol === 'file:' && {drawn}")
 
+    def visit(self, address: str, drawn: str) -> None:
+        """Load a page of a server and wait until an expression says that it has drawn itself."""
+        self._ask("Page.navigate", {"url": "about:blank"})
+        self._ask("Page.navigate", {"url": address})
+        self.wait(f"location.protocol === 'http:' && {drawn}")
+
     def ask(self, script: str) -> Any:
         """The value of an expression in the page."""
         # Without a gesture of a user, a browser keeps fewer entries of its history.
@@ -129,9 +135,10 @@ class Browser:
             time.sleep(0.02)
         raise AssertionError(f"never true: {script}")
 
-    def press(self, key: str) -> None:
-        """A key, by its name or its character."""
+    def press(self, key: str, *, alt: bool = False, control: bool = False) -> None:
+        """A key, by its name or its character, with others held."""
         what: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, ord(key[0]))}
+        what["modifiers"] = alt + 2 * control
         if key in KEYS:
             what["text"] = "\r" if key == "Enter" else ""
         else:

@@ -118,6 +118,7 @@ _EDITS = (
     ("before", "PATH=STEPS", "more steps ahead of one"),
     ("replace", "PATH=STEPS", "other steps in one's place"),
     ("without", "PATH,…", "leave steps out"),
+    ("move", "PATH=PLACE", "a step, or a rewrite, directly ahead of another"),
 )
 
 

@@ -1,0 +1,93 @@
+"""`stepwell play [MODEL]`: a page on which a program, its steps and rules are tried."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.commands import add_model_options, add_target
+from stepwell.commands.progress import waiting
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import read_bytes
+
+if TYPE_CHECKING:
+    from stepwell.playing import Playground
+
+FIRST = """
+func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %scale = stepwell.weight <"scale"> "constant"
+    = dense<[0.5, 1.0, 1.5, 2.0]> : tensor<4xf32> : tensor<4xf32>
+  %mul = aten.mul.Tensor(%x, %scale) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  %gelu = aten.gelu.default(%mul) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %add = aten.add.Tensor(%gelu, %x) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  func.return %add : tensor<2x4xf32>
+}
+"""
+"""What is played with where nothing is named."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "model",
+        nargs="?",
+        help="a MODEL, an artefact, or what a page shared: a .play file, a link (a small program)",
+    )
+    add_model_options(parser)
+    add_target(parser)
+    parser.add_argument(
+        "--port", type=int, default=0, help="of the loopback address (one that is free)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C."""
+    from stepwell.playing import Playing
+
+    if not 0 <= arguments.port < 1 << 16:
+        raise StepwellError(f"{arguments.port} is no port", help="0 takes a free one")
+    with waiting("opening " + (arguments.model or "a small program")[:60]):
+        held = playground_of(arguments)
+    with Playing(held, arguments.port) as playing:
+        print(f"{playing.link}\nfor this machine alone; Ctrl-C ends it", flush=True)
+        if arguments.open:
+            import webbrowser
+
+            if not webbrowser.open(playing.link):
+                print("no browser was found: open the link yourself", file=sys.stderr)
+        try:
+            playing.wait()
+        except KeyboardInterrupt:
+            print()
+    return 0
+
+
+def playground_of(arguments: argparse.Namespace) -> Playground:
+    """The playground that the command line asks for."""
+    from stepwell.commands.sources import open_source
+    from stepwell.playing import Playground
+    from stepwell.playing.asked import Asked
+    from stepwell.playing.sharing import MARK, from_file, from_link
+    from stepwell.program import parse
+
+    spec: str | None = arguments.model
+    asked = Asked(
+        arguments.target, tuple(arguments.option), tuple((k, v) for k, v in arguments.edits)
+    )
+    if arguments.pipeline:
+        raise StepwellError(
+            "a playground changes a target's own pipeline",
+            help="--after, --before, --replace, --without and --move say how",
+        )
+    if spec is None:
+        return Playground(parse(FIRST), "first", asked)
+    if MARK in spec or Path(spec).suffix == ".play":
+        held = Playground(parse(FIRST), "first")
+        held.take(from_link(spec) if MARK in spec else from_file(read_bytes(Path(spec))))
+        return held
+    model = open_source(spec, trust=arguments.trust, quantise=arguments.quantise)
+    inputs = None if model.keywords else model.inputs
+    return Playground(model.program, model.name, asked, inputs, spec)

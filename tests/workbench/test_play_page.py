@@ -1,0 +1,160 @@
+"""The playground's page in a browser: by mouse and by keyboard, wide and at 390 px."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import stepwell
+from stepwell.commands.play import FIRST
+from stepwell.playing import Playground, Playing
+from stepwell.playing.asked import Asked
+
+
+def _neighbour(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+browsing = _neighbour("browser")
+pytestmark = pytest.mark.skipif(
+    browsing.CHROMIUM is None, reason="no chromium on the path; on Debian: apt-get install chromium"
+)
+CONTRAST: str = _neighbour("test_page").CONTRAST
+RULE = """rule gelu-to-silu
+    Not the same.
+Before:
+    %y = aten.gelu.default(%x)
+After:
+    %y = aten.silu.default(%x)
+"""
+IDLE = "document.body && document.body.dataset.ready === 'yes' && document.body.dataset.busy === ''"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with browsing.Browser(tmp_path_factory.mktemp("play")) as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
+def playing() -> Iterator[Playing]:
+    with Playing(Playground(stepwell.parse(FIRST), "first")) as held:
+        yield held
+
+
+@pytest.fixture
+def page(browser: Any, playing: Playing) -> Any:
+    browser.resize(1400, 900)
+    playing.held.asked = Asked()
+    browser.visit(playing.link, IDLE)
+    return browser
+
+
+def text(page: Any, name: str) -> str:
+    return page.ask(f"document.getElementById('{name}').textContent")
+
+
+def do(page: Any, script: str) -> None:
+    page.ask(f"{{ {script}; 0 }}")
+    page.wait(IDLE)
+
+
+def fill(page: Any, name: str, value: str) -> None:
+    script = f"document.getElementById('{name}').value = {value!r}"
+    page.ask(f"{script}; document.getElementById('{name}').dispatchEvent(new Event('input'))")
+
+
+def test_the_program_is_edited_and_goes_on_from_there(page: Any) -> None:
+    assert "1 delegate, 0 ops outside" in text(page, "summary")
+    do(page, "document.getElementById('at').value = 'nodes'; "
+             "document.getElementById('at').onchange()")  # fmt: skip
+    left = page.ask("document.getElementById('text').value")
+    assert "xnnpack.gelu" in left and "xnnpack.delegate" not in left
+    fill(page, "text", left.replace("xnnpack.gelu", "xnnpack.tanh"))
+    page.ask("document.getElementById('text').focus()")
+    page.press("Enter", control=True)
+    page.wait(IDLE)
+    assert "xnnpack.tanh" in text(page, "view") and text(page, "edit-note") == "edited behind nodes"
+    do(page, "document.getElementById('tab-outputs').click()")
+    assert "The first op that differs by these changes: gelu." in text(page, "view")
+    fill(page, "text", left.replace("xnnpack.gelu", "xnnpack.gelus"))
+    do(page, "document.getElementById('take').click()")
+    assert "xnnpack.gelus" in text(page, "problems")
+    selected = "document.getElementById('text').value.substring("
+    selected += "document.getElementById('text').selectionStart, text.selectionEnd)"
+    assert "gelus" in page.ask(selected.replace("text.sel", "document.getElementById('text').sel"))
+
+
+def test_steps_are_walked_switched_and_moved_by_keyboard(page: Any) -> None:
+    page.ask("document.querySelector('#steps [tabindex=\"0\"]').focus()")
+    for _ in range(2):
+        page.press("ArrowDown")
+    path = "document.activeElement.dataset.path"
+    assert page.ask(path) == "/type-quantization"
+    page.press(" ")
+    page.wait(IDLE)
+    assert "off" in page.ask("document.activeElement.className")
+    page.press(" ")
+    page.wait(IDLE)
+    assert "off" not in page.ask("document.activeElement.className").split()
+    page.press("ArrowUp", alt=True)
+    page.wait(IDLE)
+    order = "[...document.querySelectorAll('#steps .step')].slice(0, 4).map(e => e.dataset.path)"
+    assert page.ask(order)[1:3] == ["/type-quantization", "/widen-floats"]
+    page.press("Enter")
+    assert page.ask("document.querySelectorAll('#steps .part').length") > 3
+    page.press("r")
+    assert page.ask("document.activeElement.id") == "replace-with"
+    fill(page, "replace-with", "no-such-step")
+    page.press("Enter")
+    page.wait(IDLE)
+    assert "there is no step 'no-such-step'" in text(page, "problems")
+
+
+def test_a_typed_rule_is_judged_and_applied_within_the_page(page: Any) -> None:
+    fill(page, "rules", RULE)
+    page.ask("document.getElementById('rules').focus()")
+    page.press("Enter", control=True)
+    page.wait(IDLE)
+    found = text(page, "found")
+    assert "1 wrong" in found and "applied 1×" in found and "aten.silu.default" in found
+    assert page.ask("document.querySelector('#steps .own').dataset.path") == "/gelu-to-silu"
+    assert "xnnpack.sigmoid" in text(page, "view")
+    do(page, "document.getElementById('link').click()")
+    shared = page.ask("document.getElementById('shared').value")
+    do(page, "document.getElementById('own').click()")
+    assert "xnnpack.sigmoid" not in text(page, "view")
+    do(page, f"location.hash = '{shared.partition('#')[2]}'")
+    page.wait("document.querySelector('#steps .own')")
+    page.wait(IDLE)
+    assert "xnnpack.sigmoid" in text(page, "view")
+    assert page.ask("document.getElementById('rules').value") == RULE
+    fill(page, "rules", RULE.replace("silu", "silus"))
+    do(page, "document.getElementById('apply').click()")
+    assert "aten.silus.default" in text(page, "problems")
+
+
+@pytest.mark.parametrize("size", [(1400, 900), (820, 1100), (390, 844)])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_fits_and_reads(page: Any, tmp_path: Path, size: tuple[int, int], dark: bool) -> None:
+    page.resize(*size)
+    page.dark(dark)
+    try:
+        for tab in ("text", "ops", "outputs", "report"):
+            do(page, f"document.getElementById('tab-{tab}').click()")
+            assert page.ask("document.documentElement.scrollWidth") <= size[0], tab
+            assert page.ask(CONTRAST) == [], tab
+        page.screenshot(tmp_path / "page.png")
+    finally:
+        page.dark(False)
