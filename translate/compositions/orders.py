@@ -217,8 +217,7 @@ def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor
     if x.numel() == 0:
         return NotImplemented
     values, places = x, _places_along(x, dim)
-    step = 1
-    while step < count:
+    for step in _steps(count):
         rest = count - step
         earlier, mine = values.narrow(dim, 0, rest), values.narrow(dim, step, rest)
         stays = _stays(mine, earlier, is_at_least)
@@ -227,7 +226,6 @@ def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor
         kept = places.narrow(dim, 0, step)
         places = torch.cat([kept, torch.where(stays, later, first)], dim)
         values = torch.cat([values.narrow(dim, 0, step), chosen], dim)
-        step *= 2
     return values.clone() if values is x else values, places.clone()
 
 
@@ -249,8 +247,7 @@ def _running_over_any(
     held = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
     worst = held.min if is_at_least is torch.ge else held.max
     worst = math.copysign(math.inf, worst) if x.dtype.is_floating_point else worst
-    places = torch.arange(x.shape[dim]).view([-1] + [1] * (x.dim() - 1 - dim)).expand(x.shape)
-    values = x
+    values, places = x, _places_along(x, dim)
     for step in _steps(x.shape[dim]):
         earlier = _before(values, dim, step, worst)
         stays = _stays(values, earlier, is_at_least)
@@ -299,12 +296,11 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
         return sums
     if x.numel() == 0:
         return NotImplemented
-    step, sums = 1, x
-    while step < count:
+    sums = x
+    for step in _steps(count):
         rest = count - step
         added = _added(sums.narrow(dim, 0, rest), sums.narrow(dim, step, rest))
         sums = torch.cat([sums.narrow(dim, 0, step), added], dim)
-        step *= 2
     return sums.clone() if sums is x else sums
 
 
