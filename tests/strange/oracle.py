@@ -155,8 +155,8 @@ class Expected:
     """Each output, in every run."""
 
     runs: list[list[Tensor]]
-    further: Callable[[], list[list[Tensor]]] | None = None
-    """More runs, which a result that seems wrong is compared with: of the pieces of calls."""
+    further: Iterator[list[list[Any]]] = iter(())
+    """More runs, some at a time, which a result that seems wrong is compared with."""
     narrow: bool = False
     """Whether a target holds 64-bit integers in 32 bits."""
     wide: int | None = None
@@ -203,12 +203,12 @@ class Expected:
             # By turns what eager calls, and what it was exported as: one call may be many there.
             return copy.deepcopy(exported) if seed % 2 and not has_control else program.module()
 
-        def further() -> list[list[Tensor]]:
+        def further() -> Iterator[list[list[Any]]]:  # Of the pieces of calls.
             apart = ep.run_decompositions().module(check_guards=False)
-            return shaken(lambda _: copy.deepcopy(apart), given, coarse)
+            yield shaken(lambda _: copy.deepcopy(apart), given, coarse)
 
         runs += shaken(made, given, coarse)
-        return cls(tensors(runs, narrow), further, narrow, wide)
+        return cls(tensors(runs, narrow), further(), narrow, wide)
 
     def complaint(
         self,
@@ -224,13 +224,14 @@ class Expected:
             forgiven: outputs of another flow; where they and these are of one class, which is not
                 that of any run, nothing is said.
         """
-        said = self._complaint(outputs, unit, forgiven)
-        if said and self.further is not None:
-            more, self.further = self.further, None
+        while said := self._complaint(outputs, unit, forgiven):
+            more: list[list[Any]] = []
             with suppress(Exception):  # What torch cannot take apart has no more runs.
-                self.runs += tensors(more(), self.narrow)
-            said = self._complaint(outputs, unit, forgiven)
-        return said
+                more = next(self.further, more)
+            if not more:
+                return said
+            self.runs += tensors(more, self.narrow)
+        return None
 
     def _complaint(
         self,

@@ -12,7 +12,7 @@ multiply. Where that is coarse, results differ from those of a float bias by who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -131,7 +131,7 @@ def _unit_of_product(name: str, args: Sequence[Any], out: Any) -> float | None:
         return step * factor if isinstance(factor, float) else None
     if name == "mean" and isinstance(out, Tensor) and out.numel():
         return step / (args[0].numel() / out.numel())
-    return None
+    return step if name == "sum" else None
 
 
 def _with_rounded_bias(name: str, args: Sequence[Any], unit: Any) -> Sequence[Any]:
@@ -197,10 +197,10 @@ def expected(given: Any, ep: ExportedProgram, twice: bool = False) -> Expected:
     """
     graph = ep.module(check_guards=False)
 
-    def further() -> list[list[Tensor]]:
-        return runs(ep.run_decompositions().module(check_guards=False), given, twice)
+    def further() -> Iterator[list[list[Any]]]:
+        yield runs(ep.run_decompositions().module(check_guards=False), given, twice)
 
-    return Expected(tensors(runs(graph, given, twice)), further, grids=grids(ep))
+    return Expected(tensors(runs(graph, given, twice)), further(), grids=grids(ep))
 
 
 def runs(graph: torch.nn.Module, given: Any, twice: bool) -> list[list[Any]]:

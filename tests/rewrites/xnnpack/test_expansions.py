@@ -78,15 +78,12 @@ def test_a_gelu_by_erf_is_not_one_by_tanh(refused: Any, method: Any):
 
 
 @pytest.mark.parametrize("cpu", [None, "x86-64", "arm64"])
-def test_a_logarithm_of_what_may_be_infinite_stands_beside_it_unless_the_cpu_keeps_it(
-    cpu: str | None,
-) -> None:
+def test_a_logarithm_of_what_may_be_infinite_stands_beside_it(cpu: str | None) -> None:
     class Level(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.log10(torch.clamp(x, min=1e-10))
 
     x = torch.tensor([torch.nan, torch.inf, 3.0, 0.0])
     lowered = stepwell.lower(export(Level(), (x,)), "xnnpack", cpu=cpu)
-    nodes = str(lowered.program).count("= xnnpack.subtract")
-    assert nodes == (0 if cpu == "x86-64" else 1)
+    assert str(lowered.program).count("= xnnpack.subtract") == 1
     torch.testing.assert_close(lowered.run(x)[0], Level()(x), equal_nan=True)
