@@ -45,6 +45,7 @@ from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldScaleIntoLayer,
 )
 from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
+from stepwell.translate.rewrites.layers.lift_scales_from_filter import LiftScalesFromFilter
 from stepwell.translate.rewrites.layers.sink_view_below_linear import SinkViewBelowLinear
 from stepwell.translate.rewrites.layers.split_linear import SplitLinear
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
@@ -55,6 +56,7 @@ from stepwell.translate.rewrites.norms.keep_root_of_infinity import KeepRootOfIn
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
+from stepwell.translate.rewrites.slices.crop_convolution import CropConvolution
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
@@ -175,7 +177,7 @@ XNNPACK = Pipeline(
         ),
         Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
         *QUANTISED,
-        Together("fold-weights", FOLD_WEIGHTS),
+        Together("fold-weights", (*FOLD_WEIGHTS, LiftScalesFromFilter())),
         Together("multiply-experts", (MultiplyAllExperts(), AddUpBeforeExperts(), FoldConstants())),
         ChooseByRank(),
         Together(
@@ -212,6 +214,7 @@ XNNPACK = Pipeline(
                 step(for_xnnpack.cumsum_to_additions),
                 step(for_xnnpack.volumes_to_images),
                 AdaptivePoolByParts(only_uneven=True),
+                CropConvolution(),
             ),
         ),
         Together("normalise-parts", (GuardSoftmaxInFloats(), *NORMAL_FORM)),
@@ -249,6 +252,8 @@ XNNPACK = Pipeline(
             (
                 GuardSoftmaxInFloats(),
                 FoldConstants(),
+                WidenBfloat(),
+                CancelNarrowing(),
                 *NORMAL_FORM,
                 step(xnnpack_products.matmul),
                 *TO_XNNPACK,

@@ -80,7 +80,7 @@ NEAR_MISSES = {
     "an implied result": ("ij,jk", ONE, "tensor<4x2xf32>", "tensor<3x2xf32>", "implied"),
     "two dtypes": ("ij,k->ijk", ONE, "tensor<2xf64>", "tensor<3x4x2xf64>", "several dtypes"),
     "an axis of 1": ("ij,ij->ij", ONE, "tensor<1x4xf32>", ONE, "broadcast"),
-    "a symbolic axis": ("ij,jk->ik", LATE, "tensor<4x4xf32>", LATE, "symbolic"),
+    "two axes of open sizes": ("ij,ij->", LATE, LATE, "tensor<f32>", "more than one axis a side"),
 }
 
 

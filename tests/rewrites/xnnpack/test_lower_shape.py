@@ -22,11 +22,11 @@ NEAR_MISSES = {
         'tensor<?x2x2x?xf32, #stepwell.shape<["s0", 2, 2, "s1"]>>',
         "XNNPACK works out one",
     ),
-    "a broadcast to a symbolic size": (
+    "a broadcast of two symbolic sizes to a third axis": (
         "aten.expand.default(%x, [3, -1, -1])",
-        'tensor<?x6xf32, #stepwell.shape<["s0", 6]>>',
-        'tensor<3x?x6xf32, #stepwell.shape<[3, "s0", 6]>>',
-        "dimension s0 is symbolic",
+        'tensor<?x?xf32, #stepwell.shape<["s0", "s1"]>>',
+        'tensor<3x?x?xf32, #stepwell.shape<[3, "s0", "s1"]>>',
+        "adds an axis beside two of symbolic sizes",
     ),
 }  # fmt: skip
 

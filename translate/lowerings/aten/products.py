@@ -111,7 +111,7 @@ def _batches(value: Value, batch: Sequence[int], matrix: tuple[int, int]) -> Val
     sample=("bik,jbk->bji", ["2x3x4xf32", "5x2x4xf32"]),
 )
 def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
-    """`einsum` of two tensors as permutes, views and one `aten.bmm.default`.
+    """`einsum` of two tensors as permutes, views and one `aten.bmm.default`; `matmul` of open sizes.
 
     Every letter belongs to one of four kinds: in both operands and the result (batch), in both but
     not in the result (summed), in one operand and the result (free). Each operand is permuted to
@@ -127,10 +127,9 @@ def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
         refuse("the equation has an ellipsis, or leaves its result implied")
     if any(len(set(part)) != len(part) for part in (*letters, result)):
         refuse("a letter repeats in one term, which takes a diagonal")
-    needs_static(*operands, what="the shapes are symbolic")
     if any(value.dtype != out.dtype for value in operands):
         refuse("the operands have several dtypes")
-    sizes: dict[str, int] = {}
+    sizes: dict[str, Any] = {}
     for part, value in zip(letters, operands, strict=True):
         for letter, size in zip(part, value.shape, strict=True):
             if sizes.setdefault(letter, size) != size:
@@ -143,6 +142,9 @@ def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
     left = "".join(letter for letter in letters[0] if letter not in other)
     right = "".join(letter for letter in letters[1] if letter not in one)
 
+    if not all(value.is_static for value in operands):
+        return _product_of_axes(letters, operands, (batch, left, summed, right), result, sizes)
+
     def size(group: str) -> int:
         return prod(sizes[letter] for letter in group)
 
@@ -153,6 +155,39 @@ def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
     first = ordered(operands[0], letters[0], batch, left, summed)
     second = ordered(operands[1], letters[1], batch, summed, right)
     y = first.call(aten.BmmDefault, second, shape=(size(batch), size(left), size(right)))
+    made = batch + left + right
+    y = y.view(*(sizes[letter] for letter in made))
+    return y.permute([made.index(letter) for letter in result])
+
+
+def _product_of_axes(
+    letters: list[str],
+    operands: list[Value],
+    groups: tuple[str, str, str, str],
+    result: str,
+    sizes: dict[str, Any],
+) -> Value:
+    """The same where sizes are symbolic: `aten.matmul.default`, whose batch axes stay apart.
+
+    A view that merges axes and parts them again would have to know their sizes.
+    """
+    batch, left, summed, right = groups
+    if len(left) > 1 or len(right) > 1 or len(summed) != 1:
+        refuse("the shapes are symbolic, and the matrices have more than one axis a side")
+
+    def ordered(value: Value, held: str, matrix: str) -> Value:
+        turned = value.permute([held.index(letter) for letter in batch + matrix])
+        if len(matrix) == 2:
+            return turned
+        ones = [sizes[letter] for letter in batch]
+        return turned.view(
+            *ones, *((1, sizes[summed]) if held is letters[0] else (sizes[summed], 1))
+        )
+
+    first = ordered(operands[0], letters[0], left + summed)
+    second = ordered(operands[1], letters[1], summed + right)
+    shape = [*first.shape[:-1], second.shape[-1]]
+    y = first.call(aten.MatmulDefault, second, shape=shape)
     made = batch + left + right
     y = y.view(*(sizes[letter] for letter in made))
     return y.permute([made.index(letter) for letter in result])

@@ -21,7 +21,6 @@ from stepwell.translate.rewrites.building import (
     element_count,
     emit,
     same_type,
-    static_dims,
     view_op,
 )
 from stepwell.translate.rewrites.slices.moved_places import MOST_PLACES, longest_run, places
@@ -166,7 +165,7 @@ BROADCASTS = (
 
 @lowers(*BROADCASTS, to="aten", sample=("1x3xf32", [4, -1]))
 def normalise_expand(x: Value, *, op: Any, out: Out) -> Value | None:
-    """Every broadcast as one `aten.expand.default` with its sizes written out.
+    """Every broadcast as one `aten.expand.default` with its sizes written out, −1 an open one.
 
     An expand of an expand is one expand. Axes that it adds in front are added by a view first, so
     that an expand only ever repeats axes of size 1.
@@ -174,19 +173,19 @@ def normalise_expand(x: Value, *, op: Any, out: Out) -> Value | None:
     result = op.results[0]
     if same_type(x.ssa, result):
         return None
-    sizes = static_dims(result)
-    if sizes is None:
-        refuse("the expanded shape is symbolic")
     merges = isinstance(x.owner, aten.ExpandDefault)
     source = Value(x.owner.operands[0], x.b) if merges else x
-    shape = (*[1] * (len(sizes) - source.rank), *source.shape)
-    is_normal = isinstance(op, aten.ExpandDefault) and op.arg("size") == list(sizes)
+    shape = (*[1] * (len(out.shape) - source.rank), *source.shape)
+    if any(isinstance(b, Size) and a != b for a, b in zip(shape, out.shape, strict=True)):
+        refuse("the expanded shape is symbolic")
+    sizes = [-1 if isinstance(size, Size) else size for size in out.shape]
+    is_normal = isinstance(op, aten.ExpandDefault) and op.arg("size") == sizes
     if is_normal and not merges and shape == source.shape and "implicit" not in op.properties:
         return None
     value = source.view(*shape)
     if same_type(value.ssa, result):
         return value
-    return value.call(aten.ExpandDefault, list(sizes), shape=out.shape)
+    return value.call(aten.ExpandDefault, sizes, shape=out.shape)
 
 
 REPEATS = {

@@ -3,8 +3,9 @@
 Each bfloat16 is a single, so weights and inputs are what they were; a result is rounded to bfloat16
 where it leaves, and where a node that stays outside reads it. Between ops that are widened nothing
 is rounded (`cancel-narrowing`): a result is at least as near to the exact one as torch's, which
-rounds each. Exponentials, sigmoids, roots and maxima stay with the runtime's kernels, as in the
-stock flow, unless their operands are known to be none of the numbers that XNNPACK's own lose.
+rounds each. Exponentials, roots and maxima stay with the runtime's kernels, as in the
+stock flow, unless their operands are known to be none of the numbers that XNNPACK's own lose. A
+sigmoid is 0 or 1 long before 10³⁰, from where on XNNPACK's may be NaN: it is asked no further out.
 
 Before:
     %y = aten.tanh.default(%x) : (tensor<2x4xbf16>) -> tensor<2x4xbf16>
@@ -32,7 +33,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
 from stepwell.ir.types import element, with_element
-from stepwell.translate.rewrites.building import cast
+from stepwell.translate.rewrites.building import cast, put
 from stepwell.translate.rewrites.xnnpack.floats.widen_halves import widened
 from stepwell.translate.values import interval
 
@@ -83,7 +84,6 @@ COMPUTES = (
 
 
 NO_NAN = Deviation("a NaN may become a number")
-NO_GREAT_NUMBER = Deviation("a number beyond 10³⁰ may become NaN")
 NO_INFINITE_ROOT = Deviation("the root of zero, a denormal number or an infinity may become NaN")
 GREATEST = 1e30
 """XNNPACK's sigmoid and its inverse root are right up to here on every CPU."""
@@ -117,8 +117,6 @@ class WidenBfloat(Rewrite[SchemaOp]):
         match op:
             case aten.MaximumDefault() | aten.MinimumDefault() | aten.ExpDefault():
                 return NO_NAN if any(found.nan for found in given) else None
-            case aten.SigmoidDefault():
-                return NO_GREAT_NUMBER if given[0].most > GREATEST else None
             case aten.RsqrtDefault():
                 is_plain = given[0].low >= LEAST and given[0].high <= GREATEST
                 return None if is_plain else NO_INFINITE_ROOT
@@ -129,6 +127,8 @@ class WidenBfloat(Rewrite[SchemaOp]):
         """The operator between casts, in its place."""
         op = match
         given = [widened(rw, v) if _is_bfloat(v) else v for v in op.operands]
+        if isinstance(op, aten.SigmoidDefault):
+            given = [put(rw, aten.ClampDefault, given[0], -GREATEST, GREATEST)]
         new = remade(op, given, [with_element(result.type, f32) for result in op.results])
         rw.replace(op, [cast(rw, value, bf16) for value in rw.insert(new).results])
 

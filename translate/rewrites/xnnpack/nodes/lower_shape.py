@@ -212,6 +212,14 @@ def unknown_sizes(op: SchemaOp) -> Refusal | None:
                 f"the sizes {', '.join(map(str, symbolic))} are symbolic; XNNPACK works out one, not more"
             )
         return None
+    if isinstance(op, aten.ExpandDefault):
+        given, made = dims(op.operands[0].type), dims(op.results[0].type)
+        padded = (*[1] * (len(made) - len(given)), *given)
+        spread = [b for a, b in zip(padded, made, strict=True) if a != b and isinstance(b, Size)]
+        if spread:
+            return Refusal(f"it repeats along an axis of the symbolic size {spread[0]}")
+        added = len(made) > len(given) and sum(isinstance(size, Size) for size in given) > 1
+        return Refusal("it adds an axis beside two of symbolic sizes") if added else None
     return next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
 
 
@@ -282,7 +290,10 @@ def repeated(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
     if dims(value.type) == target:
         return value
     held = torch_dtype(element(like.type))
-    ones = torch.ones([d for d in target if isinstance(d, int)], dtype=held)
+    shape = target
+    if any(isinstance(size, Size) for size in target):
+        shape = [1 if a == b else b for a, b in zip(dims(value.type), target, strict=True)]
+    ones = torch.ones([d for d in shape if isinstance(d, int)], dtype=held)
     return _put(rw, xnnpack.Multiply.make(value, rw.constant(ones, "ones"), result=like.type))
 
 
