@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.dialects.builtin import (
     FileLineColLoc,
@@ -20,8 +21,11 @@ from xdsl.dialects.builtin import (
     NameLoc,
     StringAttr,
     UnknownLoc,
+    UnregisteredOp,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+from stepwell.ir.once_each import once_each
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ def source_line(location: Attribute) -> str | None:
     return None
 
 
+@once_each
 def describe_location(location: Attribute) -> str | None:
     """`model.py:41, node conv_transpose, in blocks.0`, with the parts that are known."""
     parts: list[str] = []
@@ -160,8 +165,8 @@ def describe_value(value: SSAValue) -> str:
 
 def op_name(op: Operation) -> str:
     """The op's name as printed, for unregistered ops too."""
-    stored = getattr(op, "op_name", None)
-    return stored.data if stored is not None and hasattr(stored, "data") else op.name
+    name = op.name
+    return name if name != UnregisteredOp.name else cast(UnregisteredOp, op).op_name.data
 
 
 def quoted(name: str) -> str:

@@ -60,6 +60,9 @@ ELEMENT_TYPES: dict[str, Attribute] = {
 """The element type of each of torch's dtypes, by the name it has there."""
 
 _BY_ELEMENT: dict[Attribute, str] = {element: name for name, element in ELEMENT_TYPES.items()}
+_FLOATS = frozenset(
+    element for element, name in _BY_ELEMENT.items() if name.startswith(("float", "bfloat"))
+)
 
 
 @cache
@@ -106,7 +109,7 @@ def dtype_name(element: Attribute) -> str:
 
 def is_float(element: Attribute) -> bool:
     """f16, bf16, f32, f64 or a reduced-precision float."""
-    return _BY_ELEMENT.get(element, "").startswith(("float", "bfloat"))
+    return element in _FLOATS
 
 
 def is_integer(element: Attribute) -> bool:

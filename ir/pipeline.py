@@ -17,7 +17,6 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.failures import StepFailure
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_one_of
 from stepwell.ir.rewriting import (
     History,
     Named,
@@ -27,6 +26,7 @@ from stepwell.ir.rewriting import (
     Together,
     anchors_of,
     apply_step,
+    looks_at,
     parts_of,
     step_name,
 )
@@ -201,9 +201,8 @@ class Pipeline(Shown):
         history = run.history
         census = _census(program)
         for at, step in enumerate(self.steps):
-            anchors = anchors_of(step)
             applied, seconds = 0, 0.0
-            if anchors is None or any(is_one_of(cls, anchors) for cls in census):
+            if looks_at(step, census):
                 swept = history.swept
                 started = time.perf_counter()
                 try:
@@ -212,7 +211,7 @@ class Pipeline(Shown):
                     failure.at = at
                     raise
                 seconds = time.perf_counter() - started
-                if anchors is None or applied or history.swept != swept:
+                if applied or history.swept != swept or anchors_of(step) is None:
                     census = _census(program)
             run.steps.append(StepRecord(step_name(step), applied, seconds, census.total()))
             if observer is not None:

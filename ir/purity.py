@@ -8,6 +8,9 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 from xdsl.traits import Pure
 
+from stepwell.ir.types import dims
+from stepwell.ir.xdsl_private import operands_of
+
 
 def is_dead(op: Operation) -> bool:
     """Whether an op is pure and nothing reads what it gives."""
@@ -27,10 +30,11 @@ def is_pure(op: Operation) -> bool:
 
 def is_empty(op: Operation) -> bool:
     """Whether an op takes or gives a tensor without elements."""
-    return any(
-        isinstance(type_, TensorType) and 0 in type_.get_shape()
-        for type_ in (*op.operand_types, *op.result_types)
-    )
+    for value in (*operands_of(op), *op.results):
+        type_ = value.type
+        if isinstance(type_, TensorType) and 0 in dims(type_):
+            return True
+    return False
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -17,6 +18,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
+from stepwell.ir.xdsl_private import discard, operands_of, put_before, replace_uses
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -97,10 +99,8 @@ class Rewriter:
     def insert(self, op: Operation, before: Operation | None = None) -> Operation:
         """Put a new op before the root (or another op), with the root's location."""
         anchor = before or self.root
-        block = anchor.parent
-        assert block is not None, "the anchor is not in a block"
         op.location = self.root.location
-        block.insert_op_before(op, anchor)
+        put_before(op, anchor)
         self.inserted.append(op)
         return op
 
@@ -128,19 +128,19 @@ class Rewriter:
 
     def replace_value(self, old: SSAValue, new: SSAValue) -> None:
         """Let every use of `old` use `new` instead; whatever the types."""
-        self.touched.extend(use.operation for use in old.uses)
+        self.touched.extend([use.operation for use in old.uses])
         self.replaced.append((old, new))
-        old.replace_all_uses_with(new)
+        replace_uses(old, new)
 
     def supersede(self, old: SSAValue, new: SSAValue) -> None:
         """Let every use of `old` use `new`, which holds other numbers: its readers change too."""
-        self.touched.extend(use.operation for use in old.uses)
+        self.touched.extend([use.operation for use in old.uses])
         self.superseded.append(new)
-        old.replace_all_uses_with(new)
+        replace_uses(old, new)
 
     def set_operand(self, op: Operation, index: int, value: SSAValue) -> None:
         """Change one operand in place."""
-        owner = op.operands[index].owner
+        owner = operands_of(op)[index].owner
         op.operands[index] = value
         self.changed(op)
         if isinstance(owner, Operation):
@@ -149,9 +149,8 @@ class Rewriter:
     def erase(self, op: Operation) -> None:
         """Take away an op that nothing uses; what only it used is swept up by the driver."""
         self.erased.append((op_name(op), node_name(op.location)))
-        operands = self.gone[op] = tuple(op.operands)
-        op.detach()
-        op.erase()
+        operands = self.gone[op] = operands_of(op)
+        discard(op)
         self.touched.extend(neighbours(operands))
 
     def changed(self, op: Operation) -> None:
@@ -177,9 +176,14 @@ def scope_of(op: Operation) -> Block:
         block = current.parent
         assert block is not None, f"{op_name(op)} is not in a method"
         owner = block.parent_op()
-        if owner is None or owner.has_trait(IsolatedFromAbove):
+        if owner is None or _is_isolated(type(owner)):
             return block
         current = owner
+
+
+@cache
+def _is_isolated(cls: type[Operation]) -> bool:
+    return cls.has_trait(IsolatedFromAbove)
 
 
 _FEW = 16
@@ -188,12 +192,14 @@ _FEW = 16
 
 def neighbours(operands: Iterable[SSAValue]) -> Iterable[Operation]:
     """Who may match anew after a reader of `operands` went: their makers and other readers."""
+    found: list[Operation] = []
     for value in operands:
         owner = value.owner
         if isinstance(owner, Operation):
-            yield owner
+            found.append(owner)
         if type(owner) is not WeightOp:
             for count, use in enumerate(value.uses):
                 if count == _FEW:
                     break
-                yield use.operation
+                found.append(use.operation)
+    return found

@@ -11,8 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
 from xdsl.dialects.func import FuncOp
@@ -22,12 +22,14 @@ from stepwell.ir.bounds import EXACT, Bound
 from stepwell.ir.context import ChoiceError
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.failures import NO_MATCH, StepFailure, first_line, raised, returned
+from stepwell.ir.history import Event, History
 from stepwell.ir.numerics import Deviation, TakenDeviation, forbidden
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead, is_empty, is_one_of
 from stepwell.ir.rewriter import Rewriter, Scope, neighbours
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import UnknownValue
+from stepwell.ir.xdsl_private import discard, operands_of
 
 DEEP = 8
 """An op is deep if so many applications led to it in a row, each at what the one before had made or
@@ -49,68 +51,8 @@ Value = Callable[[SSAValue], Any]
 """Gives the run-time value of any SSA value that stands in the program."""
 
 
-@dataclass(frozen=True)
-class Event:
-    """One application: what it took away and what it put there (op name, node name).
-
-    `absorbed_by` names ops that stood there before and now also do what the erased ones did.
-    """
-
-    rewrite: str
-    root: tuple[str, str | None]
-    erased: tuple[tuple[str, str | None], ...]
-    created: tuple[tuple[str, str | None], ...]
-    where: str | None
-    absorbed_by: tuple[tuple[str, str | None], ...] = ()
-
-
-@dataclass(frozen=True)
-class RefusalRecord:
-    """A refusal with the op it was about."""
-
-    rewrite: str
-    op: str
-    node: str | None
-    where: str | None
-    reason: str
-
-
-class Watch(Protocol):
-    """What a checker is told about each application of a rewrite."""
-
-    def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
-        """`rewrite` has found `match` at `op` and will be applied now."""
-        ...
-
-    def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
-        """It was applied; its event is the last one of the history."""
-        ...
-
-
-@dataclass
-class History:
-    """What happened to a program on its way down: applications, refusals, visits, dead ops swept.
-
-    `watch` looks over the shoulder of each application (`stepwell check` does).
-    """
-
-    events: list[Event] = field(default_factory=list[Event])
-    refusals: dict[tuple[str, str, str | None, str], RefusalRecord] = field(
-        default_factory=dict[tuple[str, str, str | None, str], RefusalRecord]
-    )
-    deviations: list[TakenDeviation] = field(default_factory=list[TakenDeviation])
-    visits: int = 0
-    swept: int = 0
-    watch: Watch | None = None
-
-    def refuse(self, rewrite: str, op: Operation, reason: str) -> None:
-        """Record a refusal once."""
-        node, name = node_name(op.location), op_name(op)
-        key = (rewrite, name, node, reason)
-        if key not in self.refusals:
-            self.refusals[key] = RefusalRecord(rewrite, name, node, describe_op(op), reason)
-
-
+Ask = Callable[[Any, Program], Any]
+"""What looks at an op, as `Rewrite.match`."""
 M = TypeVar("M")
 O = TypeVar("O", bound=Operation, default=Any, contravariant=True)  # noqa: E741
 
@@ -138,6 +80,10 @@ class Rewrite(ABC, Generic[M, O]):
     @abstractmethod
     def build(self, match: M, rw: Rewriter) -> None:
         """Write the replacement of a match."""
+
+    def asked_of(self, cls: type[Operation]) -> Ask:
+        """`match`, or what of it concerns ops of a class; the driver asks that."""
+        return self.match
 
     def deviates(self, match: M, program: Program) -> Deviation | None:
         """What this application may lose; what is proven not to occur is not lost."""
@@ -284,8 +230,51 @@ def run_rewrites(
     return _Driver(program, rewrites, history if history is not None else History()).run()
 
 
+_Dispatch = dict[type[Operation], tuple[tuple[Rewrite[Any], Ask], ...]]
+"""By class of op: the rewrites whose anchors it is one of, in order, each with what is asked."""
+_DISPATCHES: dict[int, tuple[tuple[Rewrite[Any], ...], _Dispatch]] = {}
+_MOST_DISPATCHES = 1024
+
+
+def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
+    """Whether a step looks at ops of one of some classes; a pass looks at the whole program."""
+    if isinstance(step, Named):
+        return looks_at(step.held, classes)
+    if isinstance(step, Together):
+        dispatch = _dispatch_of(step.rewrites)
+        return any(_candidates(cls, step.rewrites, dispatch) for cls in classes)
+    anchors = anchors_of(step)
+    return anchors is None or any(is_one_of(cls, anchors) for cls in classes)
+
+
+def _candidates(
+    cls: type[Operation], rewrites: Sequence[Rewrite[Any]], dispatch: _Dispatch
+) -> tuple[tuple[Rewrite[Any], Ask], ...]:
+    """The rewrites whose anchors a class is one of, in order."""
+    found = dispatch.get(cls)
+    if found is None:
+        found = tuple((r, r.asked_of(cls)) for r in rewrites if is_one_of(cls, r.anchors))
+        dispatch[cls] = found
+    return found
+
+
+def _dispatch_of(rewrites: Sequence[Rewrite[Any]]) -> _Dispatch:
+    """What earlier runs of the same rewrites found out of classes; pipelines live long."""
+    if not isinstance(rewrites, tuple) or len(rewrites) < 2:
+        return {}
+    held = _DISPATCHES.get(id(rewrites))
+    if held is None or held[0] is not rewrites:
+        if len(_DISPATCHES) >= _MOST_DISPATCHES:
+            _DISPATCHES.clear()
+        held = _DISPATCHES[id(rewrites)] = (rewrites, {})
+    return held[1]
+
+
 class _Driver:
-    """One run to a fixed point: the worklist, and what was applied and refused on the way."""
+    """One run to a fixed point: the worklist, and what was applied and refused on the way.
+
+    Ops are told apart by `id`, which costs less than their hash; what has one is held beside it.
+    """
 
     def __init__(
         self, program: Program, rewrites: Sequence[Rewrite[Any]], history: History
@@ -294,74 +283,71 @@ class _Driver:
         self.rewrites = rewrites
         self.history = history
         self.applied = 0
-        self._dispatch: dict[type[Operation], tuple[Rewrite[Any], ...]] = {}
+        self._dispatch = _dispatch_of(rewrites)
         self._work: deque[Operation] = deque()
-        self._waiting: set[int] = set()  # Ids of the ops in the queue: they hash at no cost.
-        self._depths: dict[Operation, int] = {}
+        self._waiting: set[int] = set()
+        self._depths: dict[int, tuple[Operation, int]] = {}
         self._deep: Counter[str] = Counter()
         self._allowed = DEEP_APPLICATIONS
         self._scopes: dict[Block, Scope] = {}
-        self._refused: dict[tuple[Operation, str], str] = {}
+        self._refused: dict[tuple[int, str], tuple[Operation, str]] = {}
         self._left_alone = program.context.left_alone
 
     def run(self) -> int:
         """Visit ops until none waits; returns the number of applications."""
-        for count, op in enumerate(walk(self.program.module), 1):
-            found = self._dispatch.get(type(op))
-            if (self._candidates(op) if found is None else found) or is_dead(op):
-                self._work.append(op)
-            self._allowed = DEEP_APPLICATIONS + count
-        self._waiting.update(map(id, self._work))
-        while self._work:
-            op = self._work.popleft()
-            self._waiting.discard(id(op))
+        ops = walk(self.program.module)
+        self._allowed = DEEP_APPLICATIONS + len(ops)
+        self._push(ops[1:])
+        work, waiting, visits = self._work, self._waiting, 0
+        while work:
+            op = work.popleft()
+            waiting.discard(id(op))
             if op.parent is None:
                 continue
-            self.history.visits += 1
+            visits += 1
             if is_dead(op):
                 self._sweep(op)
             else:
                 self._visit(op)
-        for (op, name), reason in self._refused.items():
+        self.history.visits += visits
+        for (_, name), (op, reason) in self._refused.items():
             if op.parent is not None:
                 self.history.refuse(name, op, reason)
         return self.applied
 
-    def _candidates(self, op: Operation) -> tuple[Rewrite[Any], ...]:
-        """The rewrites whose anchors the op is one of, in order."""
-        found = self._dispatch.get(type(op))
-        if found is None:
-            found = tuple(r for r in self.rewrites if is_one_of(type(op), r.anchors))
-            self._dispatch[type(op)] = found
-        return found
-
     def _push(self, ops: Iterable[Operation]) -> None:
+        work, waiting, dispatch = self._work, self._waiting, self._dispatch
         for op in ops:
-            if (
-                id(op) not in self._waiting
-                and op.parent is not None
-                and (self._candidates(op) or is_dead(op))
-            ):
-                self._waiting.add(id(op))
-                self._work.append(op)
+            if id(op) in waiting or op.parent is None:
+                continue
+            candidates = dispatch.get(type(op))
+            if candidates is None:
+                candidates = _candidates(type(op), self.rewrites, dispatch)
+            if candidates or is_dead(op):
+                waiting.add(id(op))
+                work.append(op)
 
     def _sweep(self, op: Operation) -> None:
         """Erase a dead op."""
-        operands = list(op.operands)
-        op.detach()
-        op.erase()
-        self._depths.pop(op, None)
+        operands = operands_of(op)
+        discard(op)
+        self._depths.pop(id(op), None)
         self.history.swept += 1
         self._push(neighbours(operands))
 
     def _visit(self, op: Operation) -> None:
         """Apply the first rewrite that matches, if one does."""
-        for rewrite in self._candidates(op):
-            found, lost = self._asked(rewrite, op)
-            if isinstance(found, Refusal):
-                self._refused[op, rewrite.name] = found.reason
+        refused, is_hollow = self._refused, None
+        for rewrite, ask in self._dispatch[type(op)]:
+            if not rewrite.takes_empty and is_hollow is None:
+                is_hollow = is_empty(op)
+            found = _EMPTY if is_hollow and not rewrite.takes_empty else self._ask(rewrite, ask, op)
+            lost = None if found is None else self._loss(rewrite, op, found)
+            if isinstance(lost, Refusal):
+                refused[id(op), rewrite.name] = (op, lost.reason)
                 continue
-            self._refused.pop((op, rewrite.name), None)
+            if refused:
+                refused.pop((id(op), rewrite.name), None)
             if found is not None:
                 if lost is not None and not lost.everywhere:
                     self._record_deviation(rewrite, op, lost)
@@ -370,30 +356,43 @@ class _Driver:
                     self.program.context.forget()
                 return
 
-    def _asked(self, rewrite: Rewrite[Any], op: Operation) -> tuple[Any, Deviation | None]:
-        """What a rewrite found at an op, if it may be applied, and the class that it may lose."""
-        if not rewrite.takes_empty and is_empty(op):
-            return _EMPTY, None
+    def _ask(self, rewrite: Rewrite[Any], ask: Ask, op: Operation) -> Any:
+        """What a rewrite finds at an op, its refusal or None."""
         if self._left_alone:
             place = (rewrite.name, op_name(op), node_name(op.location))
             if (reason := self._left_alone.get(place)) is not None:
-                return Refusal(reason), None
+                return Refusal(reason)
         try:
-            found = rewrite.match(op, self.program)
-            if found is None or isinstance(found, Refusal):
-                return found, None
-            lost = rewrite.deviates(found, self.program)
-        except UnknownValue as error:
-            return Refusal(error.problems[0].fact), None
-        except (StepFailure, ChoiceError):
-            raise
+            found = ask(op, self.program)
         except Exception as error:
-            raise raised(rewrite, rewrite.name, "match", error, op, self.applied) from error
+            return self._excused(rewrite, op, error)
         if isinstance(found, NO_MATCH):
             raise returned(rewrite, rewrite.name, "match", found, op, self.applied)
+        return found
+
+    def _loss(self, rewrite: Rewrite[Any], op: Operation, found: Any) -> Deviation | Refusal | None:
+        """The class of numbers that applying a match may lose; a refusal, if that may not be."""
+        if isinstance(found, Refusal):
+            return found
+        try:
+            lost = rewrite.deviates(found, self.program)
+        except Exception as error:
+            return self._excused(rewrite, op, error)
         if lost is not None and (reason := forbidden(lost, self.program.context)):
-            return Refusal(reason), None
-        return found, lost
+            return Refusal(reason)
+        return lost
+
+    def _excused(self, rewrite: Rewrite[Any], op: Operation, error: Exception) -> Refusal:
+        """The refusal of a rewrite that needs a weight's numbers, which are not there.
+
+        Raises:
+            StepFailure: it made any other mistake.
+        """
+        if isinstance(error, UnknownValue):
+            return Refusal(error.problems[0].fact)
+        if isinstance(error, StepFailure | ChoiceError):
+            raise error
+        raise raised(rewrite, rewrite.name, "match", error, op, self.applied) from error
 
     def _record_deviation(self, rewrite: Rewrite[Any], op: Operation, lost: Deviation) -> None:
         where = describe_op(op)
@@ -401,7 +400,8 @@ class _Driver:
         self.history.deviations.append(taken)
 
     def _apply(self, rewrite: Rewrite[Any], op: Operation, found: Any) -> None:
-        depth = self._depths.pop(op, 0) + 1
+        depths = self._depths
+        depth = depths.pop(id(op), (op, 0))[1] + 1
         if depth > DEEP:
             self._deep[rewrite.name] += 1
             if self._deep.total() > self._allowed:
@@ -417,7 +417,7 @@ class _Driver:
         self.applied += 1
         for heir in (*rw.inserted, *rw.modified, op):
             if heir.parent is not None:
-                self._depths[heir] = max(depth, self._depths.get(heir, 0))
+                depths[id(heir)] = (heir, max(depth, depths.get(id(heir), (heir, 0))[1]))
         _record(self.history, rewrite.name, root, where, rw)
         if watch is not None:
             watch.after(rewrite, rw)
@@ -467,14 +467,19 @@ def _record(
 
 
 def _affected(root: Operation, rw: Rewriter) -> Iterable[Operation]:
+    found: list[Operation] = []
     for op in rw.inserted:
-        yield from walk(op)
-    yield from rw.touched
+        if op.regions:
+            found += walk(op)
+        else:
+            found.append(op)
+    found += rw.touched
     for op in rw.inserted:
         for result in op.results:
-            yield from (use.operation for use in result.uses)
+            found += [use.operation for use in result.uses]
     if root.parent is not None:
-        yield root
+        found.append(root)
+    return found
 
 
 def walk_blocks(region: Region) -> Iterable[Block]:

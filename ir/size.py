@@ -94,9 +94,12 @@ class Size:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Size):
-            return self is other or (self._hash == other._hash and self.terms == other.terms)
-        return isinstance(other, int) and self.number == other
+        if isinstance(other, int):  # Most dimensions are numbers.
+            terms = self.terms
+            return len(terms) == 1 and terms[0] == (_ONE, other) if terms else other == 0
+        if not isinstance(other, Size):
+            return False
+        return self is other or (self._hash == other._hash and self.terms == other.terms)
 
     @classmethod
     def computed(cls, text: str) -> Size:

@@ -19,6 +19,7 @@ from xdsl.printer import Printer
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
+from stepwell.ir.once_each import once_each
 from stepwell.ir.size import UNKNOWN, Dim, Size, settled
 from stepwell.ir.size_text import dim_of
 
@@ -147,41 +148,34 @@ def tensor_like(torch_tensor: object) -> AnyTensor:
     return tensor([int(d) for d in shape], element_type(getattr(torch_tensor, "dtype")))  # noqa: B009
 
 
-_known_dims: dict[int, tuple[Attribute, tuple[Dim, ...]]] = {}
-
-
+@once_each
 def dims(type_: Attribute) -> tuple[Dim, ...]:
     """The dimensions of a tensor type, symbolic ones as sizes (`UNKNOWN` where nothing says)."""
-    known = _known_dims.get(id(type_))
-    if known is not None and known[0] is type_:
-        return known[1]
     if not isinstance(type_, TensorType):
         raise StepwellError(f"a tensor type is needed here, not {type_}")
     encoding: Attribute = type_.encoding
     if isinstance(encoding, ShapeAttr):
-        found = encoding.data
-    else:
-        found = tuple(UNKNOWN if d == DYNAMIC_INDEX else d for d in type_.get_shape())
-    if len(_known_dims) > _KNOWN_DIMS_LIMIT:
-        _known_dims.clear()
-    _known_dims[id(type_)] = (type_, found)
-    return found
-
-
-_KNOWN_DIMS_LIMIT = 100_000
-"""Types are interned, so there are few; a program of parsed text may bring more."""
+        return encoding.data
+    return tuple(UNKNOWN if d == DYNAMIC_INDEX else d for d in type_.get_shape())
 
 
 def element(type_: Attribute) -> Attribute:
     """The element type of a tensor type."""
     if not isinstance(type_, TensorType):
         raise StepwellError(f"a tensor type is needed here, not {type_}")
-    return cast(AnyTensor, type_).element_type
+    return type_.element_type  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
+@once_each
 def is_static(type_: Attribute) -> bool:
     """Whether every dimension is a number."""
     return all(isinstance(d, int) for d in dims(type_))
+
+
+@once_each
+def is_known(type_: Attribute) -> bool:
+    """Whether every dimension is a number or an expression: a bare `?` says nothing."""
+    return not any(d == UNKNOWN for d in dims(type_) if not isinstance(d, int))
 
 
 def with_element(type_: Attribute, new_element: Attribute) -> AnyTensor:

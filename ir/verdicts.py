@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
 
 from stepwell.ir.types import is_static
+from stepwell.ir.xdsl_private import operands_of
 
 Key = tuple[Hashable, ...]
 
@@ -40,7 +41,7 @@ def verdict_key(op: Operation) -> Key | None:
     return (
         type(op),
         op.verdict_needs(),
-        len(op.operands),
+        len(operands_of(op)),
         len(op.results),
         len(op.properties),
         *op.properties,
@@ -65,8 +66,8 @@ def remember_sound(op: Operation, key: Key) -> None:
 
 def _attributes(op: Operation) -> tuple[Attribute, ...]:
     return (
-        *(value.type for value in op.operands),
-        *(value.type for value in op.results),
+        *[value.type for value in operands_of(op)],
+        *[value.type for value in op.results],
         *op.properties.values(),
         *op.attributes.values(),
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
@@ -34,6 +34,7 @@ from stepwell.ir.types import IntType, ShapeAttr, check_encoding
 from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
+from stepwell.ir.xdsl_private import operands_of
 
 
 def verify(module: ModuleOp, weights: WeightStore | None = None) -> None:
@@ -171,7 +172,7 @@ def _types(types: object) -> str:
     return "(" + ", ".join(str(t) for t in types) + ")"  # pyright: ignore
 
 
-def _dominance_problems(region: Region, outer: set[SSAValue]) -> Iterator[Problem]:
+def _dominance_problems(region: Region, outer: set[int]) -> Iterator[Problem]:
     """Uses before definitions. Regions here have one block each, so order is dominance."""
     if len(region.blocks) > 1:
         yield Problem(
@@ -182,20 +183,20 @@ def _dominance_problems(region: Region, outer: set[SSAValue]) -> Iterator[Proble
         yield from _block_dominance(block, set(outer))
 
 
-def _block_dominance(block: Block, defined: set[SSAValue]) -> Iterator[Problem]:
-    defined.update(block.args)
+def _block_dominance(block: Block, defined: set[int]) -> Iterator[Problem]:
+    defined.update(map(id, block.args))
     for op in block.ops:
-        for operand in op.operands:
-            if operand not in defined:
+        for operand in operands_of(op):
+            if id(operand) not in defined:
                 yield Problem(
                     f"{op_name(op)}: operand {describe_value(operand)} is used before it is "
                     "defined, or is not visible here",
                     describe_op(op),
                 )
-        isolated = op.has_trait(IsolatedFromAbove)
         for region in op.regions:
+            isolated = op.has_trait(IsolatedFromAbove)
             yield from _dominance_problems(region, set() if isolated else defined)
-        defined.update(op.results)
+        defined.update(map(id, op.results))
 
 
 def _signature_problems(func: FuncOp) -> Iterator[Problem]:

@@ -6,23 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 
 from xdsl.ir import Operation
 
+from stepwell.ir.xdsl_private import ops_below
 
-def walk(root: Operation) -> Iterator[Operation]:
+
+def walk(root: Operation) -> list[Operation]:
     """`root` and every op below it, each before those that follow it in its block.
 
-    The order of xDSL's `Operation.walk`; a generator only for ops that hold others. The program
-    must not change meanwhile.
+    The order of xDSL's `Operation.walk`, as they stand now: the program may change meanwhile.
     """
-    yield root
-    for region in root.regions:
-        for block in region.blocks:
-            op = block.first_op
-            while op is not None:
-                if op.regions:
-                    yield from walk(op)
-                else:
-                    yield op
-                op = op.next_op
+    return ops_below(root, [root])
 
 
 def connected(

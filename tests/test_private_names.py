@@ -23,6 +23,12 @@ OF_OBJECTS = {
     "_cdata",
     "_type",
     "_current_token",
+    "_first_op",
+    "_next_op",
+    "_next_use",
+    "_operand_uses",
+    "_operands",
+    "_prev_op",
     "_instruction_id",
     "_load_constants",
     "_load_state_dict",
@@ -60,6 +66,44 @@ def test_what_objects_hold_in_private_is_read_by_the_adapters() -> None:
     (value,) = Block(arg_types=[f32]).args
     xdsl_private.set_type(value, i32)
     assert value.type == i32
+
+
+def test_ops_are_made_moved_and_erased_as_xdsl_does_it() -> None:
+    """`create`, `put_before`, `replace_uses` and `discard` beside xDSL's own, use by use."""
+    from xdsl.dialects.builtin import f32
+    from xdsl.dialects.test import TestOp
+    from xdsl.ir import Block, Region, SSAValue
+
+    def uses(value: SSAValue) -> list[tuple[int, int]]:
+        return [(list(block.ops).index(use.operation), use.index) for use in value.uses]
+
+    told: list[object] = []
+    for ours in (False, True):
+        block = Block(arg_types=[f32, f32])
+        x, y = block.args
+        if ours:
+            made = [xdsl_private.create(TestOp, (x, y, x), (f32,), {}) for _ in range(3)]
+        else:
+            made = [TestOp.create(operands=(x, y, x), result_types=(f32,)) for _ in range(3)]
+        first, second, third = made
+        block.add_op(first)
+        if ours:
+            xdsl_private.put_before(second, first)
+            xdsl_private.put_before(third, first)
+            xdsl_private.replace_uses(x, second.results[0])
+            xdsl_private.discard(third)
+        else:
+            block.insert_op_before(second, first)
+            block.insert_op_before(third, first)
+            x.replace_all_uses_with(second.results[0])
+            third.detach()
+            third.erase()
+        assert list(block.ops) == xdsl_private.ops_below(TestOp(regions=[Region(block)]), [])
+        assert tuple(first.operands) == xdsl_private.operands_of(first)
+        told.append((uses(x), uses(y), uses(second.results[0]), block.last_op is first))
+    assert told[0] == told[1]
+    with pytest.raises(ValueError, match="still has uses"):
+        xdsl_private.discard(second)
 
 
 def test_a_name_that_a_version_moved_is_named_with_what_needs_it() -> None:

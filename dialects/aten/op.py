@@ -9,7 +9,7 @@ run time are operands of the last group, `dynamic`. The text form follows the sc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, Self, cast
 
@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     i32,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -52,6 +52,7 @@ from stepwell.ir.inference import infer
 from stepwell.ir.printer import TextPrinter
 from stepwell.ir.types import element
 from stepwell.ir.verdicts import Verifies
+from stepwell.ir.xdsl_private import create, operands_of, state_results
 
 _CONJUGATE = frozenset(("aten.adjoint.default", "aten.matrix_H.default"))
 
@@ -83,7 +84,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
                 values = cast(DenseArrayBase[IntegerType], sizes).get_values()
                 found = _SIZES_CACHE[data] = tuple(values)
             return found
-        return _implied_sizes(type(self), len(self.operands))
+        return _implied_sizes(type(self), len(operands_of(self)))
 
     def present(self) -> dict[str, Any]:
         """The arguments that were passed, by schema name, as Python and SSA values.
@@ -92,7 +93,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         element types, everything else is the plain Python value.
         """
         sizes = self.group_sizes()
-        operands = self.operands
+        operands = operands_of(self)
         has_dynamic = self.SCHEMA.takes_runtime_scalars
         dynamic = iter(operands[len(operands) - sizes[-1] :]) if has_dynamic else iter(())
         found: dict[str, Any] = {}
@@ -135,21 +136,8 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
 
     def arg(self, name: str) -> Any:
         """One argument, with its default where it was omitted; lists of fixed size expanded."""
-        argument = self.SCHEMA.by_name[name]
-        if argument.type.is_tensor:
-            values = self._group(argument)
-            if argument.type.is_list:
-                return self._tensor_list(argument, values)
-            return values[0] if values else self._default(argument)
-        if not self._has_dynamic():
-            attr = self.properties.get(name)
-            if attr is None:
-                return self._default(argument)
-            return _expand(python_value(attr, iter(())), argument)
-        found = self.present()
-        if name in found:
-            return _expand(found[name], argument)
-        return self._default(argument)
+        readers = _READERS.get(type(self))
+        return (_readers(type(self)) if readers is None else readers)[name](self)
 
     def operand(self, name: str) -> SSAValue | None:
         """A tensor argument as an SSA value, None where it was omitted or None."""
@@ -167,7 +155,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         sizes = self.group_sizes()
         at = _group_numbers(type(self))[argument.name]
         offset = sum(sizes[:at])
-        return self.operands[offset : offset + sizes[at]]
+        return operands_of(self)[offset : offset + sizes[at]]
 
     def _has_dynamic(self) -> bool:
         return self.SCHEMA.takes_runtime_scalars and self.group_sizes()[-1] > 0
@@ -206,13 +194,12 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         Raises:
             StepwellError: an argument is missing, unknown, or of the wrong kind.
         """
-        arguments = cls.SCHEMA.arguments
-        positional = [a for a in arguments if not a.keyword_only]
+        positional = _positional(cls)
         if len(args) > len(positional):
             raise StepwellError(
                 f"{cls.name}: {len(args)} positional arguments, at most {len(positional)} taken"
             )
-        given = {a.name: value for a, value in zip(positional, args, strict=False)}
+        given = dict(zip(positional, args, strict=False))
         for name, value in kwargs.items():
             if name not in cls.SCHEMA.by_name or name in given:
                 raise StepwellError(f"{cls.name}: argument {name!r} is unknown or given twice")
@@ -249,9 +236,10 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
                         else ArrayAttr([BoolAttr.from_bool(v is not None) for v in value])
                     )
                 continue
-            if isinstance(value, Operation):
-                value = value.results[0]
-            _collect_dynamic(value, dynamic)
+            if type(value) not in STATED:
+                if isinstance(value, Operation):
+                    value = value.results[0]
+                _collect_dynamic(value, dynamic)
             properties[argument.name] = attribute(value, argument)
         if cls.SCHEMA.takes_runtime_scalars:
             sizes.append(len(dynamic))
@@ -261,17 +249,22 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         if cls.HAS_SEGMENTS:
             properties[SEGMENTS] = segments(tuple(sizes))
         if result_types is not None:
-            return cls.create(operands=operands, result_types=result_types, properties=properties)
+            return create(cls, operands, result_types, properties)
         return cls._inferred(operands, properties)
 
     @classmethod
     def _inferred(cls, operands: list[SSAValue], properties: dict[str, Attribute]) -> Self:
-        draft = cls.create(operands=operands, properties=properties)
-        types = infer(draft)
-        draft.erase()
+        op = create(cls, operands, (), properties)
+        types = None
+        try:
+            types = infer(op)
+        finally:
+            if types is None:
+                op.erase()
         if types is None:
             raise StepwellError(f"{cls.name}: result types cannot be inferred; state them")
-        return cls.create(operands=operands, result_types=types, properties=properties)
+        state_results(op, types)
+        return op
 
     # -- text --------------------------------------------------------------------------------
 
@@ -333,6 +326,56 @@ def stated_default(argument: Argument) -> Any:
     return value
 
 
+Reader = Callable[[SchemaOp], Any]
+_READERS: dict[type[SchemaOp], dict[str, Reader]] = {}
+
+
+def _readers(cls: type[SchemaOp]) -> dict[str, Reader]:
+    """What reads each argument of a class of op."""
+    found = {a.name: _reader(cls, a) for a in cls.SCHEMA.arguments}
+    return _READERS.setdefault(cls, found)
+
+
+def _reader(cls: type[SchemaOp], argument: Argument) -> Reader:
+    name, is_list = argument.name, argument.type.is_list
+    if argument.type.is_tensor:
+        at = _group_numbers(cls)[name]
+        ahead = cls.SCHEMA.tensor_arguments[: at + 1]
+        if not cls.HAS_SEGMENTS and not any(a.type.is_list or a.type.nullable for a in ahead):
+            return lambda op: operands_of(op)[at]
+        if is_list:
+            return lambda op: op._tensor_list(argument, op._group(argument))
+
+        def tensor(op: SchemaOp) -> Any:
+            values = op._group(argument)
+            return values[0] if values else op._default(argument)
+
+        return tensor
+    takes_dynamic = cls.SCHEMA.takes_runtime_scalars
+    expands = bool(is_list and argument.type.size)
+
+    def number(op: SchemaOp) -> Any:
+        if takes_dynamic and op.group_sizes()[-1] > 0:
+            found = op.present()
+            return _expand(found[name], argument) if name in found else op._default(argument)
+        attr = op.properties.get(name)
+        if attr is None:
+            return op._default(argument)
+        value = python_value(attr, _NOTHING)
+        return _expand(value, argument) if expands else value
+
+    return number
+
+
+_NOTHING: Iterator[SSAValue] = iter(())
+
+
+@cache
+def _positional(cls: type[SchemaOp]) -> tuple[str, ...]:
+    """The names of the arguments that may be passed by order."""
+    return tuple(a.name for a in cls.SCHEMA.arguments if not a.keyword_only)
+
+
 @cache
 def _group_numbers(cls: type[SchemaOp]) -> dict[str, int]:
     """Which group of operands holds each tensor argument."""
@@ -371,6 +414,9 @@ def _identities(values: Any) -> list[Any]:
 def _tensor_values(name: str, argument: Argument, value: Any) -> Iterator[SSAValue]:
     items = [value] if not argument.type.is_list or value is None else value
     for item in items:
+        if isinstance(item, OpResult):
+            yield item
+            continue
         if isinstance(item, Operation):
             item = item.results[0]
         if item is None and (argument.type.nullable or argument.type.element_nullable):
@@ -380,12 +426,17 @@ def _tensor_values(name: str, argument: Argument, value: Any) -> Iterator[SSAVal
         yield item
 
 
+STATED = frozenset((int, float, bool, str, type(None)))
+"""Types of arguments that a program states: asking what else they could be takes longer."""
+
+
 def _collect_dynamic(value: Any, into: list[SSAValue]) -> None:
-    if isinstance(value, SSAValue):
-        into.append(value)
-    elif isinstance(value, list | tuple):
+    if isinstance(value, list | tuple):
         for item in cast(Sequence[Any], value):
-            _collect_dynamic(item, into)
+            if type(item) not in STATED:
+                _collect_dynamic(item, into)
+    elif isinstance(value, SSAValue):
+        into.append(value)
 
 
 def _expand(value: Any, argument: Argument) -> Any:

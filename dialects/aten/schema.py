@@ -55,7 +55,7 @@ class Type:
     nullable: bool = False
     element_nullable: bool = False
 
-    @property
+    @cached_property
     def is_tensor(self) -> bool:
         """Whether values of this type are SSA operands."""
         return self.base == "Tensor"

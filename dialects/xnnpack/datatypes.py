@@ -32,6 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.quant.numbers import Numbers
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
+from stepwell.ir.once_each import once_each
 from stepwell.ir.types import element
 
 MAX_RANK = 6
@@ -71,6 +72,7 @@ FLOATS = ("fp32", "fp16")
 STATIC_INT8 = ("qint8", "quint8")
 
 
+@once_each
 def datatype(type_: Attribute) -> str | None:
     """XNNPACK's name for a tensor type's elements, None if it has none for them."""
     return element_datatype(element(type_))
@@ -78,11 +80,12 @@ def datatype(type_: Attribute) -> str | None:
 
 def element_datatype(held: Attribute) -> str | None:
     """XNNPACK's name for an element type, None if it has none for it."""
+    plain = _PLAIN.get(held)
+    if plain is not None:
+        return plain
     if isinstance(held, DynamicInt8Type):
         return "qdint8"
-    if isinstance(held, UniformQuantizedType):
-        return _quantized(held.data)
-    return _PLAIN.get(held)
+    return _quantized(held.data) if isinstance(held, UniformQuantizedType) else None
 
 
 @lru_cache(maxsize=4096)

@@ -15,8 +15,8 @@ from stepwell.backends.inventory import outside_and_delegates
 from stepwell.costs import operations
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.diagnostics import node_name, op_name, source_line
+from stepwell.ir.history import RefusalRecord
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import RefusalRecord
 
 NOTHING = ""
 CHANGES: tuple[tuple[str, str], ...] = (

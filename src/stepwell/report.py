@@ -11,9 +11,9 @@ from stepwell.ir.above import Shown
 from stepwell.ir.bars import Plot, plot
 from stepwell.ir.failures import MISTAKE, SWITCH
 from stepwell.ir.frames import frame
+from stepwell.ir.history import Event, RefusalRecord
 from stepwell.ir.numerics import Numerics, TakenDeviation
 from stepwell.ir.pipeline import StepRecord
-from stepwell.ir.rewriting import Event, RefusalRecord
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -30,7 +30,7 @@ from inspect import Parameter, getdoc, signature
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, cast, get_type_hints
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import StepwellError
@@ -292,8 +292,17 @@ def _operands(cls: type[Lowering], op: Operation, aim: Goal, b: Any) -> list[Any
     """What a function takes by order: the arguments of a torch op, the operands of another."""
     if not isinstance(op, SchemaOp):
         return [aim.value(value, b) for value in op.operands]
-    stated = [argument for argument in op.SCHEMA.arguments if not argument.keyword_only]
-    return [_argument(op, a.name, aim, b) for a in stated[: _taken(cls.function)[0]]]
+    return [
+        _wrapped(op.arg(name), aim, b) if is_tensor else op.arg(name)
+        for name, is_tensor in _in_order(cls.function, type(op))
+    ]
+
+
+@cache
+def _in_order(function: Function, of: type[SchemaOp]) -> tuple[tuple[str, bool], ...]:
+    """The arguments of an op that a function takes by order, and whether each is a tensor."""
+    stated = [argument for argument in of.SCHEMA.arguments if not argument.keyword_only]
+    return tuple((a.name, a.type.is_tensor) for a in stated[: _taken(function)[0]])
 
 
 def _named(lowering: Lowering, op: Operation, aim: Goal, b: Any) -> dict[str, Any]:
@@ -301,7 +310,8 @@ def _named(lowering: Lowering, op: Operation, aim: Goal, b: Any) -> dict[str, An
     cls, more = type(lowering), dict[str, Any]()
     for name in _taken(cls.function)[1]:
         if isinstance(op, SchemaOp) and name in op.SCHEMA.by_name:
-            more[name] = _argument(op, name, aim, b)
+            is_tensor = op.SCHEMA.by_name[name].type.is_tensor
+            more[name] = _wrapped(op.arg(name), aim, b) if is_tensor else op.arg(name)
         elif name == "form":
             more[name] = cls.forms[type(op)]
         elif name == "out":
@@ -314,13 +324,8 @@ def _named(lowering: Lowering, op: Operation, aim: Goal, b: Any) -> dict[str, An
     return more
 
 
-def _argument(op: SchemaOp, name: str, aim: Goal, b: Any) -> Any:
-    value = op.arg(name)
-    return _wrapped(value, aim, b) if op.SCHEMA.by_name[name].type.is_tensor else value
-
-
 def _wrapped(value: Any, aim: Goal, b: Any) -> Any:
-    if isinstance(value, SSAValue):
+    if isinstance(value, OpResult | BlockArgument):
         return aim.value(value, b) if isinstance(value.type, TensorType) else value
     if isinstance(value, list):
         return [_wrapped(item, aim, b) for item in cast("list[Any]", value)]

@@ -20,6 +20,7 @@ from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.size import UNKNOWN, Size, settled
 from stepwell.ir.types import Dim, IntType, dims, element, tensor, with_element
+from stepwell.ir.types import is_known as has_known_sizes
 
 TO_THE_END = 2**63 - 1
 """What torch writes for the end of a slice that runs to the end."""
@@ -57,12 +58,12 @@ def static_dims(value: SSAValue) -> tuple[int, ...] | None:
 
 def is_known(shape: Sequence[Dim]) -> bool:
     """Whether every dimension is a number or an expression: a bare `?` says nothing."""
-    return UNKNOWN not in shape
+    return not any(d == UNKNOWN for d in shape if not isinstance(d, int))
 
 
 def same_type(one: SSAValue, other: SSAValue) -> bool:
     """Whether two values provably have the same shape and element type."""
-    return one.type == other.type and is_known(dims(one.type))
+    return one.type == other.type and has_known_sizes(one.type)
 
 
 def emit(rw: Rewriter, op: SchemaOp) -> SSAValue:

@@ -16,14 +16,15 @@ from typing import Any, cast
 
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects.aten.op import STATED
 from stepwell.ir import dtypes
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.families import FAMILIES, is_of
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
-from stepwell.ir.size import UNKNOWN
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import dims, element, is_known
+from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.rules.notation import (
     WEIGHT,
     AnyType,
@@ -149,8 +150,10 @@ class _Compiler:
             "Refusal": Refusal,
             "Matched": Matched,
             "SSAValue": SSAValue,
-            "UNKNOWN": UNKNOWN,
+            "is_known": is_known,
             "dims": dims,
+            "at": tuple.__getitem__,
+            "operands_of": operands_of,
             "is_of": is_of,
             "element": element,
             "equal": equal,
@@ -172,7 +175,7 @@ class _Compiler:
             raise StepwellError(f"rule {self.rule.name}: nothing says that no other result is read")
         if root.op == WEIGHT:
             raise StepwellError(f"rule {self.rule.name}: a weight is no op that it could replace")
-        names = [f"v_{name} = op.results[{at}]" for at, name in enumerate(root.results)]
+        names = [f"v_{name} = at(op.results, {at})" for at, name in enumerate(root.results)]
         if not root.is_again and operator(root, self.rule).results is None:
             names.insert(0, f"if len(op.results) != {len(root.results)}: return None")
         self.look("op", root)
@@ -180,7 +183,7 @@ class _Compiler:
             if line.forwards is not None and line.result in root.results:
                 value, old = local(f"%{line.forwards.name}"), f"v_{line.result}"
                 self.types.append(f"if {value}.type != {old}.type: return None")
-                self.types.append(f"if UNKNOWN in dims({value}.type): return None")
+                self.types.append(f"if not is_known({value}.type): return None")
         conditions = list(self.conditions())
         held = ", ".join(f"{name!r}: {local(name)}" for name in sorted(self.known))
         body = [*names, *self.shapes, *self.numbers, *self.types, *conditions]
@@ -199,15 +202,16 @@ class _Compiler:
         """The code for one op and, through its operands, those before it."""
         if line.op == WEIGHT:
             if line.result_types:
-                self.type(f"{op}.results[0]", line.result_types[0])
+                self.type(f"at({op}.results, 0)", line.result_types[0])
             return
         if line.is_again:
             for index, (_, term) in enumerate(line.arguments):
                 if not isinstance(term, ValueName):
                     raise StepwellError(f"rule {self.rule.name}: {line.op} takes values alone")
-                self.value(f"{op}.operands[{index}]", term, line, index)
+                self.value(f"at(operands_of({op}), {index})", term, line, index)
             if not line.is_open:
-                self.shapes.append(f"if len({op}.operands) != {len(line.arguments)}: return None")
+                count = len(line.arguments)
+                self.shapes.append(f"if len(operands_of({op})) != {count}: return None")
             self.result_types(op, line)
             return
         known = operator(line, self.rule)
@@ -225,7 +229,7 @@ class _Compiler:
     def result_types(self, op: str, line: Line) -> None:
         """What is stated about the types of an op's results."""
         for index, stated in enumerate(line.result_types[: len(line.results)]):
-            self.type(f"{op}.results[{index}]", stated)
+            self.type(f"at({op}.results, {index})", stated)
 
     def tensor(
         self, source: str, parameter: Parameter, written: dict[str, Term], line: Line, index: int
@@ -471,8 +475,8 @@ def local(name: str) -> str:
 def at_run_time(value: Any) -> bool:
     """Whether an argument, or a number in it, is known only at run time."""
     if isinstance(value, list):
-        return any(isinstance(item, SSAValue) for item in cast("list[Any]", value))
-    return isinstance(value, SSAValue)
+        return any(map(at_run_time, cast("list[Any]", value)))
+    return type(value) not in STATED and isinstance(value, SSAValue)
 
 
 def equal(one: Any, other: Any) -> bool:

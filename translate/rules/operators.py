@@ -41,6 +41,7 @@ from stepwell.dialects.aten.registry import find
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infer, inference_rule
 from stepwell.ir.text import dialect_named
+from stepwell.ir.xdsl_private import create
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Operator(ABC):
         before = self.values[: self.values.index(parameter) + 1]
         if any(p.is_list or p.may_be_absent for p in before):
             return self.named_operand(op, parameter.name)
-        return f"{op}.operands[{len(before) - 1}]"
+        return f"at(operands_of({op}), {len(before) - 1})"
 
     @abstractmethod
     def named_operand(self, op: str, name: str) -> str:
@@ -191,7 +192,7 @@ class DeclaredOperator(Operator):
             properties[SEGMENTS] = segments(tuple(sizes))
         if types is None:
             types = self._inferred(operands, properties)
-        return self.cls.create(operands=operands, result_types=types, properties=properties)
+        return create(self.cls, operands, types, properties)
 
     def _attribute(self, name: str, value: Any) -> Attribute:
         if self.field_attribute is None:

@@ -9,8 +9,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.ir import dtypes
 from stepwell.ir.dtypes import f32, f64, i1
-from stepwell.ir.size import UNKNOWN
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import element, is_known
 
 
 def is_float(of: Attribute) -> bool:
@@ -95,7 +94,7 @@ def reads_once(value: SSAValue) -> bool:
 
 def same_type(one: SSAValue, other: SSAValue) -> bool:
     """Two values of provably one shape and element type."""
-    return one.type == other.type and UNKNOWN not in dims(one.type)
+    return one.type == other.type and is_known(one.type)
 
 
 def same_element(*values: SSAValue) -> bool:

@@ -34,16 +34,14 @@ class RuleRewrite(Rewrite[Matched]):
     namespace: ClassVar[Namespace]
 
     @cached_property
-    def _match(self) -> Matcher:
+    def _matchers(self) -> dict[type[Operation], Matcher]:
+        """What looks at the ops of each class, of all forms in order."""
         matchers: dict[type[Operation], list[Matcher]] = {}
         for rule in self.rule.forms:
             matcher = compile_rule(rule, self.namespace)
             for cls in classes(rule.root, rule, self.namespace):
                 matchers.setdefault(cls, []).append(matcher)
-        if len(matchers) == 1:
-            return first_of(*matchers.values())
-        by_class = {cls: first_of(found) for cls, found in matchers.items()}
-        return lambda op, program: by_class[type(op)](op, program)
+        return {cls: first_of(found) for cls, found in matchers.items()}
 
     @cached_property
     def _writers(self) -> dict[int, Writer]:
@@ -51,7 +49,12 @@ class RuleRewrite(Rewrite[Matched]):
 
     def match(self, op: Operation, program: Program) -> Matched | Refusal | None:
         """What the text says stands before."""
-        return self._match(op, program)
+        return self.asked_of(type(op))(op, program)
+
+    def asked_of(self, cls: type[Operation]) -> Matcher:
+        """The matcher of the class, or of the one that it is made of."""
+        found = self._matchers.get(cls)
+        return found or next(m for base, m in self._matchers.items() if issubclass(cls, base))
 
     def deviates(self, match: Matched, program: Program) -> Deviation | None:
         """The class of numbers whose `proven` clause does not hold."""

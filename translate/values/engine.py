@@ -24,10 +24,13 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.axes import axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
+from stepwell.ir.families import is_of
 from stepwell.ir.means import Scalar, Term, count_of, keeps_axes, meaning
+from stepwell.ir.once_each import once_each
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import UnknownValue
+from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.values.interval import ANY, Interval, Kind, hull, kind_of, of_number
 from stepwell.translate.values.intervals import LEAST_EPSILON, RULES
 
@@ -40,37 +43,61 @@ LARGEST_LAYER = 1 << 24
 _T = TypeVar("_T")
 
 
+class _Asked(Exception):
+    """A value that has to be known before one that is being looked at."""
+
+    def __init__(self, value: SSAValue) -> None:
+        super().__init__()
+        self.value = value
+
+
 @dataclass
 class Analysis(ABC, Generic[_T]):
     """What is known of each value of a program; each is looked at once, operands first."""
 
     program: Program
     known: dict[SSAValue, _T] = field(default_factory=dict[SSAValue, _T])
+    looking: bool = False
 
     def of(self, value: SSAValue) -> _T:
         """What is known of a value's elements."""
         if value in self.known:
             return self.known[value]
-        waiting = [value]
+        if self.looking:
+            raise _Asked(value)
+        self.looking = True
+        try:
+            return self._of(value)
+        finally:
+            self.looking = False
+
+    def _of(self, value: SSAValue) -> _T:
+        known, waiting = self.known, [value]
         while waiting:
             current = waiting[-1]
-            if current in self.known:
+            if current in known:
                 waiting.pop()
                 continue
-            fresh = [v for v in self.read(current) if v not in self.known]
+            fresh = [v for v in self.read(current) if v not in known]
             if fresh:
                 waiting.extend(fresh)
-            else:
-                self.known[current] = self.found(current)
+                continue
+            try:
+                known[current] = self.found(current)
                 waiting.pop()
-        return self.known[value]
+            except _Asked as asked:
+                waiting.append(asked.value)
+        return known[value]
 
     def read(self, value: SSAValue) -> Iterable[SSAValue]:
         """The values that must be known first."""
         op = value.owner
         if not isinstance(op, Operation) or kind_of_value(value) is None or weight_key(value):
             return ()
-        return [v for v in op.operands if isinstance(v.type, TensorType)]
+        operands = operands_of(op)
+        # What is divided by its spread is as large as that allows, mostly whatever was given.
+        behind = operands[1:] if is_of(op, "normalisation") else operands
+        return [v for v in behind if isinstance(v.type, TensorType)]
 
     @abstractmethod
     def found(self, value: SSAValue) -> _T:
@@ -354,7 +381,11 @@ def _has_rows(op: Operation) -> bool:
 
 def kind_of_value(value: SSAValue) -> Kind | None:
     """The kind of a tensor's elements; None where torch has none."""
-    type_ = value.type
+    return _kind_in(value.type)
+
+
+@once_each
+def _kind_in(type_: Attribute) -> Kind | None:
     if not isinstance(type_, TensorType) or not has_torch_dtype(element(type_)):
         return None
     return kind_of(element(type_))

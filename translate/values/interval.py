@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float64Type, Intege
 from xdsl.ir import Attribute
 
 from stepwell.ir.dtypes import is_float
+from stepwell.ir.once_each import once_each
 
 Number = int | float | Fraction
 
@@ -156,6 +157,7 @@ _SLACK = 2.0**-20
 """More than a float32's rounding, and than what libraries' functions are off by."""
 
 
+@once_each
 def kind_of(type_: Attribute) -> Kind | None:
     """The kind of an element type; None where nothing is known of it."""
     if isinstance(type_, IntegerType):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.sym import ConstantOp
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import dtype_name, f16, f32, is_float
+from stepwell.ir.once_each import once_each
 from stepwell.ir.rewriting import Refusal
 from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.types import IntType, dims, element
@@ -29,9 +30,10 @@ def not_floats(values: Iterable[SSAValue]) -> Refusal | None:
     """All values are tensors of one of XNNPACK's float types that it can hold."""
     seen = None
     for value in values:
-        if not isinstance(value.type, TensorType):
+        type_ = value.type
+        if not isinstance(type_, TensorType):
             return Refusal("an operand is a number known only at run time")
-        held = element(value.type)
+        held = element(type_)
         if held not in FLOATS:
             return Refusal(f"XNNPACK computes in float32 or float16, not {dtype_name(held)}")
         if seen is not None and held != seen:
@@ -39,7 +41,7 @@ def not_floats(values: Iterable[SSAValue]) -> Refusal | None:
                 f"operands are {dtype_name(seen)} and {dtype_name(held)}; cast one of them"
             )
         seen = held
-        refusal = not_held(value)
+        refusal = _not_held(type_)
         if refusal is not None:
             return refusal
     return None
@@ -47,7 +49,12 @@ def not_floats(values: Iterable[SSAValue]) -> Refusal | None:
 
 def not_held(value: SSAValue) -> Refusal | None:
     """Rank at most 6, no empty dimension, every dimension known as a number or expression."""
-    shape = dims(value.type)
+    return _not_held(value.type)
+
+
+@once_each
+def _not_held(type_: Attribute) -> Refusal | None:
+    shape = dims(type_)
     if len(shape) > MAX_RANK:
         return Refusal(f"rank {len(shape)} is above XNNPACK's limit of {MAX_RANK}")
     if 0 in shape:
