@@ -218,8 +218,3 @@ def _applications(terms: list[Any], names: set[str]) -> list[Any]:
     for term in terms:
         look(term)
     return list(found.values())
-
-
-def no_meaning(error: Unproven) -> str:
-    """Why nothing was tried."""
-    return error.problems[0].fact

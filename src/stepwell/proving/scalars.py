@@ -8,6 +8,7 @@ neither computes (`exp`, `erf`, sums) is an uninterpreted function, of which `Re
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,13 @@ from stepwell.proving.solver import z3
 _FORMATS: dict[Attribute, tuple[int, int]] = {
     f16: (5, 11), bf16: (8, 8), f32: (8, 24), f64: (11, 53),
 }  # fmt: skip
+
+
+_RING: dict[str, Callable[..., Any]] = {
+    "negate": operator.neg, "add": operator.add, "subtract": operator.sub,
+    "multiply": operator.mul, "equal": operator.eq,
+}  # fmt: skip
+"""What bit-vectors and real numbers have by the operators of their terms."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -167,26 +175,18 @@ class Domain:
         return table[function](*terms)
 
     def _on_integers(self, function: str, terms: list[Any], of: Attribute) -> Any:
+        if function in _RING:
+            return _RING[function](*terms)
         x, *rest = terms
         signed = is_signed(of)
-        less: Callable[..., Any] = (lambda a, b: a < b) if signed else z3.ULT
+        less: Callable[..., Any] = operator.lt if signed else z3.ULT
         match function, rest:
-            case ("negate", _):
-                return -x
             case ("absolute", _):
                 return z3.If(x < 0, -x, x) if signed else x
-            case ("add", [y]):
-                return x + y
-            case ("subtract", [y]):
-                return x - y
-            case ("multiply", [y]):
-                return x * y
             case ("less", [y]):
                 return less(x, y)
             case ("less_equal", [y]):
                 return z3.Not(less(y, x))
-            case ("equal", [y]):
-                return x == y
             case ("minimum", [y]):
                 return z3.If(less(y, x), y, x)
             case ("maximum", [y]):
@@ -443,18 +443,12 @@ class Reals(Domain):
         return z3.Int2BV(whole, width(of))
 
     def on_floats(self, function: str, terms: list[Any], of: Attribute) -> Any:
+        if function in _RING:
+            return _RING[function](*terms)
         x, *rest = terms
         match function, rest:
-            case ("negate", _):
-                return -x
             case ("absolute", _):
                 return z3.If(x < 0, -x, x)
-            case ("add", [y]):
-                return x + y
-            case ("subtract", [y]):
-                return x - y
-            case ("multiply", [y]):
-                return x * y
             case ("divide", [y]):
                 return x / y
             case ("reciprocal", _):
@@ -475,8 +469,6 @@ class Reals(Domain):
                 return x < y
             case ("less_equal", [y]):
                 return x <= y
-            case ("equal", [y]):
-                return x == y
             case ("minimum", [y]):
                 return z3.If(y < x, y, x)
             case ("maximum", [y]):
