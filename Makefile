@@ -39,7 +39,7 @@ guards: $(READY)
 # Every rule as a theorem: verdicts, and docs/proofs.md's table anew; then each condition dropped.
 prove: $(READY)
 	@$(BIN)/python -c 'import z3' 2>/dev/null || $(BIN)/pip install -q -e '.[prove]'
-	$(BIN)/stepwell prove --table docs/proofs.md
+	$(BIN)/stepwell prove --keep --table docs/proofs.md
 	$(BIN)/stepwell prove --guards
 
 # The tests marked `kernels` as other CPUs would run them; needs Debian's qemu-user for two of them.

@@ -38,6 +38,7 @@ __all__ = [
     "sym_sqrt",
     "sympy_functions",
     "weights_and_constants",
+    "without_elements",
 ]
 
 _TRACING = "taking operators apart by PyTorch's own decompositions"
@@ -153,6 +154,13 @@ def weights_and_constants(archive: Any, model: str) -> tuple[Any, Any]:
     """What the archive of a `.pt2` holds for a model, loaded."""
     package = look_up(NAMES, "package")
     return package._load_state_dict(archive, model), package._load_constants(archive, model)
+
+
+def without_elements(cls: Any, shape: Any, dtype: Any) -> Any:
+    """A tensor of a subclass that has a shape and an element type, and no memory."""
+    import torch
+
+    return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
 
 
 def memory_of(storage: Any) -> int:

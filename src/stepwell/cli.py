@@ -27,6 +27,7 @@ from stepwell.commands import (
     run,
     show,
     sweep,
+    verify_certificate,
 )
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.failures import StepFailure
@@ -137,6 +138,9 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
     prove.add_arguments(add("prove", prove.run, "what a solver says of the rules"))
+    verify_certificate.add_arguments(
+        add("verify-certificate", verify_certificate.run, "check a lowering's certificate again")
+    )
     replay.add_arguments(add("replay", replay.run, "what a change does to a set of programs"))
     sweep.add_arguments(add("sweep", sweep.run, "many models to many targets, each a row"))
     commands.add_parser(opt.NAME, help=opt.HELP)

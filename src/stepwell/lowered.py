@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from stepwell.backends.cortex_m.standalone import Sources
     from stepwell.backends.ethos_u.vela import Estimate
+    from stepwell.certifying.certificate import Certificate
     from stepwell.executorch_program import ExecutorchProgram
     from stepwell.profiling import Profile
 
@@ -47,6 +48,8 @@ class Lowered(Shown):
     """Those that `lower` was given."""
     source: Source | None = field(default=None, repr=False)
     """What was lowered, as it was given to `lower`."""
+    certificate: Certificate | None = field(default=None, repr=False)
+    """What each application rests on, where `lower` was asked for it."""
 
     def __repr__(self) -> str:
         outside = self.report.outside.total()
@@ -58,7 +61,8 @@ class Lowered(Shown):
     def __reduce__(self) -> Any:
         """In another process the target is found by its name; of sources a program goes along."""
         source = self.source if isinstance(self.source, Program) else None
-        given = (self.program, self.report, self.target.name, dict(self.options), source)
+        options = dict(self.options)
+        given = (self.program, self.report, self.target.name, options, source, self.certificate)
         return _restored, given
 
     @takes_what_it_says
@@ -353,6 +357,11 @@ def _items(value: Any) -> list[Any]:
 
 
 def _restored(
-    program: Program, report: Report, target: str, options: dict[str, Any], source: Program | None
+    program: Program,
+    report: Report,
+    target: str,
+    options: dict[str, Any],
+    source: Program | None,
+    certificate: Certificate | None,
 ) -> Lowered:
-    return Lowered(program, report, find_target(target), options, source)
+    return Lowered(program, report, find_target(target), options, source, certificate)

@@ -14,8 +14,9 @@ from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
 from stepwell.ir.failures import StepFailure, leave_alone
 from stepwell.ir.numerics import numerics_of
 from stepwell.ir.options import OptionValue
-from stepwell.ir.pipeline import Observer, Pipeline
+from stepwell.ir.pipeline import Observer, Pipeline, PipelineRun
 from stepwell.ir.program import Program
+from stepwell.ir.rewriting import History, Step
 from stepwell.ir.switches import without_collection
 from stepwell.ir.verification import find_problems
 from stepwell.lowered import Lowered
@@ -28,6 +29,8 @@ from stepwell.targets import PIPELINES, find_target
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes, Sizes
 
 if TYPE_CHECKING:
+    from stepwell.certifying.certificate import Certificate
+    from stepwell.certifying.recording import Recorder
     from stepwell.checking.result import CheckResult
     from stepwell.lowered import Source
 
@@ -42,6 +45,7 @@ def lower(
     observer: Observer | None = None,
     sizes: Sizes | None = None,
     check: bool = False,
+    certify: bool = False,
     start: str | None = None,
     stop: str | None = None,
     **options: OptionValue,
@@ -62,6 +66,7 @@ def lower(
         check: compare before and after every step on the way, and the artefact with the program,
             and refuse what differs; the result is `report.check`. Takes as long as `stepwell
             check`: some hundred runs of the model.
+        certify: prove each application, or run it: `lowered.certificate` (`docs/proofs.md`).
         start: the stage or the step that the program is behind, where it is not what the program
             says itself: `start="aten"` takes every step.
         stop: the stage or the step to stop behind. The program then says where it is, and `lower`
@@ -99,7 +104,8 @@ def lower(
         _verify(work, is_between=start is not None or way.begins is not None)
         while True:
             try:
-                run = chosen.run(work, observer)
+                recorder = _recorder(work) if certify else None
+                run = _run(chosen, work, observer, recorder)
                 way.leaves(work, found.name)
                 _verify(work, is_between=False)
                 break
@@ -122,7 +128,7 @@ def lower(
         left=left,
         work=total,
     )
-    return Lowered(work, report, found, given, program)
+    return Lowered(work, report, found, given, program, _certified(recorder, target))
 
 
 def emit(
@@ -143,6 +149,35 @@ def emit(
         StepwellError: as `lower` and `Lowered.emit`.
     """
     return lower(program, target, **options).emit(kind)
+
+
+def _recorder(program: Program) -> Recorder:
+    from stepwell.certifying.recording import Recorder
+
+    return Recorder(program)
+
+
+def _run(
+    pipeline: Pipeline, program: Program, observer: Observer | None, recorder: Recorder | None
+) -> PipelineRun:
+    """Take the steps; a recorder looks at each application, and behind each step."""
+    if recorder is None:
+        return pipeline.run(program, observer)
+
+    def behind(step: Step, program: Program, applied: int) -> None:
+        recorder.behind(step, program, applied)
+        if observer is not None:
+            observer(step, program, applied)
+
+    return pipeline.run(program, behind, history=History(watch=recorder))
+
+
+def _certified(recorder: Recorder | None, target: str) -> Certificate | None:
+    if recorder is None:
+        return None
+    from stepwell.certifying.certificate import certificate
+
+    return certificate(recorder, target)
 
 
 def _verify(program: Program, *, is_between: bool) -> None:

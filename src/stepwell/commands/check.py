@@ -18,6 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_model(parser)
     add_target(parser)
+    parser.add_argument(
+        "--prove", action="store_true", help="also prove each application, or run it"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the random samples (0)")
     parser.add_argument("--no-artefact", action="store_true", help="stop before the artefact")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
@@ -38,11 +41,30 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         result = _of_model(arguments)
     print(result.text(arguments.verbose))
+    if arguments.prove and held is None:
+        print(_certified(arguments))
     if arguments.json:
         write_atomically(arguments.json, result.to_json().encode())
     if arguments.html:
         write_atomically(arguments.html, result.to_html().encode())
     return 0 if result.ok else 1
+
+
+def _certified(arguments: argparse.Namespace) -> str:
+    """What the applications of the lowering rest on; those that are not proved, by name."""
+    from collections import Counter
+
+    from stepwell.certifying.certificate import PROVED
+    from stepwell.lowering import lower
+    from stepwell.models import open_model
+
+    model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+    found = lower(model.program, arguments.target, certify=True, **options_of(arguments))
+    assert found.certificate is not None
+    left = Counter(e.rewrite for e in found.certificate.entries if e.by not in PROVED)
+    lines = [str(found.certificate)]
+    lines += [f"  not proved: {name} ({count})" for name, count in left.most_common()]
+    return "\n".join(lines)
 
 
 def _of_model(arguments: argparse.Namespace) -> CheckResult:

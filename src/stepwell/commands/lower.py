@@ -48,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare around every step, refuse what differs",
     )
     parser.add_argument(
+        "--certify",
+        type=Path,
+        metavar="FILE",
+        help="prove each application, or run it, and write the certificate (docs/proofs.md)",
+    )
+    parser.add_argument(
         "--from",
         dest="start",
         metavar="LEVEL",
@@ -101,6 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.target,
             sizes=arguments.sizes,
             check=arguments.check,
+            certify=arguments.certify is not None,
             start=arguments.start,
             stop=arguments.to or arguments.stop_after,
             **options,
@@ -112,6 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(lowered.program.text(locations=True))
         return 0
     print(lowered.report.text(arguments.verbose))
+    if lowered.certificate is not None:
+        lowered.certificate.save(arguments.certify)
+        print(f"\n{arguments.certify}: {lowered.certificate}")
     if arguments.emit_ir:
         lowered.program.save(arguments.emit_ir)
     if arguments.output:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from stepwell.ir.diagnostics import StepwellError
@@ -17,6 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rules", nargs="*", metavar="RULE", help="names of rules (all)")
     parser.add_argument("--guards", action="store_true", help="drop each condition in turn")
     parser.add_argument("--tests", type=Path, metavar="FOLDER", help="counterexamples as tests")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the verdicts, by which certificates are made"
+    )
+    parser.add_argument("--new", action="store_true", help="only rules of which none is kept")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts as JSON")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write a page's table anew")
 
@@ -24,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print a verdict a rule; 1 if one is refuted."""
     from stepwell.proving.guards import without_each
-    from stepwell.proving.verdicts import SAID, Verdict, prove, rules
+    from stepwell.proving.known import keep
+    from stepwell.proving.known import known as kept
+    from stepwell.proving.verdicts import SAID, Verdict, hash_of, prove, rules
 
     known = rules()
     unknown = [name for name in arguments.rules if name not in known]
@@ -38,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
             for condition, found in without_each(known[name]):
                 print(f"{name:40} without {condition}: {found}", flush=True)
             continue
-        verdict = prove(known[name])
+        held = kept().get(hash_of(known[name].rule)) if arguments.new else None
+        verdict = replace(held or prove(known[name]), rule=name)
         verdicts.append(verdict)
         print(f"{name:40} {verdict} ({verdict.seconds:.1f} s)", flush=True)
         if verdict.counterexample is not None and arguments.tests:
@@ -51,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         held = [{**asdict(v), "counterexample": None} for v in verdicts]
         write_atomically(arguments.json, json.dumps(held, indent=1).encode())
+    if arguments.keep:
+        keep(verdicts)
     if arguments.table:
         from stepwell.proving.page import with_table
 

@@ -1,0 +1,146 @@
+"""Whether a statement is an instance of a rule that is proved, and what running it gives."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.certifying.deciding import held_dtype
+from stepwell.certifying.graph import Definition, Graph, said_by
+from stepwell.certifying.statements import pairs_of
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.program import Program
+from stepwell.ir.rewriter import Rewriter
+from stepwell.ir.rewriting import Bound, Rewrite
+from stepwell.ir.types import dims
+from stepwell.proving.known import covers, known
+from stepwell.translate.rules.compiling import Matched
+from stepwell.translate.rules.rewrite import RuleRewrite
+
+_FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError,
+          AttributeError, NotImplementedError)  # fmt: skip
+
+
+@cache
+def by_hash() -> dict[str, type[RuleRewrite]]:
+    """Every rule that is its own text, by the hash of the text."""
+    from stepwell.proving.verdicts import hash_of, rules
+
+    return {hash_of(rewrite.rule): rewrite for rewrite in rules().values()}
+
+
+def hash_of_rule(rule: type[Rewrite[Any]] | None) -> str | None:
+    """The hash of a rule that has a proof."""
+    from stepwell.proving.verdicts import hash_of
+
+    if rule is None or not issubclass(rule, RuleRewrite):
+        return None
+    found = hash_of(rule.rule)
+    return found if found in known() and known()[found].is_proved else None
+
+
+def follows_rule(program: Program, hash_: str) -> str | None:
+    """Why a statement is no instance of what is proved of a rule; None where it is one.
+
+    The rule itself is applied to what stands before; it must write what stands behind.
+    """
+    rewrite, verdict = by_hash().get(hash_), known().get(hash_)
+    if rewrite is None or verdict is None:
+        return f"no rule has the text {hash_}"
+    block = program.method("equal").body.block
+    tensors = [v.type for op in block.ops for v in (*op.operands, *op.results)]
+    rank = max((len(dims(t)) for t in tensors if isinstance(t, TensorType)), default=0)
+    if not covers(verdict, rank):
+        return f"{verdict.rule} is proved {verdict.scope}"
+    work = Program(program.module.clone(), program.weights)
+    pairs = pairs_of(work)
+    root = pairs[0][0].owner
+    if not isinstance(root, Operation):
+        return "nothing stands before"
+    last = work.method("equal").body.block.last_op
+    assert isinstance(last, ReturnOp)
+    try:
+        instance = rewrite()
+        found = instance.match(root, work)
+        if not isinstance(found, Matched):
+            return f"{verdict.rule} does not match"
+        olds = dict(zip(root.results, range(len(root.results)), strict=True))
+        wanted = [(olds[old], new) for old, new in pairs]
+        instance.written(found, Rewriter(root, work))
+    except _FAILS as error:
+        return f"{verdict.rule} fails: {error}"
+    made = list(last.operands)[: len(pairs)]
+    graph, numbers = _interned(work)
+    if graph.are_equal([numbers[v] for v in made], [numbers[new] for _, new in wanted]):
+        return None
+    return f"{verdict.rule} writes something else"
+
+
+def _interned(program: Program) -> tuple[Graph, dict[SSAValue, int]]:
+    graph, numbers = Graph(), dict[SSAValue, int]()
+    block = program.method("equal").body.block
+    for argument in block.args:
+        numbers[argument] = graph.new()
+    for op in block.ops:
+        if isinstance(op, ReturnOp):
+            continue
+        results = tuple(graph.new() for _ in op.results)
+        numbers.update(zip(op.results, results, strict=True))
+        operands = tuple(numbers[value] for value in op.operands)
+        graph.define(Definition(op, {}, {}, operands, results, said_by(op)))
+    return graph, numbers
+
+
+def allowed(bound: Bound) -> Bound:
+    """What a statement may be off by where it is run; a thousandth, for roundings."""
+    if bound.exact or not (bound.is_local or bound.magnitudes):
+        return bound
+    return Bound(max(bound.relative, 1e-3), max(bound.absolute, 1e-4), units=bound.units)
+
+
+def runs(program: Program, bound: Bound, seed: int = 0) -> str | None:
+    """What differs if a statement is run on random numbers; None: nothing beyond its bound.
+
+    Raises:
+        StepwellError: it cannot be run here.
+    """
+    from stepwell.checking.compare import differs
+
+    generator = torch.Generator().manual_seed(seed)
+    block = program.method("equal").body.block
+    environment: dict[SSAValue, Any] = {a: _input(a.type, generator) for a in block.args}
+    interpreter = Interpreter(program.weights)
+    try:
+        with torch.no_grad():
+            for op in block.ops:
+                if not isinstance(op, ReturnOp):
+                    interpreter.step(op, environment)
+    except _FAILS as error:
+        raise StepwellError(f"it cannot be run: {error}") from error
+    for old, new in pairs_of(program):
+        difference = differs(environment[old], environment[new], bound, against="tensor")
+        if difference is not None:
+            return str(difference)
+    return None
+
+
+def _input(type_: Any, generator: torch.Generator) -> Any:
+    if not isinstance(type_, TensorType):
+        raise StepwellError(f"an input of type {type_}")
+    shape = dims(type_)
+    if not all(isinstance(size, int) for size in shape):
+        raise StepwellError("a symbolic size")
+    sizes = [int(size) for size in shape]  # pyright: ignore[reportArgumentType]
+    dtype, held = held_dtype(type_), quantization(type_)
+    if held is not None:
+        return torch.randint(held.low, held.high + 1, sizes, generator=generator).to(dtype)
+    if dtype.is_floating_point and dtype.itemsize > 1:
+        return torch.randn(sizes, generator=generator).to(dtype)
+    return torch.randint(0, 2, sizes, generator=generator).to(dtype)

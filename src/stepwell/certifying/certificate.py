@@ -1,0 +1,233 @@
+"""A certificate: a program's two texts, and between them what each application rests on."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from stepwell.certifying.applying import allowed, follows_rule, hash_of_rule, runs
+from stepwell.certifying.deciding import Undecided, decide, is_constant
+from stepwell.certifying.recording import Application, Recorder
+from stepwell.certifying.statements import read
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.files import as_path, write_atomically
+from stepwell.ir.program import Program
+from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.weights import WeightStore
+
+VERSION = 1
+PROVED = ("rule", "bits", "reals", "step", "follows")
+"""What an application may rest on that is a proof."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An application, and what it rests on.
+
+    Attributes:
+        step, rewrite, op, node: which, and where.
+        by: `rule`: a proof of the rule; `bits`, `reals`: its own instance was decided; `follows`:
+            nothing had to be proved; `step`: the step as a whole was decided; `run`: it was run;
+            `nothing`: not even that.
+        statement: its text.
+        rule: the hash of the rule's text.
+        bound: (relative, absolute, units) for what is run.
+        reason: why it is not proved.
+    """
+
+    step: str
+    rewrite: str
+    op: str
+    node: str | None
+    by: str
+    statement: str = ""
+    rule: str | None = None
+    bound: tuple[float, float, int] = (0.0, 0.0, 0)
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a lowering rests on; `stepwell verify-certificate` checks it again from its texts."""
+
+    target: str
+    start: str
+    end: str
+    entries: tuple[Entry, ...]
+    weights: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many applications rest on what."""
+        return Counter(entry.by for entry in self.entries)
+
+    @property
+    def proved(self) -> int:
+        """How many applications are proved."""
+        return sum(self.counts[by] for by in PROVED)
+
+    def __str__(self) -> str:
+        count, run = len(self.entries), self.counts["run"]
+        left = count - self.proved - run
+        said = f"{self.proved} of {count} applications proved, {run} run"
+        return said + (f", {left} taken as they are" if left else "")
+
+    def to_json(self) -> str:
+        """All of it."""
+        return json.dumps({"version": VERSION, **asdict(self)}, indent=1)
+
+    def save(self, path: Any) -> None:
+        """Write it to a file."""
+        write_atomically(as_path(path), self.to_json().encode())
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """A certificate from its text.
+
+        Raises:
+            StepwellError: the text is none.
+        """
+        try:
+            held = json.loads(text)
+            if held.pop("version") != VERSION:
+                raise StepwellError("the certificate is of another version of stepwell")
+            entries = tuple(
+                Entry(**{**row, "bound": tuple(row["bound"])}) for row in held.pop("entries")
+            )
+            return cls(entries=entries, **held)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StepwellError(
+                f"this is no certificate: {error}",
+                help="`stepwell lower --certify FILE` writes one",
+            ) from error
+
+
+def certificate(recorder: Recorder, target: str) -> Certificate:
+    """Decide what each application of a lowering rests on."""
+    program = recorder.program
+    entries = [_entry(made, program.weights) for made in recorder.applications]
+    by_step = {
+        made.step: entry.by
+        for made, entry in zip(recorder.applications, entries, strict=True)
+        if made.op == "the program"
+    }
+    found: list[Entry] = []
+    for made, entry in zip(recorder.applications, entries, strict=True):
+        if entry.by == "nothing" and not made.statements:
+            how = by_step.get(made.step, "bits")
+            kind = "step" if how in PROVED else how
+            entry = Entry(*_place(made), kind, reason="" if kind == "step" else entry.reason)
+        found.append(entry)
+    texts = [entry.statement for entry in found] + [recorder.start, str(program)]
+    kept = _weights(program.weights, texts)
+    return Certificate(target, recorder.start, str(program), tuple(found), kept)
+
+
+def _place(made: Application) -> tuple[str, str, str, str | None]:
+    return made.step, made.rewrite, made.op, made.node
+
+
+def _entry(made: Application, weights: WeightStore) -> Entry:
+    if not made.claims:
+        return Entry(*_place(made), "follows")
+    held = allowed(made.bound)
+    bound = held.relative, held.absolute, held.units
+    reason = "values stand for others"
+    hash_ = hash_of_rule(made.rule)
+    for text in made.statements:
+        program, _ = read(text, weights)
+        if hash_ is not None and follows_rule(program, hash_) is None:
+            return Entry(*_place(made), "rule", text, hash_, bound)
+        try:
+            return Entry(*_place(made), decide(program, ("bits", "reals")), text, bound=bound)
+        except Undecided as error:
+            reason = str(error)
+    for text in made.statements:
+        try:
+            program, _ = read(text, weights)
+            if (apart := runs(program, held)) is None:
+                return Entry(*_place(made), "run", text, bound=bound, reason=reason)
+            reason = f"{reason}; run: {apart}"
+        except StepwellError as error:
+            reason = f"{reason}; {error.problems[0].fact}"
+    text = made.statements[0] if made.statements else ""
+    return Entry(*_place(made), "nothing", text, bound=bound, reason=reason)
+
+
+# -- weights -------------------------------------------------------------------------------------
+
+
+def _weights(store: WeightStore, texts: list[str]) -> dict[str, Any]:
+    """What the texts need to know of weights: types, recipes, small constants."""
+    waiting = [key for key in store if any(f'"{key}"' in text for text in texts)]
+    found: dict[str, Any] = {}
+    while waiting:
+        key = waiting.pop()
+        if key in found:
+            continue
+        made = store.recipe_of(key)
+        if made is not None:
+            found[key] = {"recipe": made[0], "sources": list(made[1]), "parameters": made[2]}
+            waiting += made[1]
+            continue
+        type_ = store.type_of(key)
+        row: dict[str, Any] = {
+            "shape": list(dims(type_)),
+            "dtype": str(torch_dtype(element(type_))).removeprefix("torch."),
+        }
+        if is_constant(store, key):
+            held = store.get(key).contiguous()
+            row["data"] = base64.b64encode(_bytes(held)).decode()
+        found[key] = row
+    return found
+
+
+def _bytes(value: torch.Tensor) -> bytes:
+    return bytes(value.reshape(-1).view(torch.uint8).tolist())
+
+
+def store_of(rows: dict[str, Any]) -> WeightStore:
+    """The store that a certificate speaks of: of most weights the types alone.
+
+    Raises:
+        StepwellError: a derived weight is not what its name says.
+    """
+    store = WeightStore()
+
+    def add(key: str) -> None:
+        if key in store:
+            return
+        row = rows[key]
+        if "recipe" in row:
+            for source in row["sources"]:
+                add(source)
+            made = store.derive(row["recipe"], row["sources"], **row["parameters"])
+            if made != key:
+                raise StepwellError(f"the weight {key!r} is none that {row['recipe']} makes")
+        elif "data" in row:
+            dtype = getattr(torch, row["dtype"])
+            data = bytearray(base64.b64decode(row["data"]))
+            flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+            held = flat.reshape(row["shape"])
+            if "#" in key and store.constant(held, key.rpartition("#")[0]) != key:
+                raise StepwellError(f"the constant {key!r} has other elements")
+            if key not in store:
+                store.add(key, held)
+        else:
+            dtype = getattr(torch, row["dtype"])
+            store.add_unknown(key, tensor(row["shape"], element_type(dtype)))
+
+    for key in rows:
+        add(key)
+    return store
+
+
+def parsed(text: str, store: WeightStore) -> Program:
+    """A program of a certificate."""
+    return Program.parse(text, store)

@@ -1,0 +1,178 @@
+"""Whether the pairs of a statement are equal: by numbers of expressions, or by running it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+import stepwell.certifying.operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.certifying.graph import said_by
+from stepwell.certifying.shadows import NotFollowed, Reading, Shadow
+from stepwell.certifying.statements import pairs_of
+from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.core import StateOp, WeightOp
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.interpretation import Interpreter, rule_for
+from stepwell.ir.program import Program
+from stepwell.ir.types import dims, element
+from stepwell.ir.weights import WeightStore
+
+SMALL = 4096
+"""Elements of a constant made by a rewrite that are read as the numbers they are."""
+_FAILS = (
+    NotFollowed, StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError,
+    AttributeError, NotImplementedError, AssertionError,
+)  # fmt: skip
+
+
+class Undecided(Exception):
+    """Why nothing is known of a statement."""
+
+
+def decide(program: Program, kinds: Sequence[str], seed: int = 0) -> str:
+    """The first reading in which all pairs of a statement are equal.
+
+    Args:
+        program: the statement.
+        kinds: readings to try, in order.
+        seed: of the variables.
+
+    Raises:
+        Undecided: they are equal in none, with the reason.
+    """
+    reason = ""
+    for kind in kinds:
+        run = _Run(program.weights, Reading(kind, seed))
+        try:
+            apart = run.apart(program)
+        except _FAILS as error:
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            continue
+        if apart is None:
+            return kind
+        reason = apart
+    raise Undecided(reason)
+
+
+class _Shadowing(Interpreter):
+    """An interpreter of regions whose weights are shadows too."""
+
+    run: _Run
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        """Evaluate one op, binding its results."""
+        operands = [environment[value] for value in op.operands]
+        environment.update(zip(op.results, self.run.results(op, operands), strict=True))
+
+
+class _Run:
+    """One run of a statement on shadows."""
+
+    def __init__(self, weights: WeightStore, reading: Reading) -> None:
+        self.weights, self.reading = weights, reading
+        self.interpreter = _Shadowing(weights)
+        self.interpreter.run = self
+        self._made: dict[str, Any] = {}
+
+    def apart(self, program: Program) -> str | None:
+        """What differs, or None."""
+        environment: dict[SSAValue, Any] = {}
+        block = program.method("equal").body.block
+        for number, argument in enumerate(block.args):
+            environment[argument] = self.input(f"argument {number}", argument.type)
+        with torch.no_grad():
+            for op in block.ops:
+                if not isinstance(op, ReturnOp):
+                    operands = [environment[value] for value in op.operands]
+                    made = self.results(op, operands)
+                    environment.update(zip(op.results, made, strict=True))
+        for old, new in pairs_of(program):
+            one, other = environment[old], environment[new]
+            if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+                return "a result is no tensor"
+            if one.dtype != other.dtype or one.shape != other.shape:
+                return f"{one.dtype}{list(one.shape)} is no {other.dtype}{list(other.shape)}"
+            if not torch.equal(self.reading.numbers(one), self.reading.numbers(other)):
+                return f"{self.reading.kind}: they are other expressions"
+        return None
+
+    def input(self, name: str, type_: Any) -> Shadow:
+        """A tensor that is any."""
+        if not isinstance(type_, TensorType):
+            raise NotFollowed(f"an input of type {type_}")
+        shape = dims(type_)
+        if not all(isinstance(size, int) for size in shape):
+            raise NotFollowed("a symbolic size")
+        return self.reading.variable(name, [int(size) for size in shape], held_dtype(type_))  # pyright: ignore[reportArgumentType]
+
+    def results(self, op: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+        """What an op gives: by its own rule, or as a function known by what it says."""
+        if isinstance(op, WeightOp):
+            return [self.weight(op.key.data)]
+        if isinstance(op, StateOp):
+            return [self.input(f"state {op.key.data}", op.result.type)]
+        rule = rule_for(type(op))
+        if rule is not None:
+            try:
+                return self._fitting(op, rule(op, operands, self.interpreter))
+            except _FAILS:
+                pass
+        said = f"{said_by(op)}({', '.join(self.reading.name_of(value) for value in operands)})"
+        return [
+            self.input(f"{said}#{number}", result.type) for number, result in enumerate(op.results)
+        ]
+
+    def _fitting(self, op: Operation, results: Sequence[Any]) -> Sequence[Any]:
+        """Results of the shapes that are said."""
+        for value, result in zip(results, op.results, strict=True):
+            is_tensor = isinstance(value, Tensor) and isinstance(result.type, TensorType)
+            if is_tensor and list(value.shape) != list(dims(result.type)):
+                raise NotFollowed(f"{op.name} gives another shape")
+        return results
+
+    def weight(self, key: str) -> Any:
+        """A weight: any, but for what a recipe makes of others, and for small constants."""
+        if key not in self._made:
+            self._made[key] = self._weight(key)
+        return self._made[key]
+
+    def _weight(self, key: str) -> Any:
+        made = self.weights.recipe_of(key)
+        if made is None:
+            if is_constant(self.weights, key):
+                return self.weights.get(key)
+            type_ = self.weights.type_of(key)
+            shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
+            return self.reading.variable(f"weight {key}", shape, torch_dtype(element(type_)))
+        name, sources, parameters = made
+        given = [self.weight(source) for source in sources]
+        try:
+            return self.weights.evaluated_on(key, given)
+        except _FAILS:
+            said = f"{name}{sorted(parameters.items())}({[self.reading.name_of(g) for g in given]})"
+            type_ = self.weights.type_of(key)
+            shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
+            return self.reading.variable(said, shape, torch_dtype(element(type_)))
+
+
+def is_constant(weights: WeightStore, key: str) -> bool:
+    """Whether a given weight is a small constant, whose numbers count."""
+    if weights.recipe_of(key) is not None or not weights.is_known(key):
+        return False
+    count = 1
+    for size in dims(weights.type_of(key)):
+        count *= int(size)  # pyright: ignore[reportArgumentType]
+    return count <= SMALL and ("#" in key or count == 1)
+
+
+def held_dtype(type_: Any) -> torch.dtype:
+    """The element type of what is stored."""
+    held = quantization(type_)
+    return torch_dtype(element(type_)) if held is None else storage_dtype(held)

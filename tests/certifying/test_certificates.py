@@ -1,0 +1,148 @@
+"""A certificate holds, and one that lies is refused, from texts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import stepwell
+from stepwell.certifying.certificate import Certificate
+from stepwell.certifying.shadows import NotFollowed, Reading
+from stepwell.certifying.verifying import verify_certificate
+from stepwell.ir.pipeline import Pipeline
+from stepwell.translate.rules import read_rules
+
+X = torch.randn(2, 3, 4)
+
+
+class Mixed(nn.Module):
+    """An op of each kind that the planted rules are about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        y = functional.relu(self.linear(x)).permute(0, 2, 1)
+        z = torch.softmax(y - x.transpose(1, 2), -1)
+        return (z.abs() * 0.5).reshape(2, 12).mean(-1, keepdim=True) + z.flip([1])[:, :1, 0]
+
+
+WRONG = {
+    "a sign": "%y = aten.sub.Tensor(%x, %z) → %y = aten.add.Tensor(%x, %z)",
+    "an activation": "%y = aten.relu.default(%x) → %y = aten.neg.default(%x)",
+    "a limit": "%y = aten.relu.default(%x) → %y = aten.clamp.default(%x, 0, 6)",
+    "an axis": "%y = aten.softmax.int(%x, -1) → %y = aten._softmax.default(%x, 1, false)",
+    "places": "%y = aten.flip.default(%x, [1]) → %y = aten.roll.default(%x, [1], [1])",
+    "a factor": "%y = aten.mul.Scalar(%x, 0.5) → %y = aten.mul.Scalar(%x, 0.5000001)",
+    "a loss": "%y = aten.abs.default(%x) → %y = %x",
+    "a fold": "%y = aten.mean.dim(%x, [-1], true) → %y = aten.amax.default(%x, [-1], true)",
+    "a bias": "%y = aten.linear.default(%x, %w, %b) → %y = aten.linear.default(%x, %w)",
+    "a weight": "%y = aten.linear.default(%x, %w, %b) → %t = aten.t.default(%w); "
+    "%m = aten.linear.default(%x, %t); %y = aten.add.Tensor(%m, %b)",
+}
+
+
+def program() -> stepwell.Program:
+    return stepwell.from_exported_program(torch.export.export(Mixed().eval(), (X,)))
+
+
+def rule(text: str) -> Any:
+    before, _, after = text.partition(" → ")
+    lines = ["rule planted", "    Wrong.", "Before:", f"    {before}", "After:"]
+    lines += [f"    {line}" for line in after.split("; ")]
+    (found,) = read_rules("\n".join(lines) + "\n", globals())
+    return found
+
+
+@pytest.fixture(scope="module")
+def lowered() -> stepwell.Lowered:
+    return stepwell.lower(program(), "xnnpack", certify=True)
+
+
+def test_a_lowering_is_proved_and_checked_from_its_json(lowered: stepwell.Lowered) -> None:
+    made = lowered.certificate
+    assert made is not None
+    assert made.proved == len(made.entries) > 5, str(made)
+    again = Certificate.from_json(made.to_json())
+    found = verify_certificate(again, lowered.program)
+    assert found.ok, found
+    assert found.proved == made.proved
+
+
+def planted(kind: str) -> tuple[Certificate, Any]:
+    """A lowering with a wrong application, and its certificate, which says that it is proved."""
+    from stepwell.certifying.certificate import certificate
+    from stepwell.certifying.recording import Recorder
+    from stepwell.ir.rewriting import History
+
+    work = program()
+    recorder = Recorder(work)
+    Pipeline("wrong", (rule(WRONG[kind])(),)).run(
+        work, recorder.behind, history=History(watch=recorder)
+    )
+    honest = certificate(recorder, "none")
+    assert honest.entries, "it was applied"
+    lies = tuple(replace(e, by="reals") if e.statement else e for e in honest.entries)
+    return replace(honest, entries=lies), work
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_application_is_refused(kind: str) -> None:
+    lying, work = planted(kind)
+    found = verify_certificate(lying, work)
+    assert not found.ok
+    assert "it is not so" in found.faults[0]
+
+
+def test_a_certificate_without_an_application_is_refused(lowered: stepwell.Lowered) -> None:
+    made = lowered.certificate
+    assert made is not None
+    at = next(n for n, entry in enumerate(made.entries) if entry.statement)
+    less = replace(made, entries=(*made.entries[:at], *made.entries[at + 1 :]))
+    assert not verify_certificate(less).ok
+
+
+def test_a_certificate_of_another_end_is_refused(lowered: stepwell.Lowered) -> None:
+    made = lowered.certificate
+    assert made is not None
+    other = replace(made, end=made.end.replace("perm=[0, 2, 1]", "perm=[0, 1, 2]", 1))
+    assert other.end != made.end
+    assert not verify_certificate(other).ok
+    elsewhere = stepwell.lower(program(), "xnnpack").program
+    assert verify_certificate(made, elsewhere).ok
+
+
+@pytest.mark.parametrize("kind", ["bits", "reals"])
+def test_expressions_that_are_equal_have_equal_numbers(kind: str) -> None:
+    reading = Reading(kind)
+    x, w = (reading.variable(n, (3, 4), torch.float32) for n in "xw")
+    with torch.no_grad():
+        same = functional.linear(x, w), (w @ x.mT).mT
+        other = functional.linear(x, w), functional.linear(w, x)
+        folded = functional.linear(x * 0.1, w), functional.linear(x, w * 0.1)
+    assert torch.equal(*(reading.numbers(each) for each in same))
+    assert not torch.equal(*(reading.numbers(each) for each in other))
+    assert torch.equal(*(reading.numbers(each) for each in folded)) == (kind == "reals")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool(x.sum() > 0),
+        lambda x: x.numpy(),
+        lambda x: x.tolist(),
+        lambda x: torch.zeros(3).add_(x),
+        lambda x: torch.bernoulli(x),
+    ],
+)
+def test_nothing_reads_the_elements_of_a_shadow(ask: Any) -> None:
+    x = Reading("reals").variable("x", (3,), torch.float32)
+    with pytest.raises((NotFollowed, RuntimeError)):
+        ask(x)
