@@ -11,8 +11,9 @@ Before:
 After:
     %y = aten.sqrt.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
 
-Delegates are opened in place. What a program has of torch's operators stays as it is. Quantised
-nodes, branches and loops of a target, and symbolic sizes have no way up, and are named.
+Delegates are opened in place; what a program has of torch's operators stays as it is. Nodes on
+quantised types go up as `raising_quantised` says, casts as `quantized_decomposed`. What has no way
+up is named, all of it at once.
 """
 
 from __future__ import annotations
@@ -22,19 +23,29 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
+from stepwell.dialects.aten import PermuteDefault
 from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.control import CondOp, WhileLoopOp, YieldOp
 from stepwell.dialects.ethosu import DelegateOp as EthosuDelegate
-from stepwell.dialects.quant.ops import StorageCast
-from stepwell.dialects.quant.types import quantization, storage_element
-from stepwell.dialects.symbols import Symbols, tensor_type
+from stepwell.dialects.quant.ops import DequantizeCast, QuantizeCast, StorageCast
+from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.dialects.symbols import (
+    Ranges,
+    Symbols,
+    is_of_more_than_one,
+    is_true_of,
+    tensor_type,
+)
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.structural import CondIfOp
+from stepwell.dialects.tosa.structural import WhileLoopOp as TosaWhileLoopOp
+from stepwell.dialects.xnnpack import Convert, Copy, DynamicInt8Type, XnnpackOp
 from stepwell.dialects.xnnpack import DelegateOp as XnnpackDelegate
-from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.above import gives
+from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import (
     Problem,
@@ -43,18 +54,44 @@ from stepwell.ir.diagnostics import (
     describe_op,
     op_name,
 )
-from stepwell.ir.interpretation import Interpreter, rule_for
-from stepwell.ir.levels import AFTER, set_level, stopped_after
+from stepwell.ir.families import is_movement
+from stepwell.ir.interpretation import Interpreter, Rule, rule_for
+from stepwell.ir.levels import AFTER, CMSIS_TARGET, TOSA_TARGET, set_level, stopped_after
+from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Together
+from stepwell.ir.signature import get_signature
 from stepwell.ir.torch_private import pytree
-from stepwell.ir.types import is_static, tensor_like, with_element
+from stepwell.ir.types import element, with_element
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.lowerings.pad import Pad
+from stepwell.translate.quantised.untyped import dequantised, is_spelled, quantised
+from stepwell.translate.raising_quantised import (
+    Casts,
+    at_run_time,
+    bias_in_reals,
+    is_quantised,
+    real_type,
+    spell_movements,
+    twin,
+    whole,
+)
 from stepwell.translate.raising_tosa import in_torch
+from stepwell.translate.rewrites.calls.bring_weights_inside import take_weights_outside
 from stepwell.translate.rewrites.calls.recorded_calls import CannotTraceError, Recorder
 from stepwell.translate.rewrites.calls.traced_calls import to_ir
+from stepwell.translate.rewrites.sizes.sizes import Sizes
+from stepwell.translate.rewrites.views import permutes
 
 RAISED = ("xnnpack", "tosa", "executorch", "ethosu")
 """Levels that have a way up."""
-TARGETS = ("tosa.target", "cmsis.target")
+OPENED = (XnnpackDelegate, EthosuDelegate, CondIfOp, TosaWhileLoopOp)
+"""What is said by what stands in it."""
+MERGED = Pipeline(
+    "raised",
+    (Together("merge-permutes", tuple(rule() for rule in permutes.RULES)), RemoveDeadCode()),
+)
+"""Layouts that one node leaves and the next one takes cancel out, so that layers meet casts."""
 
 
 @gives("aten", Program)
@@ -80,7 +117,8 @@ def raised(program: Program) -> Program:
     raiser = _Raiser(made)
     for func in made.methods.values():
         old = func.body.block
-        new = Block(arg_types=[arg.type for arg in old.args])
+        new = Block(arg_types=[real_type(arg.type) for arg in old.args])
+        raiser.ranges, raiser.inputs = get_signature(func).ranges, new.args
         for before, after in zip(old.args, new.args, strict=True):
             raiser.values[before] = after
             after.name_hint = before.name_hint
@@ -91,8 +129,12 @@ def raised(program: Program) -> Program:
     if raiser.problems:
         raise UnsupportedError(raiser.problems)
     set_level(made.module, "aten")
-    for name in (AFTER, *TARGETS):
+    for name in (AFTER, TOSA_TARGET, CMSIS_TARGET):
         made.module.attributes.pop(name, None)
+    take_weights_outside(made)
+    if raiser.casts:
+        MERGED.run(made)
+        spell_movements(made, raiser.casts)
     return made
 
 
@@ -103,18 +145,25 @@ class _Raiser:
     shapes: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
     """What is no tensor: TOSA's shapes, known ahead."""
     problems: list[Problem] = field(default_factory=list[Problem])
+    ranges: Ranges = field(default_factory=dict[str, tuple[int, "int | None"]])
+    casts: Casts = field(default_factory=dict[SSAValue, tuple[SSAValue, Quantization]])
+    """Reals by the stored integers that they were dequantised from."""
+    inputs: Sequence[SSAValue] = ()
+    """Those of the method, which may be asked for their sizes."""
 
     def block(self, old: Block, new: Block) -> Operation | None:
-        """Raise the ops of a block into another; gives the terminator of a delegate."""
+        """Raise the ops of a block into another; gives the terminator of what is opened."""
         for op in old.ops:
             if isinstance(op, XnnpackDelegate | EthosuDelegate):
                 self._open(op, new)
-            elif op.has_trait(IsTerminator) and isinstance(
-                op.parent_op(), XnnpackDelegate | EthosuDelegate
-            ):
+            elif op.has_trait(IsTerminator) and isinstance(op.parent_op(), OPENED):
                 return op
-            elif isinstance(op, StorageCast):
-                self.values[op.result] = self.values[op.input]
+            elif isinstance(op, CondIfOp | TosaWhileLoopOp):
+                self._control(op, new)
+            elif isinstance(op, StorageCast | QuantizeCast | DequantizeCast):
+                self._cast(op, new)
+            elif isinstance(op, XnnpackOp) and is_quantised(op):
+                self._quantised(op, new)
             elif isinstance(op, XnnpackOp | TosaOp):
                 if not self.problems or not any(o in self.shapes for o in op.operands):
                     self._raise(op, new)
@@ -123,6 +172,8 @@ class _Raiser:
         return None
 
     def _open(self, op: XnnpackDelegate | EthosuDelegate, new: Block) -> None:
+        if any(operand not in self.values for operand in op.operands):
+            return  # What made it is among the problems.
         body = op.body.block
         for argument, operand in zip(body.args, op.operands, strict=True):
             self.values[argument] = self.values[operand]
@@ -132,6 +183,30 @@ class _Raiser:
             if yielded in self.values:
                 self.values[result] = self.values[yielded]
 
+    def _control(self, op: CondIfOp | TosaWhileLoopOp, new: Block) -> None:
+        """A target's branch or loop as torch's."""
+        if any(operand not in self.values for operand in op.operands):
+            return
+        regions: list[Region] = []
+        for region in op.regions:
+            inner = Block(arg_types=[real_type(arg.type) for arg in region.block.args])
+            self.values.update(zip(region.block.args, inner.args, strict=True))
+            last = self.block(region.block, inner)
+            assert last is not None
+            if any(operand not in self.values for operand in last.operands):
+                return  # What made it is among the problems.
+            inner.add_op(YieldOp(*(self.values[operand] for operand in last.operands)))
+            regions.append(Region(inner))
+        given = [self.values[operand] for operand in op.operands]
+        is_branch = isinstance(op, CondIfOp)
+        made = (CondOp if is_branch else WhileLoopOp).build(
+            operands=[given[0], given[1:]] if is_branch else [given, []],
+            regions=regions,
+            result_types=[[result.type for result in op.results]],
+        )
+        Appender(new, op, self.program).insert(made)
+        self.values.update(zip(op.results, made.results, strict=True))
+
     def _copy(self, op: Operation, new: Block) -> None:
         """An op as it is, over what its operands became."""
         if any(operand not in self.values for operand in op.operands):
@@ -139,7 +214,7 @@ class _Raiser:
         copy = op.clone_without_regions(dict(self.values))
         for old, region in zip(op.regions, copy.regions, strict=True):
             for block in old.blocks:
-                inner = Block(arg_types=[arg.type for arg in block.args])
+                inner = Block(arg_types=[real_type(arg.type) for arg in block.args])
                 self.values.update(zip(block.args, inner.args, strict=True))
                 self.block(block, inner)
                 region.add_block(inner)
@@ -149,103 +224,158 @@ class _Raiser:
             after.name_hint = before.name_hint
 
     def _raise(self, op: XnnpackOp | TosaOp, new: Block) -> None:
-        rule = rule_for(type(op))
+        rule, b = rule_for(type(op)), Appender(new, op, self.program)
         if not op.regions and rule and all(operand in self.shapes for operand in op.operands):
             given = [self.shapes[operand] for operand in op.operands]
             (value,) = rule(op, given, Interpreter(self.program.weights))
             if isinstance(value, torch.Tensor):
-                self.values[op.results[0]] = self._constant(value, op, new)
+                self.values[op.results[0]] = b.constant(value.detach().clone().contiguous())
             else:
                 self.shapes[op.results[0]] = value
             return
         if not self._is_ready(op):
             return
-        try:
-            found = self._traced(op, new)
-        except (CannotTraceError, StepwellError) as error:
-            text = error.problems[0].fact if isinstance(error, StepwellError) else str(error)
-            self._problem(op, text)
-        except (RuntimeError, TypeError, ValueError, LookupError, NotImplementedError) as error:
-            self._problem(op, (str(error).splitlines() or [type(error).__name__])[0])
-        else:
-            for result, value in zip(op.results, found, strict=True):
-                if isinstance(value, SSAValue):
-                    self.values[result] = value
-                    value.name_hint = value.name_hint or result.name_hint
-                else:
-                    self.shapes[result] = value
+        given = [self.shapes[o] if o in self.shapes else self.values[o] for o in op.operands]
+        found = self._written(op, op, given, b)
+        for result, value in zip(op.results, found or (), strict=found is not None):
+            if isinstance(value, SSAValue):
+                self.values[result] = value
+                value.name_hint = value.name_hint or result.name_hint
+            else:
+                self.shapes[result] = value
 
     def _is_ready(self, op: Operation) -> bool:
-        """Whether all that an op reads is known, and of one size."""
-        if any(o not in self.values and o not in self.shapes for o in op.operands):
-            return False
-        if op.regions:
-            self._problem(op, "branches and loops of the target have no way up")
-            return False
-        tensors = [v.type for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
-        if not all(map(is_static, tensors)):
-            self._problem(op, "its sizes are symbolic; read or lower it at one size")
-            return False
-        return True
+        """Whether all that an op reads is known."""
+        return all(o in self.values or o in self.shapes for o in op.operands)
 
     def _problem(self, op: Operation, reason: str) -> None:
         fact = f"{op_name(op)}: what it means is said by no operators of torch: {reason}"
         self.problems.append(Problem(fact, describe_op(op), "leave the program at its level"))
 
-    def _constant(self, value: torch.Tensor, op: Operation, new: Block) -> SSAValue:
-        key = self.program.weights.constant(value.detach().clone().contiguous())
-        weight = WeightOp(key, tensor_like(self.program.weights.get(key)))
-        weight.location = op.location
-        new.add_op(weight)
-        return weight.result
-
     def _fake(self, symbols: Symbols, value: SSAValue) -> Any:
         """What stands for an operand: of one number that is known, with that number."""
-        held = self.values[value]
-        if isinstance(held.owner, WeightOp):
-            known = self.program.weights.get(held.owner.key.data)
+        if isinstance(value.owner, WeightOp):
+            known = self.program.weights.get(value.owner.key.data)
             if known.numel() == 1:
                 with symbols.on_fakes():
                     return torch.tensor(known.tolist(), dtype=known.dtype)
-        return symbols.fake(_stored(held.type))
+        return symbols.fake(value.type)
 
-    def _traced(self, op: XnnpackOp | TosaOp, new: Block) -> Sequence[Any]:
-        """Write the calls that an op's rule makes; gives its results."""
+    def _cast(self, op: StorageCast | QuantizeCast | DequantizeCast, new: Block) -> None:
+        """A cast, as `quantized_decomposed` has it: what is quantised is kept as its reals."""
+        value = self.values.get(op.input)
+        if value is None:
+            return
+        b, given, made = Appender(new, op, self.program), op.input.type, op.result.type
+        if isinstance(op, QuantizeCast):
+            value = self._rounded(b, value, made)
+        elif isinstance(op, StorageCast):
+            held = quantization(given)
+            value = self._reals(b, value, made) if held is None else quantised(b, value, held)
+        if isinstance(value, str):
+            self._problem(op, value)
+        else:
+            self.values[op.result] = value
+
+    def _reals(self, b: Appender, stored: SSAValue, type_: Attribute) -> SSAValue | str:
+        """The reals of plain stored integers."""
+        held = quantization(type_)
+        assert held is not None
+        if not is_spelled(held, stored):
+            return "there is a scale for each block of several axes"
+        value = dequantised(b, stored, held)
+        self.casts[value] = stored, held
+        return value
+
+    def _rounded(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
+        """Reals rounded to those that a quantised type has."""
+        held = quantization(type_)
+        return value if held is None else self._reals(b, quantised(b, value, held), type_)
+
+    def _quantised(self, op: XnnpackOp, new: Block) -> None:
+        """A node on quantised types: its twin on reals, whose result is rounded."""
+        if not self._is_ready(op):
+            return
+        b, result = Appender(new, op, self.program), op.results[0]
+        operands = [self.values[operand] for operand in op.operands]
+        bias_in_reals(b, op, operands)
+        shared, value = element(result.type), None
+        if isinstance(shared, DynamicInt8Type):
+            value = at_run_time(b, operands[0], shared.data)
+        elif not isinstance(op, Convert | Copy) or real_type(result.type) != operands[0].type:
+            value = self._of_twin(op, operands, b)
+        elif isinstance(op, Copy | Convert):
+            value = operands[0]
+        if isinstance(value, SSAValue) and not is_movement(op):
+            value = self._of_layer(b, value, result.type)
+        if isinstance(value, str):
+            self._problem(op, value)
+        elif value is not None:
+            self.values[result] = value
+            value.name_hint = value.name_hint or result.name_hint
+
+    def _of_layer(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
+        """A result rounded: ahead of the permute to the node's layout, where it ends in one."""
+        last = value.owner
+        if not isinstance(last, PermuteDefault) or quantization(type_) is None:
+            return self._rounded(b, value, type_)
+        source = last.operands[0]
+        typed = with_element(source.type, cast(Any, element(type_)))
+        held = self._rounded(b, source, typed)
+        if isinstance(held, str):
+            return held
+        return b.insert(PermuteDefault.make(held, last.arg("dims"))).results[0]
+
+    def _of_twin(self, op: XnnpackOp, operands: Sequence[SSAValue], b: Appender) -> SSAValue | None:
+        real = twin(op, operands)
+        found = self._written(op, real, list(operands), b)
+        real.drop_all_references()
+        return None if found is None else found[0]
+
+    def _written(
+        self, op: Operation, said: XnnpackOp | TosaOp, given: Sequence[Any], b: Appender
+    ) -> Sequence[Any] | None:
+        """The results of an op as the calls of what is `said` of it give them, or a problem."""
+        try:
+            return self._traced(said, given, b)
+        except (CannotTraceError, StepwellError) as error:
+            text = error.problems[0].fact if isinstance(error, StepwellError) else str(error)
+            self._problem(op, text)
+        except (RuntimeError, TypeError, ValueError, LookupError, NotImplementedError) as error:
+            self._problem(op, (str(error).splitlines() or [type(error).__name__])[0])
+        return None
+
+    def _traced(self, op: XnnpackOp | TosaOp, given: Sequence[Any], b: Appender) -> Sequence[Any]:
+        """Write the calls that an op's rule makes of values and shapes; gives its results."""
         rule = rule_for(type(op))
         if rule is None:
             raise CannotTraceError("the interpreter has no rule for it")
-        symbols = Symbols()
+        symbols = Symbols(self.ranges)
         symbols.mode.allow_non_fake_inputs = True
-        given = [
-            self.shapes[o] if o in self.shapes else self._fake(symbols, o) for o in op.operands
-        ]
+        values = [o for o in given if isinstance(o, SSAValue)]
+        fakes = [self._fake(symbols, o) if isinstance(o, SSAValue) else o for o in given]
         known: dict[int, SSAValue] = {
-            id(fake): self.values[o]
-            for fake, o in zip(given, op.operands, strict=True)
-            if o in self.values
+            id(fake): o for fake, o in zip(fakes, given, strict=True) if isinstance(o, SSAValue)
         }
         recorder = Recorder(None, lambda overload, is_root: None, symbols.env)
-        other = in_torch(op)
         with symbols.on_fakes(), recorder:
-            results = (
-                [other(op, given)]
-                if other is not None
-                else rule(op, given, Interpreter(self.program.weights))
-            )
-        results = [recorder.latest(result) for result in results]
+            results = [recorder.latest(value) for value in _computed(op, rule, fakes, recorder)]
+        for guard in symbols.env.guards:
+            if not is_of_more_than_one(guard.expr) and not is_true_of(guard.expr, self.ranges):
+                raise CannotTraceError(f"it holds only where {guard.expr}")
+        sizes = Sizes(b, [*self.inputs, *values], None)
         for call in recorder.calls:
             for used in pytree.tree_leaves(call.arguments):
                 if isinstance(used, torch.Tensor) and id(used) not in known:
                     constant = getattr(used, "constant", None)
                     if constant is None:
                         raise CannotTraceError("it makes a tensor of its own")
-                    known[id(used)] = self._constant(constant, op, new)
-            made = of_overload(call.overload).from_arguments(to_ir(call, known, None), call.types)
-            made.location = op.location
-            new.add_op(made)
-            known.update(
-                {id(fake): out for fake, out in zip(call.results, made.results, strict=True)}
-            )
+                    known[id(used)] = b.constant(constant.detach().clone().contiguous())
+            cls = of_overload(call.overload)
+            made = b.insert(cls.from_arguments(to_ir(call, known, sizes), call.types))
+            for fake, out in zip(call.results, made.results, strict=True):
+                known[id(fake)] = out
+                sizes.see(out)
         found: list[Any] = []
         for result, value in zip(op.results, results, strict=True):
             if not isinstance(value, torch.Tensor):
@@ -253,13 +383,35 @@ class _Raiser:
                 continue
             if id(value) not in known:
                 raise CannotTraceError("it gives a tensor of its own")
-            if tensor_type(value) != _stored(result.type):
+            if tensor_type(value) != result.type:
                 raise CannotTraceError(f"its rule gives {tensor_type(value)}")
             found.append(known[id(value)])
         return found
 
 
-def _stored(type_: Attribute) -> Any:
-    """The type of the numbers that lie in memory."""
-    held = quantization(type_)
-    return type_ if held is None else with_element(cast(Any, type_), storage_element(held))
+def _computed(
+    op: XnnpackOp | TosaOp, rule: Rule, given: Sequence[Any], recorder: Recorder
+) -> Sequence[Any]:
+    """What torch computes for an op."""
+    if isinstance(op, XnnpackOp) and (layer := whole(op)) is not None:
+        return (layer(op, given, recorder.call),)
+    if (other := in_torch(op)) is not None:
+        return (other(op, given),)
+    return rule(op, given, Interpreter(WeightStore()))
+
+
+class Appender(Pad):
+    """Puts what is written at the end of a block, with the place of an op in the model."""
+
+    def __init__(self, block: Block, root: Operation, program: Program) -> None:
+        self.block, self.root, self.program = block, root, program
+
+    def insert(self, op: Operation, before: Operation | None = None) -> Operation:
+        """At the end."""
+        op.location = self.root.location
+        self.block.add_op(op)
+        return op
+
+    def weight(self, key: str, kind: str = "constant") -> SSAValue:
+        """The value of a weight, here."""
+        return self.insert(WeightOp(key, self.weights.type_of(key), kind)).results[0]

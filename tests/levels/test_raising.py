@@ -38,10 +38,92 @@ def test_an_artefact_goes_to_another_target_and_to_torch(
         torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4)
 
 
-def test_quantised_nodes_have_no_way_up_and_are_named() -> None:
-    held = stepwell.lower(program("quantised:cnn_per_tensor"), "xnnpack").program
-    with pytest.raises(StepwellError, match=r"xnnpack\.convert: what it means is said by no op"):
-        held.raise_to("aten")
+class Folded(torch.nn.Module):
+    """What torchao quantises by groups of 32 inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def _by_groups() -> stepwell.Program:
+    from quantised import by_groups
+
+    torch.manual_seed(0)
+    made = by_groups(Folded().eval(), (torch.randn(4, 64),))
+    return stepwell.from_exported_program(made)
+
+
+QUANTISED = {
+    "per tensor": lambda: program("quantised:cnn_per_tensor"),
+    "per channel": lambda: program("quantised:cnn_per_channel"),
+    "at run time": lambda: program("quantised:mlp_dynamic"),
+    "8da4w": _by_groups,
+}
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_quantised_nodes_go_up_between_casts_and_down_to_the_same_bytes(kind: str) -> None:
+    source = QUANTISED[kind]()
+    lowered = stepwell.lower(source, "xnnpack")
+    data = lowered.emit()
+    up = stepwell.read_pte(data).raise_to("aten")
+    up.verify()
+    assert "quantized_decomposed.quantize_per_t" in str(up) and "quant.uniform" not in str(up)
+    inputs = random_values(source, "forward", 0)
+    (wanted, *_) = lowered.program.run(*inputs)
+    (in_torch,) = tree_leaves(up.to_exported_program().module()(*inputs))
+    apart = (in_torch - wanted).abs().max() / wanted.abs().max()
+    assert apart < 0.05  # Steps of int8: a number in 20 of the largest is a few of them.
+    assert stepwell.emit(up, "xnnpack") == data
+
+
+def test_int8_of_xnnpack_goes_to_cmsis_nn_and_to_tosa_whole() -> None:
+    source = program("quantised:cnn_per_channel")
+    up = stepwell.read_pte(stepwell.emit(source, "xnnpack")).raise_to("aten")
+    inputs = random_values(source, "forward", 0)
+    (wanted,) = source.run(*inputs)
+    for target in ("cortex-m55", "tosa-1.0+fp+int"):
+        lowered = stepwell.lower(up, target)
+        assert not lowered.report.outside
+        (got,) = lowered.program.run(*inputs)
+        assert (got - wanted).abs().max() / wanted.abs().max() < 0.05
+
+
+@pytest.mark.parametrize("name", ["cond_model", "while_loop_model"])
+def test_branches_and_loops_go_up_and_down_to_the_same_bytes(name: str) -> None:
+    source = program(f"control_flow:{name}")
+    data = stepwell.emit(source, "xnnpack")
+    up = stepwell.read_pte(data).raise_to("aten")
+    inputs = random_values(source, "forward", 0)
+    (wanted,) = source.run(*inputs)
+    (in_torch,) = tree_leaves(up.to_exported_program().module()(*inputs))
+    torch.testing.assert_close(in_torch, wanted, atol=1e-5, rtol=1e-5)
+    assert stepwell.emit(up, "xnnpack") == data
+
+
+def test_tosas_branches_go_up() -> None:
+    source = program("control_flow:cond_model")
+    up = stepwell.lower(source, "tosa-1.0+fp+controlflow").program.raise_to("aten")
+    assert "control.cond" in str(up) and "tosa." not in str(up)
+    inputs = random_values(source, "forward", 0)
+    torch.testing.assert_close(up.run(*inputs)[0], source.run(*inputs)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_open_sizes_go_up() -> None:
+    source = program("dynamic:dynamic_batch")
+    up = stepwell.lower(source, "xnnpack").program.raise_to("aten")
+    up.verify()
+    for batch in (2, 3):
+        x = torch.randn(batch, *random_values(source, "forward", 0)[0].shape[1:])
+        (wanted,) = source.run(x)
+        (got,) = tree_leaves(up.to_exported_program().module()(x))
+        torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4)
 
 
 def test_a_level_without_a_way_up_says_so() -> None:

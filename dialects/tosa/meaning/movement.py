@@ -28,6 +28,11 @@ def _bits(x: Tensor) -> Tensor:
     return x.view(torch.uint8) if x.dtype.is_floating_point and x.dtype.itemsize == 1 else x
 
 
+def _of_dtype(moved: Tensor, dtype: torch.dtype) -> Tensor:
+    """What `_bits` took apart, in its own type again."""
+    return moved if moved.dtype == dtype else moved.view(dtype)
+
+
 @interprets(t.ReshapeOp)
 def _reshape(op: t.ReshapeOp, args: Args, ctx: Interpreter) -> Args:
     x, shape = args
@@ -48,12 +53,12 @@ def _concat(op: t.ConcatOp, args: Args, ctx: Interpreter) -> Args:
     if isinstance(args[0], BlockScaled):
         codes = torch.cat([a.codes for a in args], axis)
         return (BlockScaled(codes, torch.cat([a.scales for a in args], axis), args[0].payload),)
-    return (torch.cat([_bits(a) for a in args], axis).view(args[0].dtype),)
+    return (_of_dtype(torch.cat([_bits(a) for a in args], axis), args[0].dtype),)
 
 
 @interprets(t.ReverseOp)
 def _reverse(op: t.ReverseOp, args: Args, ctx: Interpreter) -> Args:
-    return (_bits(args[0]).flip(op.axis.value.data).view(args[0].dtype),)
+    return (_of_dtype(_bits(args[0]).flip(op.axis.value.data), args[0].dtype),)
 
 
 @interprets(t.SliceOp)
@@ -65,7 +70,7 @@ def _slice(op: t.SliceOp, args: Args, ctx: Interpreter) -> Args:
 
 @interprets(t.TileOp)
 def _tile(op: t.TileOp, args: Args, ctx: Interpreter) -> Args:
-    return (_bits(args[0]).repeat(args[1]).view(args[0].dtype) if args[1] else args[0],)
+    return (_of_dtype(_bits(args[0]).repeat(args[1]), args[0].dtype) if args[1] else args[0],)
 
 
 @interprets(t.PadOp)
@@ -81,21 +86,21 @@ def _pad(op: t.PadOp, args: Args, ctx: Interpreter) -> Args:
     inner = tuple(slice(p[0], p[0] + d) for d, p in zip(x.shape, pairs, strict=True))
     padded[inner] = _bits(x)
     assert len(flat) == 2 * x.dim()
-    return (padded.view(x.dtype),)
+    return (_of_dtype(padded, x.dtype),)
 
 
 @interprets(t.GatherOp)
 def _gather(op: t.GatherOp, args: Args, ctx: Interpreter) -> Args:
     values, indices = args
     rows = torch.arange(values.shape[0]).unsqueeze(1)
-    return (_bits(values)[rows, indices.to(torch.int64)].view(values.dtype),)
+    return (_of_dtype(_bits(values)[rows, indices.to(torch.int64)], values.dtype),)
 
 
 def gather_rows(values: Tensor, indices: Tensor, count: int) -> Tensor:
     """Rows `i … i + count - 1` of `[N, K, C]` for each index of `[N, W]`: `[N, W * count, C]`."""
     wanted = indices.to(torch.int64).unsqueeze(-1) + torch.arange(count)
     rows = torch.arange(values.shape[0]).unsqueeze(1)
-    return _bits(values)[rows, wanted.flatten(1)].view(values.dtype)
+    return _of_dtype(_bits(values)[rows, wanted.flatten(1)], values.dtype)
 
 
 @interprets(t.RowGatherOp)
@@ -119,7 +124,7 @@ def _scatter(op: t.ScatterOp, args: Args, ctx: Interpreter) -> Args:
     result = _bits(values).clone()
     rows = torch.arange(values.shape[0]).unsqueeze(1)
     result[rows, indices.to(torch.int64)] = _bits(source)
-    return (result.view(values.dtype),)
+    return (_of_dtype(result, values.dtype),)
 
 
 def _places(size: int, n: int, d: int, o: int, b: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -150,7 +155,7 @@ def _resize(op: t.ResizeOp, args: Args, ctx: Interpreter) -> Args:
         codes, scales = (_nearest(part, scale, offset, border) for part in (x.codes, x.scales))
         return (BlockScaled(codes, scales, x.payload),)
     if op.mode.data == "NEAREST_NEIGHBOR":
-        return (_nearest(_bits(x), scale, offset, border).view(x.dtype),)
+        return (_of_dtype(_nearest(_bits(x), scale, offset, border), x.dtype),)
     integer = is_integer(result_element(op))
     x = wide(x).to(torch.int64) if integer else wide(x)
     for axis, (n, d, o, b) in enumerate(

@@ -108,11 +108,22 @@ def _deconvolution(op: Deconvolution2d, args: Sequence[Any], ctx: object) -> Seq
     return (weighted(op, args, product, op.filter_shape[0]),)
 
 
+def _with_padding(
+    image: Tensor, op: MaxPooling2d | AveragePooling2d, value: float
+) -> tuple[Tensor, tuple[int, int]]:
+    """A channels-first image, and the padding that PyTorch's pools have: alike on both sides."""
+    top, right, bottom, left = op.paddings
+    height, width = op.window
+    if (top, left) == (bottom, right) and 2 * top <= height and 2 * left <= width:
+        return image, (top, left)
+    return _padded(image, op.paddings, value), (0, 0)
+
+
 @interprets(MaxPooling2d)
 def _max_pooling(op: MaxPooling2d, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     image = cast(Tensor, args[0])
-    padded = _padded(_channels_first(image).float(), op.paddings, value=float("-inf"))
-    made = F.max_pool2d(padded, op.window, op.pair("stride"), dilation=op.pair("dilation"))
+    padded, padding = _with_padding(_channels_first(image).float(), op, float("-inf"))
+    made = F.max_pool2d(padded, op.window, op.pair("stride"), padding, op.pair("dilation"))
     result = _channels_last(made)
     held = quantization(op.input.type)
     if held is None:
@@ -123,13 +134,16 @@ def _max_pooling(op: MaxPooling2d, args: Sequence[Any], ctx: object) -> Sequence
 @interprets(AveragePooling2d)
 def _average_pooling(op: AveragePooling2d, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     image = cast(Tensor, args[0])
-    first = _channels_first(image).float()
-
-    def total(value: Tensor) -> Tensor:
-        padded = _padded(value, op.paddings)
-        return F.avg_pool2d(padded, op.window, op.pair("stride"), divisor_override=1)
-
-    made = total(first) / total(torch.ones_like(first[:1, :1]))
+    first, stride = _channels_first(image).float(), op.pair("stride")
+    padded, padding = _with_padding(first, op, 0.0)
+    if padded is first:
+        made = F.avg_pool2d(first, op.window, stride, padding, count_include_pad=False)
+    else:
+        ones = _padded(torch.ones_like(first[:1, :1]), op.paddings)
+        made, counted = (
+            F.avg_pool2d(value, op.window, stride, divisor_override=1) for value in (padded, ones)
+        )
+        made = made / counted
     return (clamp_float(_channels_last(made), op).to(image.dtype),)
 
 

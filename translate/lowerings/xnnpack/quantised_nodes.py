@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.registry import op_class
-from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast, quantization
+from stepwell.dialects.quant import QuantizeCast, StorageCast, quantization
 from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.quant.types import storage_element
 from stepwell.dialects.xnnpack import XnnpackOp
@@ -38,6 +36,7 @@ from stepwell.translate.lowerings.xnnpack.integers import (
 from stepwell.translate.lowerings.xnnpack.values import node
 from stepwell.translate.quantised.layers import Layer, Parts
 from stepwell.translate.quantised.recognise import Use, clamp_bounds, stored_constant
+from stepwell.translate.quantised.untyped import dequantised, quantised
 from stepwell.translate.rewrites.building import axis
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
     reshape,
@@ -219,27 +218,12 @@ def untype_quantisation(x: Value, *, op: Any, b: Rewriter) -> Value:
         refuse("ExecuTorch has no operator for groups of an axis")
     if held.expressed != f32:
         refuse("ExecuTorch's operators quantise float32 values")
-    verb = "quantize" if isinstance(op, QuantizeCast) else "dequantize"
-    form = "tensor" if held.is_per_tensor else "channel"
-    cls = op_class(f"quantized_decomposed.{verb}_per_{form}.default")
-    numbers: tuple[object, ...] = (
-        (held.scale, held.zero_point)
-        if held.is_per_tensor
-        else (
-            b.constant(held.scale_values(torch.float64), "scales"),
-            b.constant(held.zero_point_values(torch.int64), "zero_points"),
-            held.axis,
-        )
-    )
-    value: SSAValue = op.input
-    if isinstance(op, DequantizeCast):
-        stored = with_element(value.type, storage_element(held))
-        value = b.insert(StorageCast(value, stored)).results[0]
-    made: SchemaOp = cls.make(value, *numbers, held.low, held.high, storage_element(held))
-    result = b.insert(made).results[0]
     if isinstance(op, QuantizeCast):
-        result = b.insert(StorageCast(result, op.result.type)).results[0]
-    return Value(result, b)
+        stored = quantised(b, op.input, held)
+        return Value(b.insert(StorageCast(stored, op.result.type)).results[0], b)
+    plain = with_element(op.input.type, storage_element(held))
+    stored = b.insert(StorageCast(op.input, plain)).results[0]
+    return Value(dequantised(b, stored, held), b)
 
 
 RULES = lowerings_of(__name__)

@@ -97,3 +97,23 @@ def _rebuilt(op: CondOp | WhileLoopOp, kept: Sequence[SSAValue]) -> Operation:
     carried = len(op.carried)
     groups = [list(kept[:carried]), list(kept[carried:])]
     return WhileLoopOp.build(operands=groups, regions=regions, result_types=[types])
+
+
+def take_weights_outside(program: Program) -> None:
+    """The inverse: weights that regions name become arguments of them, as torch programs have it."""
+    for op in reversed(list(program.module.walk())):  # What is nested comes first.
+        if not isinstance(op, CondOp | WhileLoopOp):
+            continue
+        blocks = [region.block for region in op.regions]
+        inner = [held for block in blocks for held in block.ops if isinstance(held, WeightOp)]
+        rw = Rewriter(op, program)
+        keys = {held.key.data: held.kind.data for held in inner}
+        values = {key: rw.weight(key, kind) for key, kind in keys.items()}
+        for block in blocks:
+            args = {k: block.insert_arg(v.type, len(block.args)) for k, v in values.items()}
+            for held in [held for held in inner if held.parent is block]:
+                held.result.replace_all_uses_with(args[held.key.data])
+                held.detach()
+                held.erase()
+        if values:
+            rw.replace(op, rw.insert(_rebuilt(op, [*_taken(op), *values.values()])).results)

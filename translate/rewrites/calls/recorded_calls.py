@@ -113,6 +113,14 @@ class Recorder(TorchDispatchMode):
             return self._record(func, args, kwargs)
         return self.follow(function, func, args, kwargs)
 
+    def call(self, overload: Any, *args: Any) -> Any:
+        """What an operator gives, whose call is written down even where PyTorch takes it apart."""
+        before, current, written = len(self.calls), dict(self._current), dict(self._written)
+        result = self._record(overload, args, {})
+        del self.calls[before:-1]  # What PyTorch took it apart into, to run it.
+        self._current, self._written = current, written
+        return result
+
     def follow(self, function: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
         """What a function gives that computes an operator by others, whose calls are seen."""
         if self._depth == DEEPEST:

@@ -1,0 +1,63 @@
+"""A cast between reals and integers as `quantized_decomposed` spells it: the numbers as arguments.
+
+The inverse of `translate/rewrites/quant/casts.py`, which moves them into the type.
+"""
+
+from __future__ import annotations
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.quant import Quantization
+from stepwell.dialects.quant.types import storage_element
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import dims
+
+_OF = "quantized_decomposed"
+
+
+def quantised(b: Rewriter, value: SSAValue, held: Quantization) -> SSAValue:
+    """The stored integers of a real value, plain; `held` has one scale, or one for each channel."""
+    return _called(b, "quantize", value, held)
+
+
+def dequantised(b: Rewriter, stored: SSAValue, held: Quantization) -> SSAValue:
+    """The real values that plain stored integers stand for."""
+    size = _group(held, stored)
+    if size is None:
+        return _called(b, "dequantize", stored, held)
+    cls = op_class(f"{_OF}.dequantize_per_channel_group.default")
+    scales = b.constant(held.scale_values().reshape(held.grid), "scales")
+    zeros = b.constant(held.zero_point_values().reshape(held.grid), "zero_points")
+    limits = (held.low, held.high, storage_element(held))
+    return b.insert(cls.make(stored, scales, zeros, *limits, size, held.expressed)).results[0]
+
+
+def is_spelled(held: Quantization, stored: SSAValue) -> bool:
+    """Whether the library dequantises such integers."""
+    return not held.sub_channel or _group(held, stored) is not None
+
+
+def _group(held: Quantization, stored: SSAValue) -> int | None:
+    """How many numbers of a row share a scale, where rows have several."""
+    blocks, shape = dict(held.blocks), dims(stored.type)
+    if not held.sub_channel or len(shape) != 2 or blocks.get(0) != 1:
+        return None
+    return blocks.get(1)
+
+
+def _called(b: Rewriter, verb: str, value: SSAValue, held: Quantization) -> SSAValue:
+    form = "tensor" if held.is_per_tensor else "channel"
+    cls = op_class(f"{_OF}.{verb}_per_{form}.default")
+    numbers: tuple[object, ...] = (
+        (held.scale, held.zero_point)
+        if held.is_per_tensor
+        else (
+            b.constant(held.scale_values(torch.float64), "scales"),
+            b.constant(held.zero_point_values(torch.int64), "zero_points"),
+            held.axis,
+        )
+    )
+    made = cls.make(value, *numbers, held.low, held.high, storage_element(held))
+    return b.insert(made).results[0]
