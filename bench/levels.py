@@ -1,59 +1,39 @@
-"""The text of every stage of a lowering, written, read and emitted: is it the direct artefact?
+"""Every level as an entrance: each stage's text, artefacts read again, and the way up, counted.
 
-    python bench/levels.py                          # the repo's example models, every target
-    python bench/levels.py --targets xnnpack --models resnet:resnet8
+    nice python bench/levels.py                                   # what has no row yet
+    python bench/levels.py --models 'examples/resnet*' --targets xnnpack --again
+    python bench/levels.py --only raised --models 'transformers/*' --every 20
+    python bench/levels.py --table docs/levels.md                 # writes the table alone
 
-Of each model and target that lowers, each stage (`stepwell.stages`) is saved as text with its
-weights, loaded, and emitted; the bytes are compared with those of the way in one go.
+Of each model of the zoo (small ones first) and target, `_levels.py` asks: does each stage's text
+lead on to the bytes of the direct way; is an artefact, ours or the stock flow's, the same when it
+is read and written again; is an artefact that is raised within bounds in torch, lowered again, and
+on another target. Rows go to bench/results/levels.jsonl as they are found, and are not asked for
+twice, not even if the process died of one. A question has `--limit` CPU seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import gc
+import json
+import signal
 import sys
-import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch.export import ExportedProgram, export
+from _levels import ASKED, EQUAL, Model, NotTaken, is_asked
+from _report import RESULTS, between_markers, cpu_name, prepare
 
 import stepwell
-from stepwell.stages import stages_of
+from stepwell.zoo.catalogue import select
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "models"))
-
-MODELS = (
-    "bert:bert",
-    "clip:clip",
-    "control_flow:cond_model",
-    "control_flow:while_loop_model",
-    "convnext:convnext_atto",
-    "deit:deit_tiny",
-    "dynamic:dynamic_batch",
-    "dynamic:dynamic_length",
-    "efficientnet:efficientnet_b0",
-    "gpt2:gpt2_2layers",
-    "llama:llama_4layers",
-    "llama:llama_block",
-    "mixer:mixer_s32",
-    "mobilenet:mobilenet_v2_035",
-    "mobilenet:mobilenet_v3_small",
-    "mobilevit:mobilevit_xxs",
-    "quantised:cnn_per_channel",
-    "quantised:cnn_per_tensor",
-    "quantised:mlp_dynamic",
-    "recurrent:gru",
-    "resnet:resnet18",
-    "resnet:resnet8",
-    "swin:swin_tiny",
-    "tiny:ds_cnn",
-    "tiny:mlp",
-    "tiny:mlp_autoencoder",
-    "transformer:transformer_encoder_2layers",
-)
+FILE = RESULTS / "levels.jsonl"
+BEGUN = "begun: the process ended in it"
 TARGETS = (
     "xnnpack",
     "xnnpack-published",
@@ -68,60 +48,110 @@ TARGETS = (
     "tosa-1.0+int+cpu",
     "vgf",
 )
+Row = dict[str, Any]
 
 
-def program(name: str) -> stepwell.Program:
-    """The program of an example, `file:function`."""
-    file, function = name.split(":")
-    made = getattr(importlib.import_module(file), function)()
-    if not isinstance(made, ExportedProgram):
-        module, inputs, *shapes = made
-        made = export(module, inputs, dynamic_shapes=shapes[0] if shapes else None)
-    return stepwell.from_exported_program(made)
+def kept() -> dict[tuple[str, str, str], Row]:
+    """The last row of each question."""
+    if not FILE.exists():
+        return {}
+    rows = map(json.loads, FILE.read_text(encoding="utf-8").splitlines())
+    return {(row["model"], row["target"], row["asked"]): row for row in rows}
 
 
-def stages(source: stepwell.Program, target: str) -> dict[str, bool]:
-    """Stage → whether its text gives the artefact of the direct way."""
-    direct = stepwell.lower(source, target)
-    wanted, found = direct.emit(), {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "stage.mlir"
-        for stage in stages_of(direct.target.pipeline, target):
-            stepwell.lower(source, target, stop=stage).program.save(path)
-            found[stage] = stepwell.emit(stepwell.load(path), target) == wanted
-    return found
+def answers(name: str, asked: Sequence[tuple[str, str]], limit: float) -> Iterator[Row]:
+    """A row for each (target, question) of a model."""
+    model = Model(name)
+    torch.manual_seed(0)
+    for target, question in asked:
+        row = {"model": name, "target": target, "asked": question, "said": BEGUN, "s": 0.0}
+        yield row
+        started = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        try:
+            said = ASKED[question](model, target)
+        except stepwell.StepwellError as error:
+            said = "refused: " + " ".join(str(error).split())[:300]
+        except NotTaken as error:
+            said = f"untaken: {error}"
+        except TimeoutError:
+            said = f"not finished in {limit:.0f} s"
+        except Exception as error:  # It is a row too.
+            said = f"fault: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        yield row | {"said": said, "s": round(time.process_time() - started, 2)}
+
+
+def ask(name: str, asked: Sequence[tuple[str, str]], limit: float) -> None:
+    """Ask, and keep the rows; that of a question of which the process dies stays as it began."""
+    for row in answers(name, asked, limit):
+        with FILE.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")
+        if row["said"] != BEGUN:
+            line = f"{row['model']:44} {row['target']:18} {row['asked']:9} {row['said'][:110]}"
+            print(f"{line} ({row['s']} s)", flush=True)
+    gc.collect()
+
+
+def kind_of(said: str) -> str:
+    """`equal`, `differs`, `refused`, `fault`, `not` (finished), `begun`; `untaken`: no way down."""
+    return said.partition(" ")[0].rstrip(":,")
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Counts of each question and target."""
+    lines = [
+        "| asked | target | models that lower | met | differ | refused or unfinished |",
+        "|---|---|---|---|---|---|",
+    ]
+    for question in ASKED:
+        for target in TARGETS:
+            found = Counter(
+                kind_of(r["said"]) for r in rows if (r["asked"], r["target"]) == (question, target)
+            )
+            whole = found.total() - found["untaken"]
+            if whole:
+                other = whole - found[EQUAL] - found["differs"]
+                lines.append(
+                    f"| {question} | `{target}` | {whole} | {found[EQUAL]} | {found['differs']} "
+                    f"| {other} |"
+                )
+    return [*lines, "", f"Measured on {cpu_name()}, one thread."]
 
 
 def main() -> None:
-    """Print a row for each model and target."""
+    """Ask what is to be asked, or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--models", nargs="+", default=["examples/*"])
     parser.add_argument("--targets", nargs="+", default=TARGETS)
+    parser.add_argument("--only", nargs="+", choices=ASKED, default=list(ASKED))
+    parser.add_argument("--every", type=int, default=1, help="one model of so many")
+    parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds for a question")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--table", type=Path)
     arguments = parser.parse_args()
-    torch.manual_seed(0)
-    rows, equal = Counter[str](), Counter[bool]()
-    for name in arguments.models:
-        try:
-            source = program(name)
-        except (AttributeError, ModuleNotFoundError) as error:
-            print(f"{name}: {error}", flush=True)
-            continue
-        for target in arguments.targets:
-            started = time.perf_counter()
-            try:
-                found = stages(source, target)
-            except stepwell.StepwellError as error:
-                rows["refused"] += 1
-                said = str(error).splitlines()[0]
-                print(f"{name:44} {target:18} refused: {said[:90]}", flush=True)
-                continue
-            rows["lowered"] += 1
-            equal.update(found.values())
-            wrong = [stage for stage, same in found.items() if not same]
-            took = time.perf_counter() - started
-            says = f"differs at {', '.join(wrong)}" if wrong else f"{len(found)} stages equal"
-            print(f"{name:44} {target:18} {says} ({took:.1f} s)", flush=True)
-    print(f"\n{dict(rows)}; stages: {equal[True]} of {equal.total()} give the artefact's bytes")
+    if arguments.table:
+        between_markers(arguments.table, "levels", table(list(kept().values())))
+        return
+    prepare()
+    RESULTS.mkdir(exist_ok=True)
+
+    def over(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGPROF, over)
+    for entry in select(arguments.models)[:: arguments.every]:
+        had = {} if arguments.again else kept()
+        asked = [
+            (target, question)
+            for target in arguments.targets
+            for question in arguments.only
+            if is_asked(question, target) and (entry.name, target, question) not in had
+        ]
+        if asked:
+            ask(entry.name, asked, arguments.limit)
+    print(Counter(kind_of(row["said"]) for row in kept().values()), file=sys.stderr)
 
 
 if __name__ == "__main__":
