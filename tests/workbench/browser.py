@@ -19,8 +19,10 @@ from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 KEYS = {
+    "Backspace": 8,
     "Tab": 9,
     "Enter": 13,
+    "Escape": 27,
     "End": 35,
     "Home": 36,
     "ArrowDown": 40,
@@ -135,6 +137,42 @@ class Browser:
             time.sleep(0.02)
         raise AssertionError(f"never true: {script}")
 
+    def settle(self) -> None:
+        """Wait until what is to be drawn is drawn."""
+        self.ask("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def wheel(self, x: float, y: float, by: float) -> None:
+        """Turn the mouse's wheel at a place; upwards is negative."""
+        where = {"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": by}
+        self._ask("Input.dispatchMouseEvent", where)
+        self.settle()
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Press at one place, let go at another; both the same is a click."""
+        button = {"button": "left", "buttons": 1, "clickCount": 1}
+        for kind, (x, y) in (("Pressed", start), ("Moved", end), ("Released", end)):
+            if kind != "Moved" or start != end:
+                what = {"type": f"mouse{kind}", "x": x, "y": y, **button}
+                self._ask("Input.dispatchMouseEvent", what)
+        self.settle()
+
+    def pinch(self, *steps: tuple[tuple[float, float], ...]) -> None:
+        """Touch with fingers at the places of the first step and move them through the others."""
+        for kind, step in zip(("touchStart", *("touchMove",) * len(steps)), steps, strict=False):
+            points = [{"x": x, "y": y, "id": at} for at, (x, y) in enumerate(step)]
+            self._ask("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        self._ask("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        self.settle()
+
+    def accessible(self) -> list[tuple[str, str]]:
+        """(role, name) of everything that a screen reader is told of."""
+        nodes = self._ask("Accessibility.getFullAXTree")["nodes"]
+        return [
+            (node["role"]["value"], node.get("name", {}).get("value", ""))
+            for node in nodes
+            if not node.get("ignored") and "role" in node
+        ]
+
     def press(self, key: str, *, alt: bool = False, control: bool = False) -> None:
         """A key, by its name or its character, with others held."""
         what: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, ord(key[0]))}
@@ -145,7 +183,7 @@ class Browser:
             what["text"] = key
         self._ask("Input.dispatchKeyEvent", {"type": "keyDown", **what})
         self._ask("Input.dispatchKeyEvent", {"type": "keyUp", **what, "text": ""})
-        self.ask("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.settle()
 
     def screenshot(self, path: Path) -> None:
         """The view as a PNG."""

@@ -22,10 +22,15 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.read import read_container
 from stepwell.cli import main
+from stepwell.ir.diagnostics import StepwellError
 from stepwell.showing import Story, tell, to_dot, to_html, to_model_explorer
+from stepwell.showing.beside import alike
+from stepwell.showing.differences import differences
 from stepwell.showing.highlight import highlighted
 from stepwell.showing.memory import Held, MemoryPlan, memory_plans, to_svg
 from stepwell.showing.memory_text import to_text
+from stepwell.showing.overlays import read_overlay
+from stepwell.showing.story import Line
 from stepwell.showing.summary import summarise
 
 
@@ -249,3 +254,60 @@ def test_open_asks_for_a_page_and_opens_it(
     page = tmp_path / "p.html"
     assert main(["show", str(tmp_path / "m.mlir"), "--html", str(page), "--open"]) == 0
     assert opened == [page.resolve().as_uri()]
+
+
+def _lines(*texts: str, path: str | None = None) -> list[Line]:
+    return [Line(at, text, 1, node=f"n{at}", path=path) for at, text in enumerate(texts)]
+
+
+def test_what_was_put_in_between_is_new_and_the_rest_keeps_its_numbers() -> None:
+    old = _lines("%a = relu(%x) : t", "%b = gelu(%a) : t", "%c = relu(%b) : t")
+    new = _lines("%0 = relu(%x) : t", "%1 = tanh(%0) : t", "%2 = gelu(%1) : t", "%3 = relu(%2) : t")
+    assert [line.op for line in alike(old, new, 10)] == [0, 10, 1, 2]
+    turned = _lines("%0 = gelu(%x) : t", "%1 = relu(%0) : t", "%2 = relu(%1) : t")
+    assert sum(line.op < 10 for line in alike(old, turned, 10)) == 2, "in one order, not in two"
+
+
+def test_the_difference_from_eager_is_that_of_each_node() -> None:
+    x = torch.randn(3, 8)
+    exported = torch.export.export(Model().eval(), (x,))
+    before = stepwell.from_exported_program(exported)
+    full = differences(before, stepwell.lower(exported, "xnnpack").program, (x,))
+    found = differences(before, before, (x,))
+    assert found and set(found.values()) == {0.0}
+    assert "sigmoid" in full and "linear" not in full, "the linear took the relu in"
+    assert all(value < 1e-5 for value in full.values()), full
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nothing", "is no JSON"),
+        ("[]", "has no results"),
+        ('{"results": {"a": {}}}', "'a' has no value"),
+    ],
+)
+def test_numbers_that_cannot_be_laid_over_are_told(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "numbers.json"
+    path.write_text(text)
+    with pytest.raises(StepwellError, match=said):
+        read_overlay(path)
+
+
+def test_show_writes_another_program_and_numbers_into_the_page(tmp_path: Path) -> None:
+    for name, op in (("a", "relu"), ("b", "tanh")):
+        (tmp_path / f"{name}.mlir").write_text(
+            "func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
+            f"%y = aten.{op}.default(%x) : (tensor<2xf32>) -> tensor<2xf32>\n"
+            "func.return %y : tensor<2xf32>\n}\n"
+        )
+    (tmp_path / "n.json").write_text('{"results": {"%y": {"value": 2}}}')
+    page = tmp_path / "page.html"
+    command = ["show", f"{tmp_path}/a.mlir", "-t", "xnnpack", "--html", str(page), "--difference"]
+    command += ["--beside", f"{tmp_path}/b.mlir", "--overlay", f"{tmp_path}/n.json"]
+    assert main(command) == 0
+    found = re.search(r'type="application/json">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found is not None
+    told = json.loads(found[1])
+    assert told["beside"] == len(told["levels"]) - 2 and told["levels"][-1]["name"] == "b"
+    assert told["overlays"] == {"n.json": {"results": {"%y": {"value": 2}}}}

@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import add_model_options, add_target, options_of
 from stepwell.commands.progress import waiting
@@ -17,6 +17,7 @@ EDITOR = "vscode://file/{path}:{line}"
 """An address that opens a file at a line; other editors have ones of their own."""
 
 if TYPE_CHECKING:
+    from stepwell.ir.program import Program
     from stepwell.showing.story import Story
 
 
@@ -41,6 +42,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", action="store_true", help="run it; the page shows each op's time (xnnpack)"
     )
+    parser.add_argument(
+        "--difference",
+        action="store_true",
+        help="run it op by op; the page shows how far each is from eager",
+    )
+    parser.add_argument(
+        "--overlay",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="numbers to lay over the graph, as Model Explorer's node data (JSON)",
+    )
+    parser.add_argument(
+        "--beside",
+        metavar="MODEL",
+        help="another program for the page: what differs, in text and graph",
+    )
     parser.add_argument("--open", action="store_true", help="open the page that --html wrote")
     parser.add_argument(
         "--editor",
@@ -52,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model-explorer", type=Path, metavar="FILE", help="write JSON for Model Explorer"
     )
-    parser.add_argument("--method", default="forward", help="of --dot and --profile (forward)")
+    parser.add_argument(
+        "--method", default="forward", help="of --dot, --profile and --difference (forward)"
+    )
     parser.add_argument(
         "--color",
         choices=("auto", "always", "never"),
@@ -72,6 +93,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.profile and not (arguments.html and arguments.target):
         raise StepwellError("--profile times a lowered program", help="give --html and --target")
+    if arguments.difference and not (arguments.html and arguments.target):
+        raise StepwellError(
+            "--difference compares a lowered program", help="give --html and --target"
+        )
+    if (arguments.overlay or arguments.beside) and not arguments.html:
+        raise StepwellError("--overlay and --beside are the page's", help="give --html FILE")
     if (arguments.option or arguments.pipeline or arguments.edits) and not arguments.target:
         fact = "-O, --pipeline and its changes are a target's, and none is named"
         raise StepwellError(fact, help="give --target")
@@ -92,7 +119,10 @@ def run(arguments: argparse.Namespace) -> int:
             story = tell(program, arguments.target, title=model.name, folder=folder, **options)
         if arguments.profile:
             story = with_times(story, arguments.method)
-        story = with_memory(story, arguments.model)
+        if arguments.difference:
+            story = with_differences(story, program, arguments.method)
+        story = with_memory(story, arguments.model, program)
+        story = with_others(story, program, arguments, options)
         editor = None if arguments.editor == "none" else arguments.editor
         write_atomically(arguments.html, to_html(story, editor).encode())
         _say(arguments.html, story, arguments.open)
@@ -132,10 +162,13 @@ def _say(path: Path, story: Story, is_opened: bool) -> None:
         raise StepwellError("no browser was found", help=f"open {path} yourself")
 
 
-def with_memory(story: Story, model: str) -> Story:
-    """A story with the arenas of its `.pte`: the lowered one, or the file that is shown."""
+def with_memory(story: Story, model: str, program: Program) -> Story:
+    """A story with the arenas of its `.pte`, the lowered one or the file that is shown, and the
+    workspaces of XNNPACK's delegates in it.
+    """
     from stepwell.backends.executorch.read import read_container
     from stepwell.showing.memory import memory_plans
+    from stepwell.showing.workspace import workspace_plans
 
     if story.lowered is not None and story.lowered.target.artefact == "pte":
         data = story.lowered.artefact
@@ -143,7 +176,48 @@ def with_memory(story: Story, model: str) -> Story:
         data = read_bytes(Path(model))
     else:
         return story
-    return replace(story, memory=memory_plans(read_container(data)))
+    inside = story.lowered.program if story.lowered is not None else program
+    plans = (*memory_plans(read_container(data)), *workspace_plans(inside))
+    return replace(story, memory=plans)
+
+
+def with_differences(story: Story, program: Program, method: str) -> Story:
+    """A story with how far each node is from eager, on the inputs that `with_times` draws."""
+    from stepwell.artefacts import random_inputs
+    from stepwell.showing.differences import differences
+
+    assert story.lowered is not None
+    inputs = random_inputs(story.lowered.artefact, method, 0)
+    found = differences(program, story.lowered.program, inputs, method)
+    return replace(story, differences=found)
+
+
+def with_others(
+    story: Story, program: Program, arguments: argparse.Namespace, options: dict[str, Any]
+) -> Story:
+    """A story with its weights' numbers, a reader's and the program that is to stand beside it."""
+    from stepwell.commands.sources import open_source
+    from stepwell.lowering import lower
+    from stepwell.showing.beside import with_beside
+    from stepwell.showing.overlays import read_overlay
+    from stepwell.showing.weights import weight_numbers
+
+    shown = story.lowered.program if story.lowered is not None else program
+    story = replace(story, numbers=weight_numbers(shown))
+    story = replace(story, overlays={path.name: read_overlay(path) for path in arguments.overlay})
+    if not arguments.beside:
+        return story
+    other = open_source(
+        arguments.beside,
+        trust=arguments.trust,
+        largest=arguments.largest,
+        quantise=arguments.quantise,
+    )
+    second = other.program
+    if arguments.target:
+        with waiting(f"lowering {arguments.beside}"):
+            second = lower(second, arguments.target, **options).program
+    return with_beside(story, second, other.name)
 
 
 def with_times(story: Story, method: str) -> Story:
@@ -164,4 +238,5 @@ def with_times(story: Story, method: str) -> Story:
         for node, events in found.by_node.items()
         if node is not None
     }
-    return replace(story, latency=found.milliseconds / 1e3, times=times)
+    added = sum(event.milliseconds for event in found.by_node.get(None, ()))
+    return replace(story, latency=found.milliseconds / 1e3, times=times, added=added)

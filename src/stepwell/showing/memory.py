@@ -47,12 +47,14 @@ class MemoryPlan:
         size: bytes of the arena.
         steps: how many instructions there are.
         held: each tensor, by place.
+        workspace: whether it is what XNNPACK plans for a delegate, node by node, not the arena.
     """
 
     method: str
     size: int
     steps: int
     held: tuple[Held, ...]
+    workspace: bool = False
 
     @property
     def busiest(self) -> tuple[int, int]:

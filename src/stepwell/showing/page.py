@@ -14,10 +14,13 @@ from importlib.resources import files
 from typing import Any
 
 from stepwell.showing.applications import Piece
-from stepwell.showing.memory import MemoryPlan, to_svg
+from stepwell.showing.memory import MemoryPlan
 from stepwell.showing.story import Level, Story
 
-PARTS = ("core", "levels", "tables", "rewrites", "graph", "profile", "main")
+PARTS = (
+    *("core", "levels", "tables", "nodes", "nesting", "layout", "pens", "painting", "rewrites"),
+    *("overlays", "graph", "moves", "graphs", "profile", "memory", "main"),
+)
 """The scripts, in the order in which they need each other."""
 
 
@@ -65,7 +68,10 @@ def _story(story: Story, editor: str | None) -> dict[str, Any]:
         "title": story.title,
         "levels": levels,
         "texts": list(texts),
-        "weights": [[w.key, w.element, w.shape, w.bytes] for w in story.weights],
+        "weights": [
+            [w.key, w.element, w.shape, w.bytes, list(story.numbers.get(w.key, ()))]
+            for w in story.weights
+        ],
         "fates": [
             {
                 "op": fate.op,
@@ -84,6 +90,10 @@ def _story(story: Story, editor: str | None) -> dict[str, Any]:
         "notes": dict(story.notes),
         "latency": story.latency,
         "times": dict(story.times),
+        "added": story.added,
+        "differences": dict(story.differences),
+        "overlays": dict(story.overlays),
+        "beside": story.beside,
         "sources": {
             name: {
                 "lines": source.lines,
@@ -149,5 +159,24 @@ def _memory(plan: MemoryPlan) -> dict[str, Any]:
         "busiest": step,
         "most": most,
         "held": [[h.label, h.offset, h.bytes, h.first, h.last] for h in plan.held],
-        "svg": to_svg(plan),
+        **_WORDS[plan.workspace],
     }
+
+
+_WORDS = {
+    False: {
+        "of": "Arena of",
+        "unit": "call",
+        "value": "tensor",
+        "says": "What a delegate keeps for itself is not in the arena.",
+    },
+    True: {
+        "of": "XNNPACK's workspace in",
+        "unit": "node",
+        "value": "value",
+        "says": "Computed from the delegate's graph by the rules of XNNPACK's own planner; the "
+        "runtime does not report it. Inputs, outputs and weights are not in it, nor what operators "
+        "need for themselves; delegates of one process share the largest.",
+    },
+}
+"""How the page speaks of the arena in the file, and of what XNNPACK plans when it starts."""

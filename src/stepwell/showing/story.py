@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
@@ -28,7 +28,7 @@ from stepwell.program import from_exported_program
 from stepwell.showing.applications import Application, Recorder
 from stepwell.showing.memory import MemoryPlan
 from stepwell.showing.sources import Source, sources
-from stepwell.showing.weights import WeightRow, weight_rows
+from stepwell.showing.weights import Numbers, WeightRow, weight_rows
 from stepwell.target import PipelineLike
 from stepwell.targets import find_target
 
@@ -95,7 +95,17 @@ class Story:
     sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
     """File name in locations → its text, where it was found."""
     memory: tuple[MemoryPlan, ...] = ()
-    """The arenas of the artefact's methods."""
+    """The arenas of the artefact's methods, and the workspaces of its delegates."""
+    added: float = 0.0
+    """Milliseconds a call in ops that no node of the model has."""
+    differences: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Node of the model → how far the lowered program's value of it is from eager PyTorch's."""
+    overlays: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Name → a reader's numbers, as Model Explorer's node data."""
+    numbers: Mapping[str, Numbers] = field(default_factory=dict[str, Numbers])
+    """Key of a weight → what its elements are, where that was looked at."""
+    beside: int = -1
+    """The level that the graph shows beside the last; -1 for none."""
 
 
 def tell(

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
@@ -47,3 +49,33 @@ def weight_bytes(type_: Any) -> int:
     for dim in dims(type_):
         count *= dim if isinstance(dim, int) else 1
     return (count * int(width) + 7) // 8
+
+
+Numbers = tuple[float, float, float, tuple[float, ...]]
+"""Least, greatest and mean of a weight's elements, and the first four."""
+_MOST_BYTES = 64_000_000
+
+
+def weight_numbers(program: Program, most: int = _MOST_BYTES) -> dict[str, Numbers]:
+    """What the weights of a program are, in the order of `weight_rows` for so many bytes.
+
+    Stored integers are given as they are stored; NaN and infinities are passed over.
+    """
+    found: dict[str, Numbers] = {}
+    for row in weight_rows(program):
+        most -= row.bytes
+        if most < 0:
+            continue
+        if program.weights.is_known(row.key) and row.bytes:
+            values = program.weights.get(row.key).detach().flatten()
+            real = values.double() if not values.is_complex() else values.abs().double()
+            finite = real[real.isfinite()]
+            if finite.numel():
+                least, greatest = finite.aminmax()
+                first = tuple(_short(value) for value in finite[:4])
+                found[row.key] = (_short(least), _short(greatest), _short(finite.mean()), first)
+    return found
+
+
+def _short(value: torch.Tensor) -> float:
+    return float(f"{value.item():.4g}")

@@ -32,9 +32,9 @@ const narrow = () => window.matchMedia("(max-width: 760px)").matches;
 
 // ---- the view -----------------------------------------------------------------------------
 const DEFAULTS = {
-  tab: "levels", left: 0, right: story.levels.length - 1, side: "", op: -1, q: "", changes: 0,
+  tab: "levels", left: Math.max(0, story.beside), right: story.levels.length - 1, side: "", op: -1, q: "", changes: 0,
   weights: 0, short: 0, wrap: narrow() ? 1 : 0, linked: 1, kind: "all", sort: "", app: 0, level: story.levels.length - 1,
-  open: "",
+  open: "", beside: story.beside, over: "", pick: "", where: "", cam: "",
 };
 let view = { ...DEFAULTS };
 const address = (changed = {}) => {
@@ -62,7 +62,7 @@ function parsed() {
     if (key in DEFAULTS) found[key] = typeof DEFAULTS[key] === "number" ? Number(value) || 0 : value;
   }
   const last = story.levels.length - 1;
-  for (const key of ["left", "right", "level"]) found[key] = Math.min(Math.max(0, found[key]), last);
+  for (const key of ["left", "right", "level", "beside"]) found[key] = Math.min(Math.max(key === "beside" ? -1 : 0, found[key]), last);
   return found;
 }
 // Where a node of the model stands before the first step.
@@ -102,15 +102,6 @@ function links(level) {
       if (from !== undefined) { level.users[from].push(row); level.reads[row].push(from); }
     }
     for (const name of results) defines.set(name, row);
-  });
-  // An op with a region gives what its region's last op reads.
-  level.gives = new Map();
-  const opened = [];
-  level.lines.forEach((line, row) => {
-    const whole = text(line[TEXT]);
-    if (line[OP] >= 0 && whole.endsWith("{")) opened.push(row);
-    else if (line[OP] < 0 && whole === "}" && line[DEPTH] > 0) opened.pop();
-    else if (opened.length && line[OP] >= 0) level.gives.set(opened[opened.length - 1], row);
   });
   return level;
 }

@@ -228,26 +228,29 @@ function pick(pane, row) {
   details(pane, row, near, by);
 }
 function details(pane, row, near, by) {
-  const line = pane.level.lines[row], node = text(line[NODE]);
+  const link = (at) => make("a", { href: address({ side: pane.side, op: pane.level.lines[at][OP] }) }, text(pane.level.lines[at][TEXT]).slice(0, 90));
+  const among = [neighbours(pane, row, near, by), ...block("reads", near.map(link)), ...block("read by", by.map(link))];
+  $("details").replaceChildren(...tellOf(pane.level, row, among));
+}
+const block = (title, items) => (items.length ? [make("h3", {}, title), ...items.map((i) => make("div", {}, i))] : []);
+/** An op in words: its text, where it stands in the model, what came of it; `among` between them. */
+function tellOf(level, row, among = []) {
+  const line = level.lines[row], node = text(line[NODE]);
   const fate = story.fates.find((f) => f.node === node);
   const refused = ((story.report || {}).refusals || []).filter((r) => r[2] === node);
-  const link = (at) => make("a", { href: address({ side: pane.side, op: pane.level.lines[at][OP] }) }, text(pane.level.lines[at][TEXT]).slice(0, 90));
-  const block = (title, items) => items.length ? [make("h3", {}, title), ...items.map((i) => make("div", {}, i))] : [];
   const acted = applications.filter((a) => a.ops.has(line[OP])).slice(0, 30);
-  $("details").replaceChildren(
+  return [
     make("pre", {}, text(line[TEXT])),
     ...block("in the model", [node && "node " + node, text(line[PATH]) && "in " + text(line[PATH])].filter(Boolean)),
     ...sourceOf(text(line[SOURCE])),
     ...block("time", story.times[node] ? [`${story.times[node].toFixed(3)} ms a call`] : []),
     ...block("delegate", line[DELEGATE] >= 0 ? [chip(`delegate ${line[DELEGATE]}`)] : []),
-    neighbours(pane, row, near, by),
-    ...block("reads", near.map(link)),
-    ...block("read by", by.map(link)),
+    ...among,
     ...block("what became of it", fate ? [fateText(fate)] : []),
     ...block("rewrites that wrote or took it", acted.map((a) => make("a", { href: address({ tab: "rewrites", app: a.number }) }, `${a.number + 1}. ${a.rewrite}`))),
     ...block("rewrites that acted on its node", fate ? fate.by : []),
     ...block("refused", refused.map((r) => make("span", { class: "reason" }, `${r[0]}: ${r[4]}`))),
-  );
+  ];
 }
 function sourceOf(place) {
   if (!place) return [];

@@ -15,9 +15,11 @@ function search() {
     }));
     $("hits").value = `${found[0]} left, ${found[1]} right`;
   }
-  left.draw(true); right.draw(true);
+  if (view.tab === "graph") searchGraph(wanted);
+  else { left.draw(true); right.draw(true); }
 }
 function nextHit() {
+  if (view.tab === "graph") { nextInGraph(); return; }
   if (!state.hits) return;
   for (const pane of [right, left]) {
     const from = pane.at(pane.element.scrollTop + 41);
@@ -32,7 +34,8 @@ $("search").oninput = () => {
   clearTimeout(waiting);
   waiting = setTimeout(() => {
     amend({ q: $("search").value });
-    search(); nextHit();
+    search();
+    if (view.tab !== "graph") nextHit();
     for (const { element, draw } of tables) if (element.isConnected) draw();
   }, 120);
 };

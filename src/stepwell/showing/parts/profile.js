@@ -1,4 +1,12 @@
 // Where the time goes (or the work, where nothing was timed): by module as an icicle, by op as bars.
+/** The pixels that a view has for a picture. */
+const roomIn = (tab) => Math.max(240, tab.clientWidth - 2 * parseFloat(getComputedStyle(tab).paddingLeft || 0));
+/** Where a whole call goes: the header's number is the sum of these. */
+function callOf(inModel) {
+  const whole = story.latency * 1e3, rest = whole - inModel - story.added;
+  const ms = (value) => `${value.toFixed(3)} ms`;
+  return make("p", {}, `A call took ${ms(whole)}, the median under the profiler: ${ms(inModel)} in ops of the model, ${ms(story.added)} in ops that no node of it has, ${ms(rest)} outside ops (the runtime, the profiler's records, waiting for a core). An op's time is the median of its own, so that a disturbed run adds to the last.`);
+}
 function drawProfile() {
   const measured = mostTime > 0;
   const weigh = (f) => (measured ? story.times[f.node] || 0 : f.cost);
@@ -16,11 +24,11 @@ function drawProfile() {
     }
     at.node = f.node;
   }
-  const W = 1000, H = 21, svg = drawn("svg", { role: "img", "aria-label": "Share of each module" });
+  const W = roomIn($("profile")), H = 21, svg = drawn("svg", { role: "img", "aria-label": "Share of each module" });
   let deep = 0;
   const lay = (held, x, depth, key) => {
     const wide = (W * held.value) / total;
-    if (wide < 1) return;
+    if (wide < 0.5) return;
     deep = Math.max(deep, depth);
     const box = [drawn("title", {}, `${key}: ${said(held.value)}`),
       drawn("rect", { class: "box", x, y: depth * H, width: wide, height: H - 1 })];
@@ -40,21 +48,11 @@ function drawProfile() {
   const entries = [...sums.entries()].sort((a, b) => b[1][1] - a[1][1]);
   const bar = (value) => () => { const e = make("div", { class: "bar" }); e.style.width = ((100 * value) / entries[0][1][1]).toFixed(1) + "%"; return e; };
   $("profile").replaceChildren(
-    make("h2", {}, measured ? `Milliseconds a call, by module: ${total.toFixed(2)}` : "Share of multiply-adds and elements written, by module (nothing was timed)"),
-    make("div", { class: "scroll" }, svg),
+    make("h2", {}, measured ? `Milliseconds in ops of the model, by module: ${total.toFixed(3)}` : "Share of multiply-adds and elements written, by module (nothing was timed)"),
+    ...(measured && story.latency ? [callOf(total)] : []),
+    svg,
     make("h2", {}, "By op"),
     table("kinds", ["op", "#count", measured ? "#ms" : "#% of work", ""],
       entries.map(([op, [count, value]]) => [op, count, measured ? value.toFixed(3) : ((100 * value) / total).toFixed(1), bar(value)]),
       entries.map(([op, [count, value]]) => [op, count, value, value])));
-}
-function drawMemory() {
-  $("memory").replaceChildren(...story.memory.flatMap((plan) => {
-    const picture = make("div", { class: "scroll" });
-    picture.innerHTML = plan.svg; // Made by stepwell, every string in it escaped.
-    return [make("h2", {}, `Memory of ${plan.method}: ${plan.size.toLocaleString("en")} bytes of arena`),
-      make("p", {}, `${counted(plan.steps, "call")}; at most ${plan.most.toLocaleString("en")} bytes are held at once, at call ${plan.busiest}. What a delegate keeps for itself is not in the arena.`),
-      picture,
-      table("memory-" + plan.method, ["tensor", "#bytes", "#offset", "#from call", "#to call"],
-        plan.held.map((h) => [h[0], h[2].toLocaleString("en"), h[1].toLocaleString("en"), h[3], h[4]]), plan.held.map((h) => [h[0], h[2], h[1], h[3], h[4]]))];
-  }));
 }

@@ -35,50 +35,14 @@ function drawRewrites() {
     ...sourceOf((a.where || "").split(",")[0]));
   $("rewrites").replaceChildren(held);
 }
+/** The ops and what flows between them, as a picture in SVG. */
 function picture(held, kind) {
-  const makers = new Map();
-  held.forEach((p, at) => p[3].forEach((name) => makers.set(name, at)));
-  const nodes = held.map((p, at) => ({ key: at, label: text(p[1]).replace(/^.* = /, "").split("(")[0], kind: p[2] ? kind : "", order: at }));
-  const edges = held.flatMap((p, to) => p[4].map((name) => [makers.get(name), to]).filter(([from]) => from !== undefined && from < to));
-  return make("div", { class: "scroll" }, layered(nodes, edges, "The ops and what flows between them"));
-}
-/** Boxes in ranks, an edge leading down. nodes: {key, label, kind, order, href}; edges: [from, to]. */
-function layered(nodes, edges, label) {
-  const H = 22, GAP = 26, byKey = new Map(nodes.map((n) => [n.key, n]));
-  for (const n of nodes) { n.rank = 0; n.width = Math.max(50, n.label.length * 6.9 + 14); n.into = []; }
-  for (const [from, to] of edges) byKey.get(to).into.push(byKey.get(from));
-  const sorted = [...nodes].sort((a, b) => a.order - b.order);
-  for (const n of sorted) for (const m of n.into) if (m.order < n.order) n.rank = Math.max(n.rank, m.rank + 1);
-  const ranks = [];
-  for (const n of sorted) (ranks[n.rank] = ranks[n.rank] || []).push(n);
-  const total = (rank) => rank.reduce((sum, n) => sum + n.width + 12, -12);
-  const W = Math.max(...ranks.map(total)) + 20;
-  for (const [at, rank] of ranks.entries()) {
-    const wish = (n) => { const m = n.into.filter((o) => o.rank < n.rank); return m.length ? m.reduce((s, o) => s + o.x + o.width / 2, 0) / m.length : W / 2; };
-    if (at) rank.sort((a, b) => wish(a) - wish(b) || a.order - b.order);
-    let x = 0;
-    for (const n of rank) { n.x = x; x += n.width + 12; n.y = 6 + at * (H + GAP); }
-    const shift = Math.min(Math.max(0, rank.reduce((s, n) => s + wish(n) - n.x - n.width / 2, 0) / rank.length), W - total(rank) - 10);
-    for (const n of rank) n.x += Math.max(10, shift);
-  }
-  const wide = W + (edges.some(([from, to]) => byKey.get(to).rank - byKey.get(from).rank > 1) ? 160 : 0);
-  const tall = ranks.length * (H + GAP) - GAP + 12;
-  const svg = drawn("svg", { viewBox: `0 0 ${wide} ${tall}`, width: wide, height: tall, role: "img", "aria-label": label });
-  for (const [source, target] of edges) {
-    const a = byKey.get(source), b = byKey.get(target), down = a.rank < b.rank;
-    const x0 = a.x + a.width / 2, x1 = b.x + b.width / 2, y0 = a.y + (down ? H : H / 2), y1 = b.y + (down ? 0 : H / 2);
-    // An edge past other ranks leaves its box at the side, so that it is not hidden behind theirs.
-    const past = b.rank - a.rank > 1, out = past ? 80 + Math.min(110, 8 * (b.rank - a.rank)) : 0;
-    const [from, to] = past ? [a.x + a.width, b.x + b.width] : [x0, x1];
-    const [y2, y3] = past ? [a.y + H / 2, b.y + H / 2] : [y0, y1];
-    const bend = down && !past ? Math.min(60, (y1 - y0) / 2) : 0;
-    svg.append(drawn("path", { class: down ? "edge" : "edge back", d: `M${from} ${y2}C${from + out} ${y2 + bend} ${to + out} ${y3 - bend} ${to} ${y3}` }));
-  }
-  for (const n of nodes) {
-    const box = [drawn("rect", { class: "box " + (n.kind || ""), x: n.x, y: n.y, width: n.width, height: H, rx: 4 }),
-      drawn("text", { x: n.x + n.width / 2, y: n.y + 15, "text-anchor": "middle" }, n.label)];
-    if (n.colour) box[0].style.stroke = n.colour;
-    svg.append(n.href ? drawn("a", { href: n.href, "aria-label": n.said || n.label }, ...box) : drawn("g", {}, ...box));
-  }
-  return svg;
+  const nodes = held.map((p, index) => ({ kind: p[2] ? kind : "", row: -1, label: text(p[1]).replace(/^.* = /, "").split("(")[0], second: (text(p[1]).split(" : ")[1] || "").split(", ").map(shapeOf).join(", "), index, reads: [], gives: [] }));
+  const known = new Map();
+  held.forEach((p, at) => p[3].forEach((name) => { const value = { maker: nodes[at], readers: [], type: "" }; nodes[at].gives.push(value); known.set(name, value); }));
+  held.forEach((p, at) => p[4].forEach((name) => known.get(name)?.readers.push(nodes[at])));
+  const root = Object.assign(group("", "", null), { nodes }), box = arranged(root, linesOf(nodes, new Map(nodes.map((node) => [node, root])), () => true), () => true);
+  const pen = new SvgPen(), ink = Object.fromEntries(INKS.map((name) => [name, `var(--${name})`]));
+  paint(pen, box, 0, 0, { x0: -1, y0: -1, x1: box.w + 1, y1: box.h + 1 }, 1, { inks: ink, marked: () => null, look: (node) => ({ ...node, fill: ink[node.kind] }) });
+  return make("div", { class: "scroll" }, pen.element(box.w, box.h, "The ops and what flows between them", "none"));
 }

@@ -82,6 +82,7 @@ function drawSteps() {
       report.refusals.map((r) => [r[0], r[1], r[2] ? () => toNode(r[2], r[3] || r[2]) : r[3], r[4]]),
       report.refusals.map((r) => [r[0], r[1], r[3] || r[2], r[4]])));
 }
+const valuesOf = ([, , , , numbers]) => (numbers.length ? [...numbers.slice(0, 3).map(short), numbers[3].map(short).join(", ")] : ["", "", "", ""]);
 function drawWeights() {
   const rows = story.weights, total = rows.reduce((sum, w) => sum + w[3], 0);
   const group = (key) => {
@@ -105,5 +106,5 @@ function drawWeights() {
     ...bars("types", "By element type", group((w) => w[1]).sort((a, b) => b[1][1] - a[1][1])),
     ...bars("sizes", "By size", sized.map(([k, v]) => [`${bytes(2 ** k)} – ${bytes(2 ** (k + 1))}`, v])),
     make("h2", {}, "Each"),
-    table("each", ["key", "type", "shape", "#bytes"], rows.map((w) => [w[0], w[1], w[2], w[3].toLocaleString("en")]), rows));
+    table("each", ["key", "type", "shape", "#bytes", "#least", "#greatest", "#mean", "begins"], rows.map((w) => [w[0], w[1], w[2], w[3].toLocaleString("en"), ...valuesOf(w)]), rows.map((w) => [...w.slice(0, 4), ...valuesOf(w)])));
 }

@@ -1,0 +1,107 @@
+"""XNNPACK's workspace, as we compute it from a delegate, against what the runtime allocates."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import stepwell
+from stepwell.dialects.xnnpack import DelegateOp
+from stepwell.showing.memory import MemoryPlan
+from stepwell.showing.workspace import workspace_plan, workspace_plans
+
+_PAGE = 4096
+_MEASURE = """
+import ctypes, gc, json, sys
+import torch
+from stepwell.backends.executorch.runner import PteSession
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+        "fordblks", "keepcost")]
+
+libc = ctypes.CDLL("libc.so.6")
+libc.mallinfo2.restype = Info
+libc.mallopt(-3, 65536)  # M_MMAP_THRESHOLD: what is larger is counted by itself.
+found = []
+for path in sys.argv[1:]:
+    session = PteSession.load(open(path, "rb").read())
+    before = libc.mallinfo2().hblkhd
+    output = session.run(torch.randn(1, 256, 512))
+    del output
+    gc.collect()
+    found.append(libc.mallinfo2().hblkhd - before)
+    del session
+    gc.collect()
+print(json.dumps(found))
+"""
+
+
+class Shared(torch.nn.Module):
+    """Values that write over each other, and one that outlives them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a = torch.tanh(x) * torch.exp(x)
+        padded = torch.nn.functional.pad(a, (0, 64))
+        turned = torch.softmax(padded.transpose(1, 2).contiguous(), -1)
+        return torch.sigmoid(turned.transpose(1, 2) * padded)[:, :, :32]
+
+
+class Below(torch.nn.Module):
+    """A value that fits under one that lives at the same time."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pad = torch.nn.functional.pad
+        return pad(pad(x, (0, 128)) * pad(x, (128, 0)), (0, 300))[:, :, 5:25] + 1
+
+
+def _lowered(model: torch.nn.Module) -> stepwell.Lowered:
+    exported = torch.export.export(model.eval(), (torch.randn(1, 256, 512),))
+    return stepwell.lower(exported, "xnnpack")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc counts what it allocates")
+def test_the_workspace_is_as_large_as_what_the_runtime_allocates(tmp_path: object) -> None:
+    paths: list[str] = []
+    plans: list[MemoryPlan] = []
+    for model in (Shared(), Below()):
+        lowered = _lowered(model)
+        (plan,) = workspace_plans(lowered.program)
+        plans.append(plan)
+        paths.append(f"{tmp_path}/{type(model).__name__}.pte")
+        with open(paths[-1], "wb") as file:
+            file.write(lowered.to_pte())
+    ran = subprocess.run(
+        [sys.executable, "-c", _MEASURE, *paths], capture_output=True, text=True, check=True
+    )
+    for plan, allocated in zip(plans, json.loads(ran.stdout.splitlines()[-1]), strict=True):
+        assert plan.size <= allocated <= plan.size + 2 * _PAGE, plan.method
+
+
+def test_values_that_live_at_once_share_no_bytes_and_dynamic_sizes_are_left_out() -> None:
+    lowered = _lowered(Shared())
+    (plan,) = workspace_plans(lowered.program)
+    for one in plan.held:
+        assert one.offset + one.bytes <= plan.size
+        for other in plan.held:
+            together = one.first <= other.last and other.first <= one.last
+            apart = one.offset + one.bytes <= other.offset
+            apart |= other.offset + other.bytes <= one.offset
+            assert one is other or not together or apart
+    rows = torch.export.Dim("rows", min=2, max=8)
+    exported = torch.export.export(
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()).eval(),
+        (torch.randn(3, 4),),
+        dynamic_shapes=({0: rows},),
+    )
+    open_sizes = stepwell.lower(exported, "xnnpack").program
+    delegates = [
+        op for op in open_sizes.method("forward").body.block.ops if isinstance(op, DelegateOp)
+    ]
+    assert delegates and all(workspace_plan(op, "forward") is None for op in delegates)
