@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes: each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check bench replay soak guards prove other-cpus arm64 docs release clean
+.PHONY: demo test check bench replay soak guards prove other-cpus arm64 versions docs release clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -61,6 +61,10 @@ check: $(READY)
 # Every script in bench/ measures one thing and prints its own table; names with _ are shared parts.
 bench: $(READY)
 	set -e; for script in bench/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+# The quick suite on other versions of Python, ExecuTorch and xDSL; hours, and downloads (docs/versions.md).
+versions: $(READY)
+	$(BIN)/python tools/versions.py --table docs/versions.md
 
 # The documentation as a site, in site/; a warning or a broken link ends it.
 docs: $(READY)

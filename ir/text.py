@@ -8,7 +8,7 @@ that torch has registered already.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -122,6 +122,7 @@ def parse_module(
     name: str = "<text>",
     allow_unregistered: bool = False,
     locate: bool = False,
+    others: Mapping[str, Callable[[], Dialect]] | None = None,
 ) -> ModuleOp:
     """Read a module.
 
@@ -130,13 +131,16 @@ def parse_module(
         name: of the file, for messages.
         allow_unregistered: take ops, types and attributes that no dialect knows as opaque ones.
         locate: an op without a location is where it stands in this text, as mlir-opt has it.
+        others: dialects by name that are known in this text, besides those that always are.
 
     Raises:
         ParseFailure: with line and column.
     """
     parser: TextParser | None = None
     try:
-        parser = TextParser(TextContext(allow_unregistered), text, name, locate=locate)
+        context = TextContext(allow_unregistered)
+        context._registered_dialects = {**(others or {}), **_DIALECTS}
+        parser = TextParser(context, text, name, locate=locate)
         return parser.parse_module()
     except StepwellError as error:
         raise _failure(parser, error.problems[0].fact, text, name, error.problems[0].help) from None

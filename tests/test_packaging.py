@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -19,6 +20,7 @@ import pytest
 import stepwell
 from stepwell.backends.ethos_u.vela import compile_tosa
 from stepwell.causal_lm import load_causal_lm
+from stepwell.cli import main
 from stepwell.ir.frames import frame
 from stepwell.sweeping.cluster import import_dask
 from stepwell.zoo.catalogue import entries_of, find
@@ -155,6 +157,34 @@ def test_the_demo_runs_from_a_wheel_outside_the_clone(fresh: Path, tmp_path: Pat
     assert "the plug-in was loaded" in ran.stdout
     assert "same class predicted: yes" in ran.stdout
     assert str(ROOT) not in ran.stdout
+
+
+POSIX = {"fcntl", "grp", "pty", "pwd", "resource", "termios"}
+"""Modules that Windows has not."""
+
+
+def test_what_windows_has_not_is_imported_by_no_module_that_lowers() -> None:
+    """What a sweep and a replay start has it; they say so where there is no fork."""
+    found: set[str] = set()
+    for path in (path for name in CODE[:-1] for path in (ROOT / name).rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found |= {path.name for name in names if name in POSIX}
+    assert found <= {"warm.py", "child.py"}
+
+
+@pytest.mark.parametrize("command", [["sweep", "examples/*"], ["replay"]])
+def test_without_fork_a_sentence_says_what_to_do(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delattr("os.fork")
+    assert main(command) == 1
+    assert "by fork, which this system has not" in capsys.readouterr().err
 
 
 def test_the_version_is_semantic_and_the_changelog_has_it() -> None:

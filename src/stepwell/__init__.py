@@ -17,8 +17,6 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.above import form_stands_in
-from stepwell.ir.arguments import takes_what_it_says
-from stepwell.ir.switches import without_collection
 
 _HOME = {
     "Bound": "ir.rewriting",
@@ -37,6 +35,7 @@ _HOME = {
     "StepwellPartitioner": "partitioner",
     "Together": "ir.rewriting",
     "VerificationError": "program",
+    "budget": "budgeting",
     "check": "checking",
     "emit": "lowering",
     "explain": "explaining",
@@ -92,6 +91,9 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("stepwell")
     if name not in _HOME:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
+    from stepwell.ir.arguments import takes_what_it_says  # With xDSL: half of what help takes.
+    from stepwell.ir.switches import without_collection
+
     with without_collection():
         value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
     if isinstance(value, FunctionType):
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
     from stepwell.artefacts import read_pte as read_pte
     from stepwell.artefacts import read_tosa as read_tosa
     from stepwell.artefacts import run_pte as run_pte
+    from stepwell.budgeting import budget as budget
     from stepwell.checking import check as check
     from stepwell.explaining import explain as explain
     from stepwell.ir.inference import infers as infers

@@ -6,16 +6,20 @@ A `StepwellError` is shown, not traced.
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import (
     add_load,
+    budget,
     check,
+    demo,
     explain,
     lower,
     opt,
@@ -29,6 +33,8 @@ from stepwell.commands import (
     sweep,
     verify_certificate,
 )
+from stepwell.commands.completing import complete
+from stepwell.commands.outcome import Outcome, add_json, told
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.failures import StepFailure
 
@@ -43,17 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     _quieten_others()
     given = list(sys.argv[1:] if argv is None else argv)
+    name, json = given[0] if given else "", None
     try:
-        if given[:1] == [opt.NAME]:
-            return opt.run(given[1:])
-        arguments = _parser().parse_args(given)
-        if arguments.load:
-            from stepwell.plugins import load_plugin
-
-            for file in arguments.load:
-                load_plugin(file)
-        command: Callable[[argparse.Namespace], int] = arguments.command
-        return command(arguments)
+        name, json, act = _asked(given)
+        with redirect_stdout(io.StringIO()) if json == OUTPUT else nullcontext():
+            outcome = act()
+        _write_json(json, told(name, outcome))
+        return outcome.code
     except StepwellError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.__cause__ is not None and {"-v", "--verbose"} & set(given):
@@ -61,11 +63,46 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n".join(("", str(error.__cause__), *notes)), file=sys.stderr)
         if isinstance(error, StepFailure) and error.reproducer is not None:
             _write_reproducer(error.reproducer)
+        with suppress(StepwellError):  # Where it is the file that cannot be written.
+            _write_json(json, told(name, error))
         return 1
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt:
         return 130  # as a shell counts an interrupt
+
+
+OUTPUT = "-"
+"""What `--json` calls the output."""
+
+
+def _asked(given: list[str]) -> tuple[str, str | None, Callable[[], Outcome]]:
+    """The command's name, where its outcome is written as JSON, and what runs it."""
+    if given[:1] == [opt.NAME]:
+        return opt.NAME, opt.json_of(given), lambda: opt.run(given[1:])
+    parser = _parser()
+    complete(parser)
+    arguments = parser.parse_args(given)
+    command: Callable[[argparse.Namespace], Outcome] = arguments.command
+
+    def act() -> Outcome:
+        if arguments.load:
+            from stepwell.plugins import load_plugin
+
+            for file in arguments.load:
+                load_plugin(file)
+        return command(arguments)
+
+    return arguments.name, arguments.json, act
+
+
+def _write_json(file: str | None, text: str) -> None:
+    if file == OUTPUT:
+        print(text)
+    elif file is not None:
+        from stepwell.ir.files import as_path, write_atomically
+
+        write_atomically(as_path(file), text.encode())
 
 
 def _write_reproducer(reproducer: Reproducer) -> None:
@@ -121,15 +158,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="stepwell",
         description="A multi-level IR for ExecuTorch: walk a program down, and back.",
-        epilog="exit codes: 0 done, 1 an error or a difference that was reported, 2 bad arguments",
+        epilog="exit codes: 0 done, 1 an error or a difference that was reported, 2 bad arguments, "
+        "130 interrupted",
     )
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, act: Callable[[argparse.Namespace], int], help: str) -> Any:
+    def add(name: str, act: Callable[[argparse.Namespace], Outcome], help: str) -> Any:
         command = commands.add_parser(name, help=help, description=help)
-        command.set_defaults(command=act)
+        command.set_defaults(command=act, name=name)
         add_load(command)
+        add_json(command)
         return command
 
     lower.add_arguments(add("lower", lower.run, "lower a model to a target, write the artefact"))
@@ -137,6 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
+    budget.add_arguments(add("budget", budget.run, "hold programs to a committed file of figures"))
     prove.add_arguments(add("prove", prove.run, "what a solver says of the rules"))
     verify_certificate.add_arguments(
         add("verify-certificate", verify_certificate.run, "check a lowering's certificate again")
@@ -150,26 +190,5 @@ def _parser() -> argparse.ArgumentParser:
 
     run.add_arguments(add("run", run.run, "run an artefact on its engine, on random inputs"))
 
-    demo = add("demo", _demo, "lower DeiT-Tiny, run it, compare with PyTorch")
-    demo.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        default=Path("deit_tiny.pte"),
-        help="where the .pte goes (deit_tiny.pte)",
-    )
-    demo.add_argument(
-        "--quick", action="store_true", help="neither check the steps nor measure the stock flow"
-    )
+    demo.add_arguments(add("demo", demo.run, "lower DeiT-Tiny, run it, compare with PyTorch"))
     return parser
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    from stepwell.demo import demo
-
-    return demo(arguments.output, arguments.quick)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -22,15 +23,21 @@ from stepwell.stock import measure_stock
 from stepwell.translate.exporting import export
 
 
-def _short(path: Path) -> str:
+def _from_here(path: Path) -> str:
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
-        return path.name
+        return str(path)
 
 
-COMMAND = _short(Path(sys.executable).with_name("stepwell"))
-"""How this command is called from here: it may not be on the path."""
+def _command() -> str:
+    """How this command is called from here: it may not be on the path."""
+    beside = Path(sys.executable).with_name("stepwell")
+    on_path = shutil.which("stepwell")
+    if on_path and (not beside.exists() or Path(on_path) == beside):
+        return "stepwell"
+    return _from_here(beside) if beside.exists() else f"{sys.executable} -m stepwell"
+
 
 HERE = Path(__file__).resolve()
 EXAMPLES = next(
@@ -46,8 +53,11 @@ EXAMPLES = next(
 MODEL = EXAMPLES / "models" / "deit.py"
 
 
-def demo(output: Path, quick: bool = False) -> int:
+def demo(output: Path, quick: bool = False) -> dict[str, Any]:
     """Lower DeiT-Tiny to a `.pte`, run it on ExecuTorch's runtime, compare with eager PyTorch.
+
+    Returns:
+        The table's figures by name; `right` says whether the results are PyTorch's.
 
     Args:
         output: where the `.pte` is written.
@@ -108,12 +118,21 @@ def demo(output: Path, quick: bool = False) -> int:
         f"(outputs up to {eager.abs().max().item():.2f})\n"
         f"same class predicted: {'yes' if outputs[0].argmax() == eager.argmax() else 'NO'}\n"
     )
+    command = _command()
     console.print(
-        f"see every step:  {COMMAND} lower {_short(MODEL)}:deit_tiny -t xnnpack -o deit.pte\n"
-        f"read it as text: {COMMAND} show {output}"
+        f"see every step:  {command} lower {_from_here(MODEL)}:deit_tiny -t xnnpack -o deit.pte\n"
+        f"read it as text: {command} show {output}"
     )
     if quick:
         console.print("--quick: no step was checked, ExecuTorch's own flow was not measured")
     else:
         console.print("every step was checked: what it replaced and what it wrote compute the same")
-    return 0 if error < 1e-4 else 1
+    return {
+        "stock": stock or None,
+        "lifted": lifted.report.figures,
+        "stepwell": lowered.report.figures,
+        "seconds": seconds,
+        "bytes": len(data),
+        "error": error,
+        "right": error < 1e-4,
+    }

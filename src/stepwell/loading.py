@@ -32,9 +32,14 @@ def load(path: Content) -> Program:
         place = Path(path)
         if place.suffix == ".mlir" or place.is_dir():
             return load_saved(place)
+        if _is_archive(place):
+            return _of_pt2(place)  # Not read whole into memory: it holds the weights.
     held = content(path, "program")
     if held.startswith(_ARCHIVE):
-        return _of_pt2(held)
+        with tempfile.TemporaryDirectory() as folder:
+            copied = Path(folder) / "program.pt2"
+            copied.write_bytes(held)
+            return _of_pt2(copied)
     kind = held[_IDENTIFIER]
     if kind[:2] in (b"ET", b"BP"):
         from stepwell.artefacts import read_pte
@@ -53,13 +58,19 @@ def load(path: Content) -> Program:
         ) from None
 
 
-def _of_pt2(held: bytes) -> Program:
+def _is_archive(place: Path) -> bool:
+    """Whether a file is there and begins as archives do."""
+    try:
+        with place.open("rb") as file:
+            return file.read(len(_ARCHIVE)) == _ARCHIVE
+    except (OSError, ValueError):
+        return False  # What is wrong with it, the reader says.
+
+
+def _of_pt2(place: Path) -> Program:
     from stepwell.translate.pt2 import load_pt2
 
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "program.pt2"
-        place.write_bytes(held)
-        return from_exported_program(load_pt2(place))
+    return from_exported_program(load_pt2(place))
 
 
 def _unbundled(held: bytes) -> bytes:

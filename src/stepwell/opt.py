@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from xdsl.context import Context
+from xdsl.dialects import get_all_dialects
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from stepwell.commands import add_load
+from stepwell.commands.outcome import add_json
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, VerificationError
 from stepwell.ir.failures import StepFailure
@@ -74,7 +76,7 @@ class OptMain(xDSLOptMain):
     """xDSL's driver over stepwell's levels. Plain xDSL passes (`cse`, `dce`) work too."""
 
     def register_all_dialects(self) -> None:
-        """The text parser finds dialects by itself, once they are known."""
+        """The text parser finds dialects by itself: ours once they are known, xDSL's by name."""
         make_known()
         ask_for_more(load_entry_points)
         self.ctx = Context()
@@ -114,6 +116,7 @@ class OptMain(xDSLOptMain):
                     action.option_strings.append(alias)
                     arg_parser._option_string_actions[alias] = action
         add_load(arg_parser)
+        add_json(arg_parser)
         arg_parser.add_argument(
             "--trust", action="store_true", help="load the files that a reproducer names"
         )
@@ -178,6 +181,7 @@ class OptMain(xDSLOptMain):
             name=self.name,
             allow_unregistered=self.args.allow_unregistered_dialect,
             locate=True,
+            others=get_all_dialects(),
         )
         store = WeightStore()
         if self.args.input_file is not None:

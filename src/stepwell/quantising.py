@@ -161,6 +161,11 @@ def find_quantiser(name: str) -> Quantiser:
     return known[name]
 
 
+def known_quantisers() -> list[str]:
+    """The names of all quantisers."""
+    return sorted({**QUANTISERS, **registry().quantisers})
+
+
 def quantise(model: Any, name: str, data: Iterable[object]) -> Any:
     """A model with quantize and dequantize operators in it, calibrated on data; export it next.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwell.advice import Advice, Left, advice_lines, advise
 from stepwell.ir.above import Shown
@@ -63,6 +63,22 @@ class Report(Shown):
     def advice(self) -> list[Advice]:
         """What to change in the model so that less is left to kernels, the costliest first."""
         return advise(self.left, self.work)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What a program reads of it: all but the history of applications and the check."""
+        return {
+            "target": self.target,
+            "delegates": self.delegates,
+            "outside": dict(self.outside),
+            "seconds": self.seconds,
+            "numerics": self.numerics,
+            "steps": self.steps,
+            "refusals": self.refusals,
+            "deviations": self.deviations,
+            "advice": self.advice,
+            "checked": len(self.check.steps) if self.check else 0,
+        }
 
     def to_frame(self) -> DataFrame:
         """The steps as a dataframe: applications, ops left, seconds."""

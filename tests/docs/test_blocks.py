@@ -2,8 +2,9 @@
 
 A page's Python shares one namespace and one folder; `python title="x.py"` is written there first.
 What a reader need not see stands in a comment in front, `<!-- before: … -->`, and runs too. Shell
-lines: `stepwell` runs in this process; of `python FILE`, `make`, `pytest` and `pip` it is asked
-that what they name is there. `<!-- slow: why -->` leaves out running, not reading the arguments;
+lines: those of `stepwell` run in a process that has imported nothing, a block in one (with
+`-m slow`, a line in one); of `python FILE`, `make`, `pytest` and `pip` it is asked that what they
+name is there. `<!-- slow: why -->` leaves out running, not reading the arguments;
 `<!-- needs: MODULE -->` skips a block where an extra is absent. `text` is for reading; a `diff` is
 tried by `test_walkthroughs.py`.
 """
@@ -11,8 +12,10 @@ tried by `test_walkthroughs.py`.
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -81,9 +84,34 @@ def test_a_block_says_what_it_is(page: Path) -> None:
     assert not indented, f"an indented block says no language: {indented[0].strip()}"
 
 
-@pytest.mark.parametrize("page", [p for p in places() if any(blocks(p.values[0]))])
+WITH_BLOCKS = [place for place in places() if any(blocks(place.values[0]))]
+WITH_COMMANDS = [
+    place
+    for place in WITH_BLOCKS
+    if any(
+        block.language == "sh" and not block.slow and re.search("^stepwell ", block.body, re.M)
+        for block in blocks(place.values[0])
+    )
+]
+
+
+@pytest.mark.parametrize("page", WITH_BLOCKS)
 def test_the_blocks_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_page(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_COMMANDS)
+def test_each_command_of_a_page_runs_in_a_process_of_its_own(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_page(page, tmp_path, monkeypatch, each=True)
+
+
+def run_page(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, each: bool = False
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -92,14 +120,14 @@ def test_the_blocks_of_a_page_run(
     kept = set(sys.modules)
     try:
         for block in blocks(page):
-            run(block, page, namespace)
+            run(block, page, namespace, each)
     finally:
         for name in set(sys.modules) - kept:  # mlp.py of this folder is not that of another.
             if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
                 del sys.modules[name]
 
 
-def run(block: Block, page: Path, namespace: dict[str, Any]) -> None:
+def run(block: Block, page: Path, namespace: dict[str, Any], each: bool = False) -> None:
     if block.needs and importlib.util.find_spec(block.needs) is None:
         return
     if block.language == "python":
@@ -109,20 +137,40 @@ def run(block: Block, page: Path, namespace: dict[str, Any]) -> None:
             code = "\n" * (block.line - 1) + block.body
             exec(compile(code, str(page), "exec"), namespace)
     elif block.language == "sh":
-        for line in block.body.splitlines():
-            if words := shlex.split(line, comments=True):
-                call(words, block)
+        lines = [shlex.split(line, comments=True) for line in block.body.splitlines()]
+        commands = [words[1:] for words in lines if words[:1] == ["stepwell"] and not block.slow]
+        for batch in [[one] for one in commands] if each else [commands]:
+            in_a_fresh_process(batch)
+        for words in filter(None, lines):
+            asked(words, block)
     elif block.language == "mlir":
         program = stepwell.parse(block.body)
         assert str(stepwell.parse(str(program))) == str(program)
 
 
-def call(words: list[str], block: Block) -> None:
-    """A command of a shell block, or what it names."""
+ALL = """
+import json, sys
+from stepwell.cli import main
+for words in json.loads(sys.argv[1]):
+    if main(words) != 0:
+        sys.exit(f"{words} fails")
+"""
+
+
+def in_a_fresh_process(commands: list[list[str]]) -> None:
+    """Commands, one after the other; each ends with 0."""
+    if commands:
+        ran = subprocess.run(
+            [sys.executable, "-c", ALL, json.dumps(commands)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+
+
+def asked(words: list[str], block: Block) -> None:
+    """Whether what a line of a shell block names is there."""
     command, *arguments = words
-    if command == "stepwell" and not block.slow:
-        assert cli.main(arguments) == 0, words
-    elif command == "stepwell":
+    if command == "stepwell" and arguments[0] != "opt":
         cli._parser().parse_args(arguments)  # Ends the process if it does not take them.
         _is_there([a.partition(":")[0] for a in arguments if a.startswith("examples/")])
     elif command in ("python", "pytest"):

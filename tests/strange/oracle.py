@@ -13,7 +13,7 @@ import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -155,7 +155,7 @@ class Expected:
     """Each output, in every run."""
 
     runs: list[list[Tensor]]
-    further: Iterator[list[list[Any]]] = iter(())
+    further: Iterator[list[list[Any]]] = field(default_factory=lambda: iter(()))
     """More runs, some at a time, which a result that seems wrong is compared with."""
     narrow: bool = False
     """Whether a target holds 64-bit integers in 32 bits."""

@@ -144,6 +144,20 @@ def test_plain_xdsl_opt_reads_every_dialect_ours_of_tosa_too(
     assert {"tosa.conv2d", "tosa.scatter", "tosa.transpose_conv2d"} <= names
 
 
+def test_every_dialect_of_xdsl_is_read_here_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.mlir").write_text(
+        "func.func @f(%m: memref<4xf32>) -> f32 {\n"
+        "  %c = arith.constant 0 : index\n"
+        "  %v = memref.load %m[%c] : memref<4xf32>\n"
+        "  func.return %v : f32\n"
+        "}\n"
+    )
+    assert main(["opt", str(tmp_path / "t.mlir"), "-p", "canonicalize"]) == 0
+    assert "memref.load" in capsys.readouterr().out
+
+
 def test_xdsls_interpreter_runs_our_functions() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.commands.completing import completed_by, quantisers, targets
+
 if TYPE_CHECKING:
     from stepwell.ir.pipeline import Pipeline
     from stepwell.target import PipelineLike
@@ -27,9 +29,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="every step and every refusal with its place; all that torch says of a failed export",
     )
     parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
-    parser.add_argument(
+    quantise = parser.add_argument(
         "--quantise", metavar="NAME", help="quantise the module of a file.py:callable first"
     )
+    completed_by(quantise, quantisers)
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +84,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack") -> None:
     """The option `-t TARGET`, its options, and what may be changed in its pipeline."""
-    parser.add_argument(
+    target = parser.add_argument(
         "-t",
         "--target",
         default=default,
@@ -91,6 +94,7 @@ def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack")
             else "lower it first; --html then shows every step"
         ),
     )
+    completed_by(target, targets)
     parser.add_argument(
         "-O",
         "--option",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.commands import add_model, add_target, options_of
+from stepwell.commands.outcome import Outcome
 from stepwell.commands.progress import stepping
 from stepwell.ir.files import write_atomically
 
@@ -23,11 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of the random samples (0)")
     parser.add_argument("--no-artefact", action="store_true", help="stop before the artefact")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Check, print a table, and exit with 1 if anything differs."""
     from dataclasses import replace
 
@@ -41,13 +41,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         result = _of_model(arguments)
     print(result.text(arguments.verbose))
-    if arguments.prove and held is None:
-        print(_certified(arguments))
-    if arguments.json:
-        write_atomically(arguments.json, result.to_json().encode())
+    proved = _certified(arguments) if arguments.prove and held is None else None
+    if proved is not None:
+        print(proved)
     if arguments.html:
         write_atomically(arguments.html, result.to_html().encode())
-    return 0 if result.ok else 1
+    files = [arguments.html] if arguments.html else []
+    found = {"ok": result.ok, **vars(result), "proved": proved}
+    return Outcome(found, files, 0 if result.ok else 1)
 
 
 def _certified(arguments: argparse.Namespace) -> str:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepwell.commands import add_model, add_target, options_of
+from stepwell.commands.outcome import Outcome
 from stepwell.commands.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes, write_atomically
+from stepwell.ir.files import read_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CPU",
         help="which decisions the costs of two CPUs take differently, instead",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row as JSON")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Lower and print the fates of the model's ops, the costliest first."""
     from stepwell.commands.sources import open_artefact
     from stepwell.cost_differences import cost_differences
@@ -47,8 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
         with waiting(f"lowering {arguments.model}"):
             model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
             if arguments.costs:
-                print(cost_differences(model.program, arguments.costs, arguments.target, **options))
-                return 0
+                found = cost_differences(
+                    model.program, arguments.costs, arguments.target, **options
+                )
+                print(found)
+                return Outcome({"costs": found})
             explanation = explain(model.program, arguments.target, **options)
         if arguments.memory:
             assert explanation.lowered is not None
@@ -57,15 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
                 f"what {arguments.target} makes",
                 explanation.lowered.artefact if is_pte else None,
             )
-    if arguments.json:
-        write_atomically(arguments.json, explanation.to_json().encode())
     if arguments.outside:
         explanation = replace(explanation, fates=explanation.outside)
     print(explanation)
-    return 0
+    return Outcome({"target": explanation.target, "ops": explanation.fates})
 
 
-def _draw_memory(what: str, data: bytes | None) -> int:
+def _draw_memory(what: str, data: bytes | None) -> Outcome:
     """Print the plan of each arena of a `.pte`."""
     from stepwell.backends.executorch.read import read_container
     from stepwell.showing.memory import memory_plans
@@ -78,4 +79,4 @@ def _draw_memory(what: str, data: bytes | None) -> int:
         )
     plans = memory_plans(read_container(data))
     print("\n\n".join(map(to_text, plans)) if plans else "no method plans memory")
-    return 0
+    return Outcome({"memory": plans})

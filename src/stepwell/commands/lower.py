@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import add_language, add_model, add_target, language_of, options_of
+from stepwell.commands.outcome import Outcome
 from stepwell.commands.progress import stepping, waiting
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
@@ -88,7 +89,7 @@ def add_emit_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Lower, and write what is asked for."""
     from stepwell.commands.sources import open_source
     from stepwell.lowering import lower
@@ -116,8 +117,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(note, file=sys.stderr)
     after = lowered.stopped_after
     if after is not None and arguments.output is None and arguments.emit_ir is None:
-        print(lowered.program.text(locations=True))
-        return 0
+        text = lowered.program.text(locations=True)
+        print(text)
+        return Outcome({**_figures(lowered), "text": text})
     print(lowered.report.text(arguments.verbose))
     if lowered.certificate is not None:
         lowered.certificate.save(arguments.certify)
@@ -137,7 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
         from stepwell.backends.executorch.inspection import write_etrecord
 
         write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
-    return 0
+    written = (arguments.certify, arguments.emit_ir, arguments.output, arguments.etrecord)
+    return Outcome(_figures(lowered), [path for path in written if path])
 
 
 def _kinds(said: list[str]) -> dict[str, int | None]:
@@ -150,7 +153,7 @@ def _kinds(said: list[str]) -> dict[str, int | None]:
     return kinds
 
 
-def emit(arguments: argparse.Namespace) -> int:
+def emit(arguments: argparse.Namespace) -> Outcome:
     """Take the rest of the way, and write the artefact."""
     from stepwell.commands.sources import open_source
     from stepwell.lowering import lower
@@ -161,7 +164,12 @@ def emit(arguments: argparse.Namespace) -> int:
         lowered = lower(model.program, arguments.target, start=arguments.start, **options)
         _save(lowered, arguments.output)
     print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")
-    return 0
+    return Outcome(_figures(lowered), [arguments.output])
+
+
+def _figures(lowered: Lowered) -> dict[str, Any]:
+    """The report by name, and where the program stopped on its way."""
+    return {**lowered.report.figures, "stopped_after": lowered.stopped_after}
 
 
 def _save(lowered: Lowered, output: Path) -> None:

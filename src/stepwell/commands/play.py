@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.commands import add_model_options, add_target
+from stepwell.commands.outcome import Outcome
 from stepwell.commands.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Serve the page until Ctrl-C."""
     from stepwell.playing import Playing
 
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             playing.wait()
         except KeyboardInterrupt:
             print()
-    return 0
+        return Outcome({"link": playing.link})
 
 
 def playground_of(arguments: argparse.Namespace) -> Playground:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
+from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
 
@@ -21,11 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", action="store_true", help="keep the verdicts, by which certificates are made"
     )
     parser.add_argument("--new", action="store_true", help="only rules of which none is kept")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts as JSON")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write a page's table anew")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Print a verdict a rule; 1 if one is refuted."""
     from stepwell.proving.guards import without_each
     from stepwell.proving.known import keep
@@ -39,10 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
             f"there is no rule {unknown[0]!r}", help="`stepwell prove` without names proves all"
         )
     verdicts: list[Verdict] = []
+    without: list[dict[str, str]] = []
+    files: list[Path] = []
     for name in arguments.rules or known:
         if arguments.guards:
             for condition, found in without_each(known[name]):
                 print(f"{name:40} without {condition}: {found}", flush=True)
+                without.append({"rule": name, "without": str(condition), "found": str(found)})
             continue
         held = kept().get(hash_of(known[name].rule)) if arguments.new else None
         verdict = replace(held or prove(known[name]), rule=name)
@@ -52,12 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.tests.mkdir(parents=True, exist_ok=True)
             file = arguments.tests / f"test_{name.replace('-', '_').replace('.', '_')}.py"
             write_atomically(file, verdict.counterexample.as_test(name).encode())
+            files.append(file)
     counted = Counter(verdict.kind for verdict in verdicts)
     for kind, count in counted.items():
         print(f"{count:4} {SAID[kind]}")
-    if arguments.json:
-        held = [{**asdict(v), "counterexample": None} for v in verdicts]
-        write_atomically(arguments.json, json.dumps(held, indent=1).encode())
     if arguments.keep:
         keep(verdicts)
     if arguments.table:
@@ -65,4 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         page = with_table(arguments.table.read_text(), verdicts)
         write_atomically(arguments.table, page.encode())
-    return 1 if counted["refuted"] else 0
+        files.append(arguments.table)
+    told = [{**vars(v), "counterexample": str(v.counterexample or "")} for v in verdicts]
+    result = {"verdicts": told, "counts": counted, "guards": without}
+    return Outcome(result, files, 1 if counted["refuted"] else 0)

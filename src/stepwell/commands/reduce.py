@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes
 
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Reduce, write the small program and print it."""
     from stepwell.commands.progress import counting
     from stepwell.reducing import by_command, reduce
@@ -49,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         found = reduce(whole, test, lambda left, tried: tell(left=left, tried=tried))
     output: Path = arguments.output or path.with_suffix(".small.mlir")
     found.reproducer.save(output)
-    print(found.reproducer.text().rstrip())
+    text = found.reproducer.text().rstrip()
+    print(text)
     print(f"\n{output}: {found.after} ops of {found.before}, {found.tried} programs tried")
-    return 0
+    figures = {"before": found.before, "after": found.after, "tried": found.tried, "text": text}
+    return Outcome(figures, [output])

@@ -6,6 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
+from stepwell.commands.outcome import Outcome
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
@@ -25,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Lower by both commits and print the table."""
     from rich.console import Console
     from rich.progress import (
@@ -58,4 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
             tell=show,
         )
     print(found, end="")
-    return 1 if arguments.exit_code and found.changed else 0
+    changed = [f"{pair.name} {pair.target}" for pair in found.changed]
+    result = {**vars(found), "changed": changed}
+    return Outcome(result, (), 1 if arguments.exit_code and changed else 0)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes, write_atomically
+from stepwell.ir.files import read_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,12 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--etrecord", type=Path, metavar="FILE", help="of the lowering: names and source lines"
     )
     parser.add_argument("--repeat", type=int, default=20, help="calls of --profile (20)")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write every event of --profile as JSON"
-    )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Run on random inputs and print the outputs, or a profile."""
     path = Path(arguments.artefact)
     if path.suffix == ".pte":
@@ -42,31 +41,35 @@ def run(arguments: argparse.Namespace) -> int:
     program = held.program if held else open_model(arguments.artefact).program
     inputs = random_values(program, arguments.method, arguments.seed)
     if held is None:
-        _show(program.run(*inputs, method=arguments.method))
-    else:
-        _show(held.target.run(held.data, inputs, arguments.method))
-    return 0
+        return _shown(program.run(*inputs, method=arguments.method))
+    return _shown(held.target.run(held.data, inputs, arguments.method))
 
 
-def _run_pte(path: Path, arguments: argparse.Namespace) -> int:
+def _run_pte(path: Path, arguments: argparse.Namespace) -> Outcome:
     from stepwell.artefacts import random_inputs, run_pte
 
     data = read_bytes(path)
     inputs = random_inputs(data, arguments.method, arguments.seed)
     if not arguments.profile:
-        _show(run_pte(data, inputs, arguments.method, cpu=arguments.cpu))
-        return 0
+        return _shown(run_pte(data, inputs, arguments.method, cpu=arguments.cpu))
     from stepwell.profiling import profile
 
     found = profile(
         data, inputs, arguments.method, record=arguments.etrecord, repeat=arguments.repeat
     )
     print(found)
-    if arguments.json:
-        write_atomically(arguments.json, found.to_json().encode())
-    return 0
+    return Outcome(found)
 
 
-def _show(outputs: tuple[object, ...]) -> None:
+def _shown(outputs: tuple[object, ...]) -> Outcome:
     for index, output in enumerate(outputs):
         print(f"output {index}: {output}")
+    return Outcome({"outputs": [_values(output) for output in outputs]})
+
+
+def _values(output: Any) -> Any:
+    """A tensor by dtype, shape and values; anything else as it is."""
+    if not hasattr(output, "tolist"):
+        return output
+    dtype = str(output.dtype).removeprefix("torch.")
+    return {"dtype": dtype, "shape": list(output.shape), "values": output.tolist()}

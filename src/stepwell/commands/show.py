@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import add_model_options, add_target, options_of
+from stepwell.commands.outcome import Outcome
 from stepwell.commands.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import read_bytes, write_atomically
@@ -82,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Write what was asked for; the text or the tables go to the terminal."""
     from stepwell.commands.sources import open_source
     from stepwell.ir.text import to_text
@@ -112,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         quantise=arguments.quantise,
     )
     program = model.program
-    written = False
+    written = [path for path in (arguments.html, arguments.dot, arguments.model_explorer) if path]
     if arguments.html:
         folder = Path(arguments.model.rpartition(":")[0] or arguments.model).parent
         with waiting(f"telling {arguments.model}"):
@@ -127,23 +128,22 @@ def run(arguments: argparse.Namespace) -> int:
         write_atomically(arguments.html, to_html(story, editor).encode())
         _say(arguments.html, story, arguments.open)
         program = story.lowered.program if story.lowered else program
-        written = True
     elif arguments.target:
         with waiting(f"lowering {arguments.model}"):
             program = lower(program, arguments.target, **options).program
     if arguments.dot:
         write_atomically(arguments.dot, to_dot(program, arguments.method).encode())
-        written = True
     if arguments.model_explorer:
         write_atomically(arguments.model_explorer, to_model_explorer(program).encode())
-        written = True
+    text = None
     if arguments.summary:
         print(summarise(program))
     elif not written:
         text = to_text(program.module, locations=arguments.locations, generic=arguments.generic)
         colour = arguments.color == "always" or (arguments.color == "auto" and sys.stdout.isatty())
         print(highlighted(text) if colour else text)
-    return 0
+    summary = summarise(program) if arguments.json else None
+    return Outcome({"summary": summary, "text": text}, written)
 
 
 def _say(path: Path, story: Story, is_opened: bool) -> None:

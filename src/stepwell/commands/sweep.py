@@ -7,9 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
+
+if TYPE_CHECKING:
+    from stepwell.sweeping.rows import Row
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the models and stop")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Sweep, show the table, and exit with 1 if a result is wrong or a process died."""
     from rich.console import Console
     from rich.live import Live
@@ -70,12 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
     from stepwell.zoo.catalogue import select
 
     if arguments.list:
-        for entry in select(arguments.models):
-            print(f"{entry.name}  ({entry.kind})")
-        return 0
+        entries = [{"name": entry.name, "kind": entry.kind} for entry in select(arguments.models)]
+        for entry in entries:
+            print(f"{entry['name']}  ({entry['kind']})")
+        return Outcome({"models": entries})
     if arguments.report:
-        write_reports(arguments.store, arguments.report)
-        return 0
+        rows = write_reports(arguments.store, arguments.report)
+        return Outcome({"rows": rows}, arguments.report)
     if unknown := sorted({*arguments.again} - {*OUTCOMES}):
         raise StepwellError(
             f"there is no outcome {unknown[0]!r}", help="outcomes are " + ", ".join(OUTCOMES)
@@ -112,11 +117,11 @@ def run(arguments: argparse.Namespace) -> int:
             )
     except KeyboardInterrupt:
         print(f"\nstopped: {len(shown.rows)} rows are kept in {arguments.store}; the same command "
-              "goes on from there", file=sys.stderr)  # fmt: skip
+              "goes on from there", file=sys.__stderr__)  # fmt: skip
         raise
     print(found, end="")
     print(f"{len(found.rows)} rows, {found.computed} of them computed now, in {arguments.store}")
-    return 0 if found.ok else 1
+    return Outcome(found, [arguments.store], 0 if found.ok else 1)
 
 
 def read_options(targets: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
@@ -134,7 +139,7 @@ def read_options(targets: Sequence[str], texts: Sequence[str]) -> dict[str, Any]
     }
 
 
-def write_reports(store: Path, paths: Sequence[Path]) -> None:
+def write_reports(store: Path, paths: Sequence[Path]) -> Sequence[Row]:
     """Write the newest rows of a store into documents.
 
     Raises:
@@ -150,3 +155,4 @@ def write_reports(store: Path, paths: Sequence[Path]) -> None:
     for path in paths:
         write(path, rows)
         print(f"{path}: {len(rows)} rows")
+    return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
 
 
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the variables (1)")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Outcome:
     """Check it again; 1 if it is refused."""
     from stepwell.certifying.certificate import Certificate
     from stepwell.certifying.verifying import verify_certificate
@@ -38,4 +39,5 @@ def run(arguments: argparse.Namespace) -> int:
     for fault in found.faults:
         print(fault)
     print(f"{arguments.certificate}: {found}")
-    return 0 if found.ok else 1
+    figures = {"ok": found.ok, "faults": [str(fault) for fault in found.faults], "text": str(found)}
+    return Outcome(figures, (), 0 if found.ok else 1)

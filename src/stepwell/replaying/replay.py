@@ -16,8 +16,8 @@ import torch
 from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.files import write_atomically
+from stepwell.ir.systems import needs_fork
 from stepwell.plugins import registry
-from stepwell.replaying import child
 from stepwell.replaying.commits import both, checked_out, content
 from stepwell.sweeping.jobs import digest, source_of, version_of
 from stepwell.translate.exporting import export
@@ -28,6 +28,8 @@ Tell = Callable[[str, int, int], None]
 MODELS = ("examples/*",)
 """What is lowered unless something else is named: what every checkout has."""
 TARGETS = ("xnnpack", "tosa-1.0+fp")
+CHILD = Path(__file__).resolve().with_name("child.py")
+"""What lowers them, with whichever commit's stepwell; it is run, not imported."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def replay(
     Raises:
         StepwellError: this is no checkout, or a name is unknown.
     """
+    needs_fork("a replay")
     base, head = both(span)
     place = cache or default_cache()
     say = tell or _silent
@@ -161,7 +164,7 @@ def figures(
     place.mkdir(parents=True, exist_ok=True)
     versions = [version_of(name) for name in ("torch", "executorch", "xdsl", "tosa-tools")]
     versions += registry().identity()
-    made_of = digest(content(commit), *versions, Path(child.__file__).read_bytes())
+    made_of = digest(content(commit), *versions, CHILD.read_bytes())
     files = {
         (name, target): place / f"{digest(made_of, program.stem, target)[:24]}.json"
         for name, program in programs.items()
@@ -189,7 +192,7 @@ def run(tree: Path, asked: Sequence[dict[str, str]], workers: int) -> list[dict[
     """
     path = os.pathsep.join(filter(None, (str(tree / "src"), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(child.__file__).resolve()), str(tree)]
+    command = [sys.executable, str(CHILD), str(tree)]
     parts = [list(asked[start::workers]) for start in range(workers)]
     processes = [
         subprocess.Popen(

@@ -12,6 +12,7 @@ from typing import Any
 
 from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.systems import needs_fork
 from stepwell.sweeping.asked import named_by_content
 from stepwell.sweeping.cluster import local_cluster, run_tasks
 from stepwell.sweeping.jobs import Job, Limits, Task, Variant, source_of, tasks_of
@@ -94,6 +95,7 @@ def sweep(
     named = [models] if isinstance(models, str) else list(models)
     wanted = [targets] if isinstance(targets, str) else list(targets)
     variant = Variant(quantise, dtype, symbolic, payload)
+    needs_fork("a sweep")
     extras = latency, stock, tune is not None
     chosen = {target: options_of(target, options) for target in wanted} if options else {}
     asked = named_by_content(named, wanted, variant, chosen, *extras)

@@ -1,0 +1,55 @@
+"""Completion of a command line by argcomplete, which `stepwell[completion]` brings.
+
+    eval "$(register-python-argcomplete stepwell)"
+
+The parser says which commands, options and words there are; what only the house knows stands here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Completer = Callable[..., Iterable[str]]
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer the shell and end the process, if it is the shell that asks."""
+    if "_ARGCOMPLETE" not in os.environ:
+        return
+    try:
+        import argcomplete  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError:
+        raise SystemExit(1) from None  # The shell falls back on names of files.
+    argcomplete.autocomplete(parser)
+
+
+def completed_by(action: argparse.Action, completer: Completer) -> None:
+    """Say what completes an argument."""
+    setattr(action, "completer", completer)  # noqa: B010
+
+
+TARGETS = (
+    *"xnnpack xnnpack-published vgf tosa-1.0+fp tosa-1.0+int tosa-1.1+fp tosa-1.1+int".split(),
+    *"tosa-1.1+fp+mx_common+mx_fp8e4m3 tosa-1.1+fp+mxfp".split(),
+    *(f"cortex-m{core}" for core in "0 0plus 3 4 7 23 33 35p 55 85".split()),
+    *(f"ethos-u55-{macs}" for macs in (32, 64, 128, 256)),
+    *(f"ethos-u65-{macs}" for macs in (256, 512)),
+    *(f"ethos-u85-{macs}" for macs in (128, 256, 512, 1024, 2048)),
+)
+QUANTISERS = (
+    "int8-xnnpack int8-xnnpack-dynamic int8-cortex-m int8-tosa int16-tosa 8da4w 8da8w".split()
+)
+"""The house's, without a look at the modules that make them: a shell does not wait for torch."""
+
+
+def targets(**asked: Any) -> Iterable[str]:
+    """The names of targets."""
+    return TARGETS
+
+
+def quantisers(**asked: Any) -> Iterable[str]:
+    """The names of quantisers."""
+    return QUANTISERS

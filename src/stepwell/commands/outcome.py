@@ -1,0 +1,78 @@
+"""What a command found, for programs to read: `--json FILE`, of every command, in one shape."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from stepwell.ir.diagnostics import StepwellError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command found.
+
+    Attributes:
+        result: the command's own figures; a dataclass, or plain values by name.
+        files: what it wrote.
+        code: the exit code.
+    """
+
+    result: Any = field(default_factory=dict[str, Any])
+    files: Sequence[Path] = ()
+    code: int = 0
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option `--json FILE`."""
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="write what is found as JSON (docs/workbench.md); -: to the output, in the text's "
+        "place",
+    )
+
+
+def told(command: str, said: Outcome | StepwellError) -> str:
+    """What a command found, or what it failed with, as JSON.
+
+    The shape is every command's: `stepwell` (the version), `command`, `exit`, `files`, `errors`
+    (each a `fact`, with `where` and `help`) and `result`, which is null after an error.
+    """
+    import json
+
+    from stepwell import __version__
+
+    failed = isinstance(said, StepwellError)
+    document = {
+        "stepwell": __version__,
+        "command": command,
+        "exit": 1 if failed else said.code,
+        "files": [] if failed else said.files,
+        "errors": said.problems if failed else [],
+        "result": None if failed else said.result,
+    }
+    return json.dumps(plain(document), indent=1, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: dataclasses by their fields, what has no number (NaN) as a word."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        held = cast("Mapping[Any, Any]", value)
+        return {str(name): plain(one) for name, one in held.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = cast("Sequence[Any]", value)
+        return [plain(one) for one in items]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

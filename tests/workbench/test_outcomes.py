@@ -1,0 +1,150 @@
+"""`--json` of every command, in one shape; completion; Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepwell import cli, demo
+from stepwell.commands import completing
+from stepwell.quantising import known_quantisers
+from stepwell.targets import known_targets
+
+MODEL = """
+import torch
+
+def make():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval(), (torch.ones(2, 4),)
+"""
+TEXT = """
+func.func public @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %y = aten.relu.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %z = aten.neg.default(%y) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  func.return %z : tensor<2x4xf32>
+}
+"""
+COMMANDS = {
+    "lower": ("m.py:make -o m.pte", {"delegates": 1, "outside": {}}, ["m.pte"]),
+    "emit": ("m.py:make -o e.pte", {"delegates": 1, "stopped_after": None}, ["e.pte"]),
+    "show": ("m.py:make --dot m.dot", {"text": None}, ["m.dot"]),
+    "explain": ("m.py:make", {"target": "xnnpack"}, []),
+    "check": ("m.py:make --no-artefact", {"ok": True, "findings": []}, []),
+    "run": ("m.py:make", {}, []),
+    "budget": ("m.py:make --write", {}, ["stepwell-budget.toml"]),
+    "prove": ("remove-first-power", {"guards": []}, []),
+    "replay": ("--help", {}, []),
+    "play": ("--help", {}, []),
+    "verify-certificate": ("--help", {}, []),
+    "sweep": ("examples/* --list", {}, []),
+    "opt": ("t.mlir", {}, []),
+    "reduce": ("t.mlir --test true", {}, ["t.small.mlir"]),
+    "plugins": ("", {"plugins": []}, []),
+    "demo": ("--quick", {"right": True}, ["deit_tiny.pte"]),
+}
+"""Arguments, some of what is found, and what is written; some take minutes, or wait."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "m.py").write_text(MODEL)
+    (tmp_path / "t.mlir").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "demo", lambda output, quick: {"right": True})
+    return tmp_path
+
+
+def test_every_command_is_tried() -> None:
+    (commands,) = (a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    assert set(commands.choices) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_in_json_what_it_found(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, found, files = COMMANDS[command]
+    if words == "--help":
+        with pytest.raises(SystemExit):
+            cli.main([command, words])
+        assert "--json FILE" in capsys.readouterr().out
+        return
+    assert cli.main([command, *words.split(), "--json", "-"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert list(said) == ["stepwell", "command", "exit", "files", "errors", "result"]
+    assert (said["command"], said["exit"], said["errors"]) == (command, 0, [])
+    assert said["files"] == files
+    assert found.items() <= said["result"].items() and said["result"]
+
+
+def test_a_failure_is_told_in_json_too_and_what_is_no_number_as_a_word(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["lower", "nothing.pt2", "--json", "told.json"]) == 1
+    said = json.loads((folder / "told.json").read_text())
+    assert (said["exit"], said["result"]) == (1, None)
+    assert said["errors"][0]["fact"] == "there is no file nothing.pt2"
+    assert cli.main(["show", "m.py:make", "--json", "missing/m.json"]) == 1
+    assert "cannot write" in capsys.readouterr().err
+    (folder / "nan.py").write_text(MODEL.replace("ReLU()", "LogSigmoid(), torch.nn.Threshold(9, "
+                                                 "float('inf'))"))  # fmt: skip
+    capsys.readouterr()
+    assert cli.main(["run", "nan.py:make", "--json", "-"]) in (0, 1)
+    json.loads(capsys.readouterr().out, parse_constant=lambda word: pytest.fail(word))
+
+
+def completed(line: str, folder: Path) -> list[str]:
+    asked: dict[str, Any] = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line}
+    asked |= {"COMP_POINT": str(len(line)), "_ARGCOMPLETE_STDOUT_FILENAME": str(folder / "words")}
+    subprocess.run(
+        [sys.executable, "-m", "stepwell"], env={**os.environ, **asked}, check=False, cwd=folder
+    )
+    return (folder / "words").read_text().split()
+
+
+def test_a_shell_completes_commands_options_and_names(tmp_path: Path) -> None:
+    pytest.importorskip("argcomplete")
+    assert completed("stepwell lo", tmp_path) == ["lower"]
+    assert completed("stepwell lower m.py:f -t cortex-m5", tmp_path) == ["cortex-m55"]
+    assert completed("stepwell check --no", tmp_path) == ["--no-artefact"]
+
+
+def test_a_shell_knows_every_target_and_quantiser() -> None:
+    assert set(completing.TARGETS) == set(known_targets())
+    assert set(completing.QUANTISERS) == set(known_quantisers())
+
+
+INTERRUPTED = """
+import os, signal, torch
+
+class M(torch.nn.Module):
+    def forward(self, x):
+        if IN_EXPORT:
+            os.kill(os.getpid(), signal.SIGINT)
+        return x.relu()
+
+IN_EXPORT = {in_export}
+if not IN_EXPORT:
+    os.kill(os.getpid(), signal.SIGINT)
+
+def make():
+    return M(), (torch.ones(2),)
+"""
+
+
+@pytest.mark.parametrize("in_export", [False, True])
+def test_an_interrupt_ends_a_command_in_silence(in_export: bool, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(INTERRUPTED.format(in_export=in_export))
+    command = [sys.executable, "-m", "stepwell", "lower", "m.py:make", "-o", "m.pte"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode in (130, -signal.SIGINT)
+    assert (ran.stdout, ran.stderr) == ("", "")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["m.py"]
