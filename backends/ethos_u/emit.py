@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Region
+from xdsl.ir import Operation, Region
 
 from stepwell.backends.cortex_m.emit import emit as emit_cortex_m
 from stepwell.backends.ethos_u.vela import BACKEND, Estimate, compile_tosa
@@ -18,6 +18,8 @@ from stepwell.backends.executorch.emit import DelegatePayload
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.tosa.emit import TARGET, to_tosa
 from stepwell.dialects.ethosu import DelegateOp, YieldOp
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.diagnostics import UnsupportedError, node_name
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
@@ -54,15 +56,59 @@ def _delegate_ops(program: Program) -> Iterator[DelegateOp]:
         yield from (op for op in func.walk() if isinstance(op, DelegateOp))
 
 
-def tosa_of(op: DelegateOp, weights: WeightStore) -> bytes:
-    """The TOSA flatbuffer of a delegate's sub-graph."""
+def refusals(program: Program) -> dict[str, str]:
+    """Of each delegate that Vela refuses, the model's node at which it begins to, and its words."""
+    found: dict[str, str] = {}
+    for op in _delegate_ops(program):
+        reason = _refusal(op, program.weights, None)
+        if reason is not None:
+            length, reason = _shortest(op, program.weights, reason)
+            nodes = [node_name(part.location) for part in _operators(op)[:length]]
+            named = next((node for node in reversed(nodes) if node is not None), None)
+            if named is not None:
+                found.setdefault(named, reason)
+    return found
+
+
+def _shortest(op: DelegateOp, weights: WeightStore, reason: str) -> tuple[int, str]:
+    """How many of a refused delegate's first operators are refused, and without the last are not."""
+    fine, refused = 0, len(_operators(op))
+    while refused - fine > 1:
+        middle = (fine + refused) // 2
+        said = _refusal(op, weights, middle)
+        fine, refused, reason = (middle, refused, reason) if said is None else (fine, middle, said)
+    return refused, reason
+
+
+def _refusal(op: DelegateOp, weights: WeightStore, first: int | None) -> str | None:
+    """What Vela says against a delegate, or against its first operators alone."""
+    try:
+        compile_tosa(tosa_of(op, weights, first), op.accelerator.data)
+    except UnsupportedError as error:
+        return error.problems[0].fact
+    return None
+
+
+def _operators(op: DelegateOp) -> list[TosaOp]:
+    return [part for part in op.body.block.ops if isinstance(part, TosaOp) and part.operands]
+
+
+def tosa_of(op: DelegateOp, weights: WeightStore, first: int | None = None) -> bytes:
+    """The TOSA flatbuffer of a delegate's sub-graph, or of so many of its first operators."""
     copy = op.clone()
     block = copy.body.block
     last = block.last_op
     assert isinstance(last, YieldOp)
+    left_out = [] if first is None else _operators(copy)[first:]
+    gone: set[Operation] = {last, *left_out}
     returned = list(last.operands)
-    last.detach()
-    last.erase()
+    if left_out:
+        kept = [part for part in block.ops if part not in gone and isinstance(part, TosaOp)]
+        results = [result for part in kept if part.operands for result in part.results]
+        returned = [r for r in results if any(use.operation in gone for use in r.uses)]
+    for part in (last, *reversed(left_out)):
+        part.detach()
+        part.erase()
     block.add_op(ReturnOp(*returned))
     copy.body.detach_block(block)
     types = FunctionType.from_lists([a.type for a in block.args], [v.type for v in returned])

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,14 @@ class Compiled:
     estimate: Estimate
 
 
+def is_installed() -> bool:
+    """Whether Vela can be asked."""
+    return find_spec("ethosu") is not None
+
+
+@lru_cache(maxsize=8)
 def compile_tosa(data: bytes, accelerator: str) -> Compiled:
-    """Compile a TOSA flatbuffer.
+    """Compile a TOSA flatbuffer; what was compiled lately is not compiled again.
 
     Raises:
         StepwellError: Vela is not installed, or there is no such accelerator.
@@ -60,7 +67,7 @@ def compile_tosa(data: bytes, accelerator: str) -> Compiled:
         raise StepwellError(
             f"there is no accelerator {accelerator!r}", help="there are " + ", ".join(ACCELERATORS)
         )
-    if find_spec("ethosu") is None:
+    if not is_installed():
         raise StepwellError("Vela is not installed", help="pip install 'stepwell[ethos-u]'")
     system, memory, _ = FAMILIES[accelerator.rpartition("-")[0]]
     with tempfile.TemporaryDirectory() as folder:

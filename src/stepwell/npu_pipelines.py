@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stepwell.arm_pipelines import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
@@ -70,10 +72,10 @@ def ethosu_pipeline(
     to_npu = steps_to_npu("width")
     fuse = (Together("keep-bytes", (RescaleForEachReader(),)),)
     behind = _on_cpu(accelerator, cpu, fuse)
-    lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS)
+    lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS, behind=behind, refused=_refused)
     if optimise == CYCLES:
         others = tuple((rows, steps_to_npu(rows)) for rows in ("height", "batch"))
-        lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS, others, behind, _cycles)
+        lower = replace(lower, others=others, cycles=_cycles)
     return Pipeline(accelerator, (*_quantised(io), lower, *behind))
 
 
@@ -88,6 +90,14 @@ def steps_to_npu(rows: Rows) -> tuple[Step, ...]:
         *layouts(*LAYOUT, ComposeByteFunctions()),
         Together("operate-on-bytes", (HoistReshapeOverRescale(), RescaleConstant())),
     )
+
+
+def _refused(program: Program) -> dict[str, str]:
+    """What Vela refuses, where it is installed."""
+    from stepwell.backends.ethos_u.emit import refusals
+    from stepwell.backends.ethos_u.vela import is_installed
+
+    return refusals(program) if is_installed() else {}
 
 
 def _cycles(program: Program) -> int:

@@ -177,9 +177,15 @@ def quantise(model: Any, name: str, data: Iterable[object]) -> Any:
             what it is exported with, where the quantiser works on an exported program.
 
     Raises:
-        StepwellError: there is no such quantiser, no data, or more than a plug-in's one takes.
+        StepwellError: there is no such quantiser, no data, or more than a plug-in's one takes, or
+            the model is no module.
     """
     found = find_quantiser(name)
+    if not hasattr(model, "eval"):
+        raise StepwellError(
+            f"what is quantised is a module, and this is of type {type(model).__name__}",
+            help="quantise first, export what comes back",
+        )
     batches = [tuple(b) if isinstance(b, tuple | list) else (b,) for b in _looked_over(data)]
     if not takes(found, 1 + len(batches)):
         raise StepwellError(

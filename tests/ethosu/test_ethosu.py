@@ -101,6 +101,31 @@ def test_a_softmax_is_one_delegate_within_a_unit_of_the_real_one(
         assert lowered.estimate()[0].cycles > 0  # Vela takes it whole.
 
 
+@pytest.mark.parametrize(
+    ("mode", "factor", "delegates"),
+    [("nearest", 2, 1), ("nearest", 8, 1), ("nearest", 3, 2), ("bilinear", 2, 2)],
+)
+def test_a_resize_that_vela_refuses_runs_on_the_cpu_with_its_words(
+    mode: str, factor: int, delegates: int
+) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.Upsample(scale_factor=factor, mode=mode), nn.Conv2d(8, 4, 3)
+    )
+    x = torch.randn(1, 3, 8, 8)
+    exported = export(stepwell.quantise(model, "int8-tosa", [x]), (x,))
+    lowered = stepwell.lower(exported, U55)
+    assert lowered.report.delegates == delegates
+    reasons = " ".join(refusal.reason for refusal in lowered.report.refusals)
+    assert ("(Resize) could not run on NPU" in reasons) == (delegates == 2)
+    again = stepwell.read_pte(lowered.to_pte())
+    assert sum(isinstance(op, BinaryOp) for op in again.module.walk()) == delegates
+    named = [n for n in exported.graph.nodes if "dequantize_per_tensor" in str(n.target)]
+    (got,) = lowered.program.run(x)
+    # A convolution, a resize and a convolution, each within a unit: of the last one's scale.
+    assert (got - exported.module()(x)).abs().max() <= 3 * named[-1].args[1]
+
+
 def test_the_program_computes_what_the_cpu_alone_does_within_its_steps(
     exported: ExportedProgram, lowered: Any
 ) -> None:

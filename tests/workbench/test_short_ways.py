@@ -85,6 +85,8 @@ def test_a_model_is_quantised_on_all_its_data() -> None:
 
 def test_quantising_says_what_is_missing() -> None:
     model, x = nn.Linear(4, 4), torch.randn(1, 4)
+    with pytest.raises(stepwell.StepwellError, match="a module, and this is of type"):
+        stepwell.quantise(torch.export.export(model, (x,)), "int8-xnnpack", [x])
     with pytest.raises(stepwell.StepwellError, match="no data to calibrate on"):
         stepwell.quantise(model, "int8-xnnpack", [])
     with pytest.raises(stepwell.StepwellError, match=r"is a Tensor(.|\n)*a list of tensors"):

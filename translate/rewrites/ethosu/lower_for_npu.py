@@ -5,6 +5,9 @@ Ethos-U55 has not. The steps are therefore tried on a copy of the program; ops o
 ended in an operator that the accelerator lacks are named, and the steps run again without them.
 Such an op keeps its casts, and the CPU's lowering finds it as it was.
 
+The NPU's compiler has the last word: an op at which it begins to refuse a delegate is left to the CPU
+as well, with the compiler's sentence.
+
 Where several forms are given, each is tried on a copy and taken to the end of the pipeline, and the
 NPU's compiler says how many cycles it takes: the first with the fewest is written.
 """
@@ -75,6 +78,8 @@ class LowerForNpu(Pass):
     """Other forms of the steps, by name."""
     behind: tuple[Step, ...] = ()
     """The steps that follow, of which the compiler sees the end."""
+    refused: Callable[[Program], dict[str, str]] | None = None
+    """What the compiler refuses of a program at the end of all steps: the model's nodes, and why."""
     cycles: Callable[[Program], int] | None = None
     """What the compiler says of a program at the end of all steps."""
 
@@ -88,15 +93,25 @@ class LowerForNpu(Pass):
             self._run(trial, History(), left)
             lacking = dict(reversed(list(_lacking(trial, self.accelerator))))
             if not lacking.keys() - left.keys():
+                lacking = self._compiled(trial)
+            if not lacking.keys() - left.keys():
                 break
             left.update(lacking)
         return self._run(program, history, left)
+
+    def _compiled(self, trial: Program) -> dict[str, str]:
+        """What the compiler refuses."""
+        if self.refused is None:
+            return {}
+        for step in self.behind:
+            step.apply(trial, History())
+        return self.refused(trial)
 
     def _fewest(self, program: Program) -> LowerForNpu:
         """The form of which the compiler says the fewest cycles."""
         assert self.cycles is not None
         forms = {"": self.steps, **dict(self.others)}
-        alone = replace(self, others=(), behind=(), cycles=None)
+        alone = replace(self, others=(), cycles=None)
         found: dict[str, float] = {}
         for form, steps in forms.items():
             trial = program.clone()

@@ -93,7 +93,9 @@ def _parameters(axis: Axis) -> tuple[int, int, int, int]:
         ratio = Fraction(axis.scale).limit_denominator(LARGEST_SCALE)
     # Twice the ratio in both, for places at halves: RESIZE rounds to the nearest, half up.
     up, down = 2 * ratio.numerator, 2 * ratio.denominator
-    offset = -(up // 2) if axis.mode == "nearest" else (down - up) // 2
+    # By a whole factor the nearest is the exact one, which Vela has for an Ethos-U55 too.
+    is_floored = axis.mode == "nearest" and ratio.denominator > 1
+    offset = -(up // 2) if is_floored else (down - up) // 2
     shared = gcd(up, down, offset)
     up, down, offset = up // shared, down // shared, offset // shared
     return up, down, offset, (axis.wanted - 1) * down - (axis.size - 1) * up + offset
