@@ -30,8 +30,8 @@ class _Layout:
     """Where the fields of a table lie when a given set of them is present."""
 
     packer: struct.Struct
-    fields: tuple[tuple[Field, int, str | None], ...]  # Field, offset, scalar code.
-    unions: tuple[tuple[int, int], ...]  # Index into `fields`, offset of the tag.
+    names: tuple[str, ...]
+    references: tuple[tuple[int, int, Field], ...]  # Index into `names`, offset: no scalars.
     vtable: bytes
     alignment: int
 
@@ -86,39 +86,36 @@ class _Writer:
         return place
 
     def _new_table(self, name: str, record: Mapping[str, Any]) -> int:
-        present = tuple(field for field, value in record.items() if value is not None)
+        present = tuple([field for field, value in record.items() if value is not None])
         layout = self._layouts.get((name, present))
         if layout is None:
             layout = self._layouts[name, present] = self._layout(name, set(present))
-        places: list[Any] = []
+        places: list[Any] = [record[field] for field in layout.names]
         tags: list[int] = []
-        for field, _, code in layout.fields:
-            value = record[field.name]
-            if code is not None:
-                places.append(value)
-            elif field.type in self._tags:
+        for index, _, field in layout.references:
+            value = places[index]
+            if field.type in self._tags:
                 tag, table = self._tags[field.type][value[0]]
                 tags.append(tag)
-                places.append(self._table(table, value[1]))
+                places[index] = self._table(table, value[1])
             elif field.is_vector:
-                places.append(
+                places[index] = (
                     self._bytes(value, field.alignment)
                     if isinstance(value, bytes)
                     else self._vector(field.type, value)
                 )
             elif field.type == "string":
-                places.append(self._string(value))
+                places[index] = self._string(value)
             else:
-                places.append(self._table(field.type, value))
+                places[index] = self._table(field.type, value)
         vtable = self._vtables.get(layout.vtable)
         if vtable is None:
             self._align(len(layout.vtable), 2)
             vtable = self._vtables[layout.vtable] = self._put(layout.vtable)
         self._align(layout.packer.size, layout.alignment)
         here = self._size + layout.packer.size
-        for index, (_, offset, code) in enumerate(layout.fields):
-            if code is None:
-                places[index] = here - offset - places[index]
+        for index, offset, _ in layout.references:
+            places[index] = here - offset - places[index]
         return self._put(layout.packer.pack(vtable - here, *places, *tags))
 
     def _layout(self, name: str, present: set[str]) -> _Layout:
@@ -138,17 +135,21 @@ class _Writer:
             placed.append((field, at + padding, scalar))
             at += padding + size
             alignment = max(alignment, size)
-        unions: list[tuple[int, int]] = []
-        for index, (field, _, _) in enumerate(placed):
+        for field, _, _ in placed:
             if field.type in self._tags:
                 slots[field.slot - 1] = at
-                unions.append((index, at))
                 code += "B"
                 at += 1
         code += f"{-at % 4}x"
         packer = struct.Struct("<" + code)
         vtable = struct.pack(f"<{len(slots) + 2}H", 4 + 2 * len(slots), packer.size, *slots)
-        return _Layout(packer, tuple(placed), tuple(unions), vtable, alignment)
+        names = tuple(field.name for field, _, _ in placed)
+        references = tuple(
+            (index, offset, field)
+            for index, (field, offset, scalar) in enumerate(placed)
+            if scalar is None
+        )
+        return _Layout(packer, names, references, vtable, alignment)
 
     def _code(self, field: Field) -> str | None:
         if field.is_vector:

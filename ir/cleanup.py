@@ -13,6 +13,7 @@ from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead, is_pure
 from stepwell.ir.rewriting import Event, History, Pass
+from stepwell.ir.xdsl_private import discard, operands_of, ops_in, replace_uses
 
 _Key = tuple[object, ...]
 _Seen = dict[_Key, tuple[Operation, ...]]
@@ -37,7 +38,7 @@ class ShareCommonSubexpressions(Pass):
 def _share(block: Block, outer: _Seen, history: History) -> int:
     seen = dict(outer)
     removed = 0
-    for op in list(block.ops):
+    for op in ops_in(block):
         for region in op.regions:
             inner: _Seen = {} if op.has_trait(IsolatedFromAbove) else seen
             removed += sum(_share(b, inner, history) for b in region.blocks)
@@ -54,18 +55,19 @@ def _share(block: Block, outer: _Seen, history: History) -> int:
                 name = ShareCommonSubexpressions.name
                 history.events.append(Event(name, gone, (gone,), (), describe_op(op), (kept,)))
             for old, new in zip(op.results, twin.results, strict=True):
-                old.replace_all_uses_with(new)
-            op.detach()
-            op.erase()
+                replace_uses(old, new)
+            discard(op)
             removed += 1
     return removed
 
 
 def _key(op: Operation) -> _Key:
     """What equal ops share: class and operands, and all else of those without operands."""
-    operands = tuple(map(id, op.operands))
+    operands = tuple(map(id, operands_of(op)))
     if operands:
         return type(op), operands
+    if isinstance(op, WeightOp):
+        return WeightOp, op.key.data
     return type(op), *sorted(op.properties.items()), *(result.type for result in op.results)
 
 
@@ -94,11 +96,10 @@ class RemoveDeadCode(Pass):
 
 def _sweep(block: Block) -> int:
     removed = 0
-    for op in reversed(list(block.ops)):
+    for op in reversed(ops_in(block)):
         for region in op.regions:
             removed += sum(_sweep(inner) for inner in region.blocks)
         if is_dead(op):
-            op.detach()
-            op.erase()
+            discard(op)
             removed += 1
     return removed

@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
-from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -48,6 +48,7 @@ from stepwell.ir.types import (
     ShapeAttr,
     WeightAttr,
 )
+from stepwell.ir.xdsl_private import begin, operands_of
 
 KINDS = ("parameter", "buffer", "constant")
 
@@ -79,7 +80,20 @@ class WeightOp(IRDLOperation):
         if persistent is not None:
             properties["persistent"] = BoolAttr.from_bool(persistent)
         # Nothing is left for IRDL to sort out, and there are many weights.
-        Operation.__init__(self, result_types=(type_,), properties=properties)
+        begin(self, (), (type_,), properties)
+
+    @property
+    def is_as_made(self) -> bool:
+        """Whether it is what `__init__` makes of a kind that there is: nothing is wrong with it."""
+        held = self.properties
+        return (
+            len(held) == 2
+            and type(held.get("key")) is WeightAttr
+            and type(kind := held.get("kind")) is StringAttr
+            and kind.data in KINDS
+            and type(self.result.type) is TensorType
+            and not (self.attributes or self.regions or operands_of(self))
+        )
 
     def verify_(self) -> None:
         if self.kind.data not in KINDS:

@@ -16,6 +16,7 @@ from xdsl.ir import Operation
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.purity import is_one_of
+from stepwell.ir.walking import walk
 
 COMMON = (ModuleOp, FuncOp, ReturnOp, WeightOp, StateOp, UpdateOp, MutateInputOp)
 LEVEL = "stepwell.level"
@@ -73,7 +74,7 @@ def level_of(module: ModuleOp) -> str:
     attr = module.attributes.get(LEVEL)
     if isinstance(attr, StringAttr):
         return attr.data
-    dialects = {op.name.partition(".")[0] for op in module.walk()}
+    dialects = {op.name.partition(".")[0] for op in walk(module)}
     return next((level for level in _DOWNWARDS if level in dialects), "aten")
 
 

@@ -14,13 +14,11 @@ from stepwell.ir.xdsl_private import operands_of
 
 def is_dead(op: Operation) -> bool:
     """Whether an op is pure and nothing reads what it gives."""
-    if not _is_pure_class(type(op)):
-        return False
     results = op.results
     for result in results:  # No generator: it would cost more than what it asks.
         if result.first_use is not None:
             return False
-    return bool(results)
+    return bool(results) and _is_pure_class(type(op))
 
 
 def is_pure(op: Operation) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.traits import IsolatedFromAbove
 
 from stepwell.ir.core import WeightOp
@@ -195,8 +195,8 @@ def neighbours(operands: Iterable[SSAValue]) -> Iterable[Operation]:
     found: list[Operation] = []
     for value in operands:
         owner = value.owner
-        if isinstance(owner, Operation):
-            found.append(owner)
+        if type(value) is OpResult:
+            found.append(value.op)
         if type(owner) is not WeightOp:
             for count, use in enumerate(value.uses):
                 if count == _FEW:

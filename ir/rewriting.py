@@ -297,8 +297,11 @@ class _Driver:
         """Visit ops until none waits; returns the number of applications."""
         ops = walk(self.program.module)
         self._allowed = DEEP_APPLICATIONS + len(ops)
-        self._push(ops[1:])
-        work, waiting, visits = self._work, self._waiting, 0
+        dispatch, rewrites = self._dispatch, self.rewrites
+        candidates = {cls: _candidates(cls, rewrites, dispatch) for cls in set(map(type, ops))}
+        work = self._work = deque([op for op in ops[1:] if candidates[type(op)] or is_dead(op)])
+        waiting, visits = self._waiting, 0
+        waiting.update(map(id, work))
         while work:
             op = work.popleft()
             waiting.discard(id(op))

@@ -26,6 +26,7 @@ from stepwell.ir.on_demand import torch
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.torch_private import memory_of
 from stepwell.ir.types import WeightAttr
+from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
 
 FORMAT = "stepwell-1"
@@ -94,7 +95,7 @@ def used_weights(module: ModuleOp) -> set[str]:
     """Every key that a module names."""
     return {
         held.data
-        for op in module.walk()
+        for op in walk(module)
         for held in op.properties.values()
         if isinstance(held, WeightAttr)
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region
 from xdsl.traits import IsolatedFromAbove
@@ -27,6 +27,7 @@ from stepwell.ir.diagnostics import (
 from stepwell.ir.inference import infer
 from stepwell.ir.levels import find_level, known_levels, level_of, stopped_after
 from stepwell.ir.on_demand import pytree
+from stepwell.ir.once_each import once_each
 from stepwell.ir.signature import get_signature
 from stepwell.ir.size import UNKNOWN, Size
 from stepwell.ir.size_text import why_no_size
@@ -34,7 +35,7 @@ from stepwell.ir.types import IntType, ShapeAttr, check_encoding
 from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
-from stepwell.ir.xdsl_private import operands_of
+from stepwell.ir.xdsl_private import operands_of, ops_in
 
 
 def verify(module: ModuleOp, weights: WeightStore | None = None) -> None:
@@ -108,14 +109,27 @@ def _spelled_sizes(type_: Attribute) -> Iterator[str]:
         yield from (str(d) for d in type_.encoding.data if isinstance(d, Size) and d != UNKNOWN)
 
 
+@once_each
+def _is_plain(type_: Attribute) -> bool:
+    """Whether a type is a tensor's whose sizes are numbers: its encoding says nothing more."""
+    return (
+        isinstance(type_, TensorType)
+        and isinstance(type_.encoding, NoneAttr)
+        and check_encoding(type_) is None
+    )
+
+
 def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem]:
     try:
-        op.verify(verify_nested_ops=False)
+        if not (type(op) is WeightOp and op.is_as_made):
+            op.verify(verify_nested_ops=False)
     except (VerifyException, ValueError) as error:
         yield Problem(f"{op_name(op)}: {first_line(error)}", describe_op(op))
         return
     arguments = (arg for region in op.regions for block in region.blocks for arg in block.args)
     for value in (*op.results, *arguments):
+        if _is_plain(value.type):
+            continue
         if isinstance(value.type, TensorType) and (reason := check_encoding(value.type)):
             yield Problem(f"{op_name(op)}: {reason}", describe_op(op))
         for size in _spelled_sizes(value.type):
@@ -185,7 +199,7 @@ def _dominance_problems(region: Region, outer: set[int]) -> Iterator[Problem]:
 
 def _block_dominance(block: Block, defined: set[int]) -> Iterator[Problem]:
     defined.update(map(id, block.args))
-    for op in block.ops:
+    for op in ops_in(block):
         for operand in operands_of(op):
             if id(operand) not in defined:
                 yield Problem(

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from xdsl.dialects.builtin import UNKNOWN_LOC
-from xdsl.ir import Attribute, Operation, OpResult, SSAValue, Use
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue, Use
 from xdsl.ir.core import SSAValues
 from xdsl.irdl import IRDLOperation
 
@@ -33,6 +33,16 @@ _Op = TypeVar("_Op", bound=Operation)
 
 operands_of = cast("Callable[[Operation], tuple[SSAValue, ...]]", attrgetter("_operands"))
 """An op's operands as the tuple they are kept in: `op.operands` makes a view of it each time."""
+
+
+def ops_in(block: Block) -> list[Operation]:
+    """The ops of a block, as they stand now."""
+    found: list[Operation] = []
+    op = block._first_op  # pyright: ignore[reportPrivateUsage]
+    while op is not None:
+        found.append(op)
+        op = op._next_op  # pyright: ignore[reportPrivateUsage]
+    return found
 
 
 def ops_below(root: Operation, into: list[Operation]) -> list[Operation]:
@@ -59,6 +69,17 @@ def create(
     if _has_defaults(cls):
         return cls.create(operands=operands, result_types=types, properties=properties)
     op = cls.__new__(cls)
+    begin(op, operands, types, properties)
+    return op
+
+
+def begin(
+    op: Operation,
+    operands: Sequence[SSAValue],
+    types: Sequence[Attribute],
+    properties: dict[str, Attribute],
+) -> None:
+    """What `Operation.__init__` does for an op without regions and successors."""
     uses = tuple([Use(op, index) for index in range(len(operands))])
     for operand, use in zip(operands, uses, strict=True):
         operand.add_use(use)
@@ -68,7 +89,6 @@ def create(
     op.attributes = {}
     op.location = UNKNOWN_LOC
     state_results(op, types)
-    return op
 
 
 @cache

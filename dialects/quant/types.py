@@ -26,6 +26,7 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.dialects.quant.numbers import Numbers, all_positive, compact, extent
 from stepwell.ir.dtypes import element_type, f32, torch_dtype
 from stepwell.ir.on_demand import torch
+from stepwell.ir.once_each import once_each
 from stepwell.ir.types import dims, element
 from stepwell.ir.xdsl_private import current_text
 
@@ -270,6 +271,7 @@ def _vector(values: Sequence[float], dtype: torch.dtype) -> torch.Tensor:
     return torch.from_numpy(values.held.copy()).to(dtype)
 
 
+@once_each
 def quantization(type_: Attribute) -> Quantization | None:
     """How a tensor type is quantised, or None if its elements are plain."""
     held = element(type_)

@@ -46,7 +46,7 @@ from stepwell.ir.families import HasFamilies
 from stepwell.ir.inference import infer
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.verdicts import Verifies
-from stepwell.ir.xdsl_private import set_type
+from stepwell.ir.xdsl_private import create, operands_of, set_type
 
 _UNIT = UnitAttr()
 
@@ -90,13 +90,13 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
         if result is None:
             guess = tensor(dims(operands[0].type), element or _element(operands[0]))
             count = len(cls.get_irdl_definition().results)
-            op = cls.create(operands=operands, result_types=[guess] * count, properties=properties)
+            op = create(cls, operands, [guess] * count, properties)
             inferred = infer(op)
             assert inferred is not None, f"{cls.name} has no inference rule"
             for made, type_ in zip(op.results, inferred, strict=True):
                 set_type(made, type_)
             return op
-        return cls.create(operands=operands, result_types=[result], properties=properties)
+        return create(cls, operands, [result], properties)
 
     @classmethod
     def field_attribute(cls, name: str, value: Any) -> Attribute:
@@ -154,7 +154,7 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
 
     def verdict_needs(self) -> tuple[bool, ...]:
         """Which operands are constants: `check` reads no more of what stands around the node."""
-        return tuple(constant_of(value) is not None for value in self.operands)
+        return tuple([constant_of(value) is not None for value in operands_of(self)])
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         """Raise `VerifyException` if XNNPACK has no kernel for these datatypes."""
@@ -233,9 +233,9 @@ def node(cls: type[_N]) -> type[_N]:
 def constant_of(value: SSAValue) -> WeightOp | None:
     """The weight a value is, seen through the cast that gives stored integers their type."""
     owner = value.owner
-    if isinstance(owner, StorageCast):
+    if type(owner) is StorageCast:
         owner = owner.input.owner
-    return owner if isinstance(owner, WeightOp) else None
+    return owner if type(owner) is WeightOp else None
 
 
 def check_tensor(type_: Attribute) -> None:

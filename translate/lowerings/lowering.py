@@ -308,10 +308,12 @@ def _in_order(function: Function, of: type[SchemaOp]) -> tuple[tuple[str, bool],
 def _named(lowering: Lowering, op: Operation, aim: Goal, b: Any) -> dict[str, Any]:
     """What a function takes by name: of the op, of the engine, and options."""
     cls, more = type(lowering), dict[str, Any]()
-    for name in _taken(cls.function)[1]:
-        if isinstance(op, SchemaOp) and name in op.SCHEMA.by_name:
-            is_tensor = op.SCHEMA.by_name[name].type.is_tensor
-            more[name] = _wrapped(op.arg(name), aim, b) if is_tensor else op.arg(name)
+    names = _taken(cls.function)[1]
+    arguments = op.SCHEMA.by_name if names and isinstance(op, SchemaOp) else {}
+    for name in names:
+        if name in arguments:
+            value = cast(SchemaOp, op).arg(name)
+            more[name] = _wrapped(value, aim, b) if arguments[name].type.is_tensor else value
         elif name == "form":
             more[name] = cls.forms[type(op)]
         elif name == "out":

@@ -47,6 +47,7 @@ from stepwell.ir.numerics import REORDERED, forbidden
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element
+from stepwell.ir.walking import walk
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.building import overflows
 from stepwell.translate.rewrites.norms.decompose_layer_norm import scale_and_shift
@@ -96,7 +97,7 @@ class CentreResidualStream(Pass):
     def _centre(self, func: FuncOp, program: Program, history: History) -> int:
         norms: list[SchemaOp] = []
         weights: dict[str, list[WeightOp]] = {}
-        for op in func.walk():
+        for op in walk(func):
             if isinstance(op, aten.LayerNormDefault):
                 norms.append(op)
             elif isinstance(op, WeightOp):

@@ -42,6 +42,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, Pass
 from stepwell.ir.types import AnyTensor, element, with_element
 from stepwell.ir.weights import dense_size
+from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.memory import MEMORY
 
 _ALWAYS_FIRST = (WeightOp, StateOp)
@@ -268,11 +269,11 @@ def _take_casts_away(block: Block) -> Wanted:
         if isinstance(op, StorageCast):
             continue
         if isinstance(op, XnnpackOp):
-            wanted[op] = [operand.type for operand in op.operands]
+            wanted[op] = [operand.type for operand in operands_of(op)]
         is_open = op.regions and not isinstance(op, DelegateOp)
         for reader in op.walk() if is_open else (op,):
-            for index, operand in enumerate(reader.operands):
-                if isinstance(operand.owner, StorageCast):
+            for index, operand in enumerate(operands_of(reader)):
+                if type(operand.owner) is StorageCast:
                     reader.operands[index] = _storage_root(operand)
     for op in reversed(list(block.ops)):
         if isinstance(op, StorageCast):
@@ -316,7 +317,7 @@ def _stages(block: Block, wanted: Wanted) -> dict[Operation, int]:
 def _reads(op: Operation) -> Sequence[SSAValue]:
     """Operands of an op and of everything in its regions."""
     if not op.regions:
-        return op.operands
+        return operands_of(op)
     return [operand for inner in op.walk() for operand in inner.operands]
 
 
@@ -379,7 +380,7 @@ def _delegate(ops: list[Operation], wanted: Wanted) -> DelegateOp:
 
 def _is_packed(op: Operation, index: int) -> bool:
     """Whether an operand is a constant that XNNPACK copies."""
-    is_weight = isinstance(op.operands[index].owner, WeightOp)
+    is_weight = type(operands_of(op)[index].owner) is WeightOp
     return is_weight and isinstance(op, XnnpackOp) and op.packs(index)
 
 
