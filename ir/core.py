@@ -151,7 +151,7 @@ class MutateInputOp(IRDLOperation):
 def weight_key(value: SSAValue) -> str | None:
     """The key of the weight a value is, or None if it is computed or an input."""
     owner = value.owner
-    return owner.key.data if isinstance(owner, WeightOp) else None
+    return owner.key.data if type(owner) is WeightOp else None
 
 
 def tensor_type(value: SSAValue) -> AnyTensor:

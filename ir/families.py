@@ -31,8 +31,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, cast, get_args
 
-from xdsl.ir import Operation
-
 Family = Literal[
     "movement",
     "reshape",
@@ -115,9 +113,9 @@ class HasFamilies:
 
 def is_of(op: object, *families: Family) -> bool:
     """Whether an op is of one of the families; a block is of none."""
-    if not isinstance(op, Operation):
+    held = _OF.get(getattr(op, "name", ""))
+    if held is None:
         return False
-    held = _OF.get(op.name, _NOTHING)
     for family in families:  # No generator: it is asked of every op, many times.
         if family in held and (
             not isinstance(op, HasFamilies) or cast(HasFamilies, op).does_as_family(family)

@@ -10,6 +10,7 @@ from stepwell.ir.axes import AxisMap, axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.families import is_movement
 from stepwell.ir.types import dims, element
+from stepwell.ir.xdsl_private import operands_of
 
 Constants = tuple[SSAValue, str | None, str | None]
 """A source, the key of what it is scaled by, and the key of what is added then."""
@@ -21,8 +22,8 @@ def constant_along(op: SchemaOp, axis: int) -> tuple[SSAValue, str] | None:
     The constant has one element, or one for each index of an axis of the tensor.
     """
     result = op.results[0].type
-    for index in (1, 0):
-        constant, other = op.operands[index], op.operands[1 - index]
+    one, another = operands_of(op)[:2]
+    for constant, other in ((another, one), (one, another)):
         key = weight_key(constant)
         if key is None or other.type != result:
             continue
@@ -37,9 +38,9 @@ def constant_along(op: SchemaOp, axis: int) -> tuple[SSAValue, str] | None:
 def constant_side(value: SSAValue, cls: type[SchemaOp], axis: int) -> tuple[SSAValue, str] | None:
     """(other operand, key) if a value is a product, or a plain sum, with such a constant."""
     owner = value.owner
-    if not isinstance(owner, cls):
+    if type(owner) is not cls:
         return None
-    if isinstance(owner, aten.AddTensor) and owner.arg("alpha") != 1:
+    if cls is aten.AddTensor and owner.arg("alpha") != 1:
         return None
     return constant_along(owner, axis)
 

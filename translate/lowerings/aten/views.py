@@ -13,6 +13,7 @@ from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.rewriting import EXACT, Rewriter
 from stepwell.ir.size import UNKNOWN, Dim, Size
 from stepwell.ir.types import dims
+from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
@@ -111,10 +112,10 @@ RESHAPES = (
 
 def is_view_in_form(op: Any) -> bool:
     """Whether an op is a view that states its sizes, or computes them."""
-    if not isinstance(op, aten.ViewDefault):
+    if type(op) is not aten.ViewDefault:
         return False
     sizes = op.arg("size")
-    return not sizes or len(op.operands) > 1 or is_written_out(sizes, dims(op.results[0].type))
+    return not sizes or len(operands_of(op)) > 1 or is_written_out(sizes, dims(op.results[0].type))
 
 
 @lowers(*RESHAPES, to="aten", unless=is_view_in_form, sample=("2x12xf32", [-1, 3]))

@@ -34,6 +34,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.purity import is_pure
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
+from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.rewrites.constants.recipes import derive, encode_call
 
 FILLS = {
@@ -71,7 +72,7 @@ class FoldConstants(Rewrite[Constant]):
         fills = op.name in FILLS or is_empty(op)
         keys: list[str] = []
         if not fills:
-            for operand in op.operands:
+            for operand in operands_of(op):
                 key = weight_key(operand)
                 if key is None:
                     return None
@@ -119,7 +120,7 @@ def is_empty(op: SchemaOp) -> bool:
         if result.first_use is None:
             continue
         type_ = result.type
-        if not isinstance(type_, TensorType) or 0 not in type_.get_shape() or not is_plain(type_):
+        if not isinstance(type_, TensorType) or 0 not in dims(type_) or not is_plain(type_):
             return False
         is_used = True
     return is_used

@@ -20,16 +20,18 @@ from typing import ClassVar
 
 import torch
 from xdsl.dialects.builtin import ComplexType, TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
+from stepwell.ir.once_each import once_each
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.rewrites.building import (
     axis,
     cannot_be_viewed_as,
@@ -67,6 +69,11 @@ SUMS = (aten.AddTensor, aten.SubTensor)
 BY_NUMBERS = (aten.MulScalar, aten.DivScalar)
 
 
+@once_each
+def _is_complex(type_: Attribute) -> bool:
+    return isinstance(type_, TensorType) and isinstance(element(type_), ComplexType)
+
+
 @dataclass(frozen=True)
 class ComplexToPairs(Rewrite[SchemaOp]):
     """Arithmetic, magnitudes, angles and views of complex numbers, by their parts."""
@@ -97,9 +104,9 @@ class ComplexToPairs(Rewrite[SchemaOp]):
 
     def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
         """Guards: complex numbers of single precision, shapes that can be said, real factors at most."""
-        values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
-        if not any(isinstance(element(v.type), ComplexType) for v in values):
+        if not any(_is_complex(v.type) for v in (*operands_of(op), *op.results)):
             return None
+        values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
         if isinstance(op, aten.ViewAsRealDefault):
             made = op.operands[0].owner
             return op if isinstance(made, aten.ViewAsComplexDefault) else None

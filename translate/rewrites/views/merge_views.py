@@ -24,6 +24,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims
+from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.rewrites.building import (
     axis,
     cannot_be_viewed_as,
@@ -50,13 +51,13 @@ class MergeViews(Rewrite[Reshaped]):
 
     def match(self, op: SchemaOp, program: Program) -> Reshaped | Refusal | None:
         """A view whose operand is a view; or a permute that keeps the order of elements."""
-        source = op.operands[0]
-        if isinstance(op, aten.PermuteDefault):
+        source = operands_of(op)[0]
+        if type(op) is aten.PermuteDefault:
             if not keeps_row_major_order(dims(source.type), op.arg("dims")):
                 return None
             if sum(isinstance(size, Size) for size in dims(source.type)) > 1:
                 return None  # XNNPACK permutes any number of symbolic sizes, and views one.
-        elif isinstance(inner := source.owner, aten.ViewDefault):
+        elif type(inner := source.owner) is aten.ViewDefault:
             source = inner.operands[0]
         else:
             return None
