@@ -18,11 +18,20 @@ from stepwell.cli import main  # noqa: E402
 
 SHOTS = {
     "deit_tiny_xnnpack": ("#levels/linear_2", 1400, 900),
-    "page_graph": ("#tab=graph&level=0&open=blocks,blocks.0,blocks.0.attn", 1400, 900),
+    "page_graph": (
+        "#tab=graph&level=0&open=blocks,blocks.0,blocks.0.attn&over=time&pick=gblocks.0.attn",
+        1400,
+        900,
+    ),
+    "page_beside": (
+        "#tab=graph&beside=0&open=blocks,blocks.0,blocks.0.attn&pick=gblocks.0.attn",
+        1400,
+        900,
+    ),
     "page_rewrites": ("#tab=rewrites&app=260", 1400, 900),
     "page_profile": ("#tab=profile", 1400, 900),
     "page_tablet": ("#levels/linear_2", 820, 1100),
-    "page_phone": ("#tab=fates", 390, 844),
+    "page_phone": ("#tab=graph&level=0", 390, 844),
 }
 
 
