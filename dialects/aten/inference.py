@@ -151,12 +151,27 @@ def _symbolic_key(op: SchemaOp) -> Key:
 def _asked(op: SchemaOp) -> Sequence[Attribute]:
     """Torch's answer if it needed no guess, else what the op states."""
     from stepwell.dialects.symbols import Symbols
+    from stepwell.ir.torch_private import enable_python_dispatcher
 
     symbols = Symbols(ranges_around(op))
     try:
         inferred = by_torch(op, symbols)
     except StepwellError as error:
         return _stated(op, error.problems[0].fact)
+    found = _judged(op, inferred, symbols)
+    if not symbols.env.guards or list(found) == [result.type for result in op.results]:
+        return found
+    # Kernels in C++ want some sizes as plain integers, and take the example's for them.
+    again = Symbols(ranges_around(op))
+    try:
+        with enable_python_dispatcher():
+            return _judged(op, by_torch(op, again), again)
+    except StepwellError:
+        return found
+
+
+def _judged(op: SchemaOp, inferred: Sequence[Attribute], symbols: Symbols) -> Sequence[Attribute]:
+    """What torch says, where the op does not state one of the types that it allows."""
     if not op.results:
         if symbols.env.replacements:
             _stated(op, "they depend on which sizes are equal")

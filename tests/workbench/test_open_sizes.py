@@ -147,7 +147,7 @@ def test_the_command_line_opens_sizes_and_names_what_pins_them(
     assert "1 to 9" in capsys.readouterr().err
     given = torch.randn(7, 4, 3)
     torch.testing.assert_close(
-        stepwell.run_pte(out.read_bytes(), given)[0], given.reshape(-1, 12).relu()
+        stepwell.run_pte(out.read_bytes(), [given])[0], given.reshape(-1, 12).relu()
     )
     assert cli.main(["lower", f"{file}:fixed", "--dynamic", "batch", "-o", str(out)]) != 0
     said = capsys.readouterr().err

@@ -47,6 +47,10 @@ def unit(x: Tensor, conv: nn.Module) -> Tensor:
     return conv(F.normalize(x, dim=1))
 
 
+def enlarged(x: Tensor, conv: nn.Module) -> Tensor:
+    return conv(F.interpolate(F.max_pool2d(x, 2), scale_factor=2.0))
+
+
 LENGTH = {1: Dim("length", min=2, max=32)}
 SAMPLES = {2: Dim("samples", min=4, max=32)}
 IMAGE = {2: Dim("height", min=4, max=32), 3: Dim("width", min=4, max=32)}
@@ -65,6 +69,11 @@ CASES: dict[str, tuple[nn.Module, Any, tuple[tuple[int, ...], ...]]] = {
         Written(trimmed, nn.ConvTranspose1d(4, 3, 8, stride=4)),
         SAMPLES,
         ((1, 4, 9), (1, 4, 4), (1, 4, 32)),
+    ),
+    "an image that is halved and enlarged": (
+        Written(enlarged, nn.Conv2d(4, 3, 3, padding=1)),
+        IMAGE,
+        ((1, 4, 9, 8), (1, 4, 32, 5)),
     ),
     "unit vectors of channels": (
         Written(unit, nn.Conv2d(4, 3, 1)),

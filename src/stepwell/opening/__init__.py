@@ -8,7 +8,7 @@ heard while torch traces.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,10 +131,18 @@ def open_sizes(
             pins.update(dict.fromkeys(size.places, seen.fault))
         kept -= pins.keys()
         program, found = _exported(model, inputs, kept, most, pins)
+    if any(seen.step > 1 for _, seen in holds.values()):
+        inputs, program, holds = _in_steps(model, inputs, kept, most, holds, program)
+
+    def is_one(size: Open, seen: Tried) -> bool:
+        kinds = {asked[place][0] for place in size.places}
+        return 1 in seen.sizes and size.least > 1 and "image" not in kinds
+
+    ones = {size.symbol for size, seen in holds.values() if is_one(size, seen)}
     for size, seen in holds.values():
-        if 1 in seen.sizes and size.least > 1:
+        if is_one(size, seen):
             _take_ones(program, size.symbol)
-    axes = tuple(_axis(given, place, asked[place][0], holds, pins) for place in sorted(asked))
+    axes = tuple(_axis(given, place, asked[place][0], holds, pins, ones) for place in sorted(asked))
     sizes = {symbol: seen.sizes for symbol, (_, seen) in holds.items() if seen.fault is None}
     return OpenSizes(axes, program, inputs.args, inputs.kwargs, sizes)
 
@@ -269,6 +277,42 @@ def _alone(
     return None
 
 
+def _in_steps(
+    model: torch.nn.Module,
+    inputs: Inputs,
+    kept: set[Place],
+    most: Mapping[Place, int],
+    holds: dict[str, tuple[Open, Tried]],
+    program: ExportedProgram,
+) -> tuple[Inputs, ExportedProgram, dict[str, tuple[Open, Tried]]]:
+    """The program of sizes that are multiples of their steps, where torch exports it so.
+
+    What is halved is known to be even then, and the program takes no other size.
+    """
+    multiples: dict[Place, tuple[str, int, int]] = {}
+    wider: dict[Place, int] = {}
+    for at, (size, seen) in enumerate(holds.values()):
+        high = min(size.most, *(most[place] for place in size.places)) // seen.step
+        fits = size.given % seen.step == 0 and high > 1
+        if seen.step == 1 or not fits or any(of(7) != 7 for of in size.places.values()):
+            continue
+        multiples.update(dict.fromkeys(size.places, (f"n{at}", seen.step, high)))
+        if size.given == seen.step:  # One of a kind is held for fixed.
+            wider.update(dict.fromkeys(size.places, 2 * seen.step))
+    again = inputs.resized({place: inputs.size(place) for place in inputs.places} | wider)
+    try:
+        stepped, _ = exported(model, again, kept, most, multiples)
+    except Exception:  # What torch says of multiples nobody asked for.
+        return inputs, program, holds
+    trial = Trial(model, stepped, again)
+    found = {size.symbol: (size, tried(trial, size)) for size in opened(stepped, again)}
+    if {p for size, _ in found.values() for p in size.places} != kept or any(
+        seen.fault is not None for _, seen in found.values()
+    ):
+        return inputs, program, holds
+    return again, stepped, found
+
+
 def _take_ones(program: ExportedProgram, symbol: str) -> None:
     """One of a kind is among the sizes: torch starts at two, and it was tried."""
     ranges = program.range_constraints
@@ -283,13 +327,16 @@ def _axis(
     kind: str,
     holds: Mapping[str, tuple[Open, Tried]],
     pins: Mapping[Place, Fault],
+    ones: Collection[str],
 ) -> OpenAxis:
     size, label = given.size(place), re.sub(r"^\['(\w+)'\]", r"\1", given.names[place[0]])
     fault = pins.get(place, Fault("it is not of one open size"))
     for symbol, (found, seen) in holds.items() if place not in pins else ():
         if place in found.places:
             of = found.places[place]
-            least = 1 if 1 in seen.sizes else found.least
-            text = symbol if of(found.given) == found.given else f"of {symbol}"
-            return OpenAxis(label, place[1], size, kind, text, of(least), of(found.most), seen.step)
+            least = 1 if symbol in ones else found.least
+            unit = of(2) - of(1)
+            text = symbol if unit == 1 else f"{unit}*{symbol}"
+            ends = of(least), of(found.most), unit * seen.step
+            return OpenAxis(label, place[1], size, kind, text, *ends)
     return OpenAxis(label, place[1], size, kind, None, size, size, 1, fault.fact, fault.line)

@@ -69,16 +69,35 @@ class Heard:
 
 
 def exported(
-    module: torch.nn.Module, inputs: Inputs, open_: Collection[Place], most: Mapping[Place, int]
+    module: torch.nn.Module,
+    inputs: Inputs,
+    open_: Collection[Place],
+    most: Mapping[Place, int],
+    multiples: Mapping[Place, tuple[str, int, int]] | None = None,
 ) -> tuple[ExportedProgram, dict[Place, tuple[str, Line | None]]]:
     """The program with these sizes open as far as they can be, and the lines that pin others.
+
+    Args:
+        module: the model.
+        inputs: what it is traced with.
+        open_: the places that are to be open.
+        most: the greatest size of each.
+        multiples: of places that are so many times a symbol of this name, which is at most so much.
 
     Raises:
         Exception: whatever torch or the model's own code raises.
     """
     shapes = ShapesCollection()
+    units = {name: Dim(name, min=1, max=high) for name, _, high in (multiples or {}).values()}
+
+    def shape(place: Place) -> Any:
+        if multiples is None or place not in multiples:
+            return Dim.AUTO(max=most[place])  # pyright: ignore
+        name, step, _ = multiples[place]
+        return step * units[name]
+
     for index, given in enumerate(inputs.tensors):
-        axes = {a: Dim.AUTO(max=most[i, a]) for i, a in sorted(open_) if i == index}  # pyright: ignore
+        axes = {a: shape((i, a)) for i, a in sorted(open_) if i == index}
         if axes:
             shapes[given] = axes
     heard = Heard()

@@ -17,6 +17,7 @@ from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.bounds import roundings
+from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Rewriter
@@ -202,7 +203,7 @@ def nearest_resize(x: Value, *, op: Any, b: Rewriter) -> Value:
     result = op.results[0]
     given, made = static_dims(x.ssa), static_dims(result)
     if given is None:
-        refuse("the size of the image is symbolic")
+        return _enlarged(x, op, b)
     assert made is not None, "of known sizes and numbers"
     down, across = given[2:], made[2:]
     if any(new % old for old, new in zip(down, across, strict=True)):
@@ -218,6 +219,44 @@ def nearest_resize(x: Value, *, op: Any, b: Rewriter) -> Value:
     image = _beside_itself(b, image, (batch, rows, 1, columns * channels), factors[0])
     image = reshape(b, image, (batch, rows * factors[0], columns, channels))
     return Value(to_nchw(b, image, result.type), b)
+
+
+def _enlarged(x: Value, op: Any, b: Rewriter) -> Value:
+    """An image of open size, each pixel a square: a transposed convolution of each channel.
+
+    Squares do not overlap: each number is one product with 1, added to −0, which leaves every one
+    as it is.
+    """
+    result = op.results[0]
+    sizes = [Size.of(size) for size in (*x.shape[2:], *dims(result.type)[2:])]
+    factors = [new.exact_quotient(old) for old, new in zip(sizes[:2], sizes[2:], strict=True)]
+    down, across = (None if factor is None else factor.number for factor in factors)
+    channels = x.shape[1]
+    if down is None or across is None or not isinstance(channels, int):
+        refuse("the image's size is symbolic, and the result's no multiple of it by a number")
+    if x.dtype != f32:
+        refuse("XNNPACK has transposed convolutions in float32 alone")
+    scales = [stated_scale(op, at) for at in (0, 1)]
+    if any(s is not None and s != factor for s, factor in zip(scales, (down, across), strict=True)):
+        refuse("the scale is not that of the sizes")
+    if min(down, across) < 1 or {down, across} - {1, 2, 4, 8}:
+        refuse("torch rounds the places of some pixels to their neighbours")
+    squares = b.constant(torch.ones(channels, down, across, 1), "squares")
+    image = to_nhwc(b, x.ssa)
+    y = node(
+        b,
+        xnnpack.Deconvolution2d,
+        image,
+        squares,
+        b.constant(torch.full((channels,), -0.0), "nothing"),
+        result=channels_last(result.type),
+        stride=(down, across),
+        padding=(0, 0, 0, 0),
+        dilation=(1, 1),
+        groups=channels,
+        adjustment=(0, 0),
+    )
+    return Value(to_nchw(b, y.ssa, result.type), b)
 
 
 def _beside_itself(rw: Rewriter, value: SSAValue, shape: tuple[int, ...], factor: int) -> SSAValue:
