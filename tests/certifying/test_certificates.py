@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import stepwell
 from stepwell.certifying.certificate import Certificate
+from stepwell.certifying.field import PRIME, of_number
 from stepwell.certifying.shadows import NotFollowed, Reading
 from stepwell.certifying.verifying import verify_certificate
 from stepwell.ir.pipeline import Pipeline
@@ -129,6 +130,14 @@ def test_expressions_that_are_equal_have_equal_numbers(kind: str) -> None:
     assert torch.equal(*(reading.numbers(each) for each in same))
     assert not torch.equal(*(reading.numbers(each) for each in other))
     assert torch.equal(*(reading.numbers(each) for each in folded)) == (kind == "reals")
+
+
+@pytest.mark.parametrize("value", [1 / 6, 0.1, -1 / 197, 3.0, 32**-0.5, 2**-1.25, 0.3])
+def test_a_constant_is_the_simplest_number_that_rounds_to_it(value: float) -> None:
+    wide = of_number(value)
+    single = torch.tensor(value, dtype=torch.float32).item()
+    assert of_number(single, 24) == wide
+    assert of_number(-value) == PRIME - wide
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from stepwell.certifying.applying import allowed, follows_rule, hash_of_rule, runs
-from stepwell.certifying.deciding import Undecided, decide, is_constant
+from stepwell.certifying.deciding import Undecided, is_constant
 from stepwell.certifying.recording import Application, Recorder
+from stepwell.certifying.renaming import Decisions
 from stepwell.certifying.statements import read
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
@@ -111,7 +112,8 @@ class Certificate:
 def certificate(recorder: Recorder, target: str) -> Certificate:
     """Decide what each application of a lowering rests on."""
     program = recorder.program
-    entries = [_entry(made, program.weights) for made in recorder.applications]
+    decisions = Decisions(recorder.weights)
+    entries = [_entry(made, decisions) for made in recorder.applications]
     by_step = {
         made.step: entry.by
         for made, entry in zip(recorder.applications, entries, strict=True)
@@ -125,7 +127,7 @@ def certificate(recorder: Recorder, target: str) -> Certificate:
             entry = Entry(*_place(made), kind, reason="" if kind == "step" else entry.reason)
         found.append(entry)
     texts = [entry.statement for entry in found] + [recorder.start, str(program)]
-    kept = _weights(program.weights, texts)
+    kept = _weights(recorder.weights, texts)
     return Certificate(target, recorder.start, str(program), tuple(found), kept)
 
 
@@ -133,19 +135,20 @@ def _place(made: Application) -> tuple[str, str, str, str | None]:
     return made.step, made.rewrite, made.op, made.node
 
 
-def _entry(made: Application, weights: WeightStore) -> Entry:
+def _entry(made: Application, decisions: Decisions) -> Entry:
     if not made.claims:
         return Entry(*_place(made), "follows")
     held = allowed(made.bound)
     bound = held.relative, held.absolute, held.units
     reason = "values stand for others"
     hash_ = hash_of_rule(made.rule)
+    weights = decisions.weights
     for text in made.statements:
-        program, _ = read(text, weights)
-        if hash_ is not None and follows_rule(program, hash_) is None:
+        if hash_ is not None and follows_rule(read(text, weights)[0], hash_) is None:
             return Entry(*_place(made), "rule", text, hash_, bound)
         try:
-            return Entry(*_place(made), decide(program, ("bits", "reals")), text, bound=bound)
+            by = decisions.decide(text, ("bits", "reals"))
+            return Entry(*_place(made), by, text, bound=bound)
         except Undecided as error:
             reason = str(error)
     for text in made.statements:

@@ -15,6 +15,7 @@ import stepwell.certifying.operators  # noqa: F401  # pyright: ignore[reportUnus
 from stepwell.certifying.graph import said_by
 from stepwell.certifying.shadows import NotFollowed, Reading, Shadow
 from stepwell.certifying.statements import pairs_of
+from stepwell.checking.derived import C_LIBRARY
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
@@ -36,13 +37,19 @@ class Undecided(Exception):
     """Why nothing is known of a statement."""
 
 
-def decide(program: Program, kinds: Sequence[str], seed: int = 0) -> str:
+Pairs = Sequence[tuple[SSAValue, SSAValue]]
+
+
+def decide(
+    program: Program, kinds: Sequence[str], seed: int = 0, pairs: Pairs | None = None
+) -> str:
     """The first reading in which all pairs of a statement are equal.
 
     Args:
-        program: the statement.
+        program: the statement: of one method.
         kinds: readings to try, in order.
         seed: of the variables.
+        pairs: those of the method's results, where no others are given.
 
     Raises:
         Undecided: they are equal in none, with the reason.
@@ -51,7 +58,7 @@ def decide(program: Program, kinds: Sequence[str], seed: int = 0) -> str:
     for kind in kinds:
         run = _Run(program.weights, Reading(kind, seed))
         try:
-            apart = run.apart(program)
+            apart = run.apart(program, pairs_of(program) if pairs is None else pairs)
         except _FAILS as error:
             reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             continue
@@ -59,6 +66,20 @@ def decide(program: Program, kinds: Sequence[str], seed: int = 0) -> str:
             return kind
         reason = apart
     raise Undecided(reason)
+
+
+class _Shadows:
+    """A store of shadows."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+
+    def get(self, key: str) -> Any:
+        """The shadow of a weight."""
+        return self._run.weight(key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run.weights, name)
 
 
 class _Shadowing(Interpreter):
@@ -77,14 +98,16 @@ class _Run:
 
     def __init__(self, weights: WeightStore, reading: Reading) -> None:
         self.weights, self.reading = weights, reading
-        self.interpreter = _Shadowing(weights)
+        held: Any = _Shadows(self)
+        self.interpreter = _Shadowing(held)
         self.interpreter.run = self
         self._made: dict[str, Any] = {}
 
-    def apart(self, program: Program) -> str | None:
+    def apart(self, program: Program, pairs: Pairs) -> str | None:
         """What differs, or None."""
         environment: dict[SSAValue, Any] = {}
-        block = program.method("equal").body.block
+        (method,) = program.methods.values()
+        block = method.body.block
         for number, argument in enumerate(block.args):
             environment[argument] = self.input(f"argument {number}", argument.type)
         with torch.no_grad():
@@ -93,7 +116,7 @@ class _Run:
                     operands = [environment[value] for value in op.operands]
                     made = self.results(op, operands)
                     environment.update(zip(op.results, made, strict=True))
-        for old, new in pairs_of(program):
+        for old, new in pairs:
             one, other = environment[old], environment[new]
             if not isinstance(one, Tensor) or not isinstance(other, Tensor):
                 return "a result is no tensor"
@@ -121,6 +144,8 @@ class _Run:
         rule = rule_for(type(op))
         if rule is not None:
             try:
+                if (steps := C_LIBRARY.get(op.name)) is not None:
+                    return [steps(*operands[: _read_by(steps)])]
                 return self._fitting(op, rule(op, operands, self.interpreter))
             except _FAILS:
                 pass
@@ -160,6 +185,10 @@ class _Run:
             type_ = self.weights.type_of(key)
             shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
             return self.reading.variable(said, shape, torch_dtype(element(type_)))
+
+
+def _read_by(steps: Any) -> int:
+    return 2 if steps is C_LIBRARY["tosa.pow"] else 1
 
 
 def is_constant(weights: WeightStore, key: str) -> bool:

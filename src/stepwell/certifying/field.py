@@ -108,23 +108,40 @@ _MOST = 4096
 
 @cache
 def of_number(value: float, bits: int = 53) -> int:
-    """A float as the simplest fraction that rounds to it: 0.1 is 1/10 in every type."""
+    """A float as the simplest number that it is near: 0.1 is 1/10 in every type.
+
+    Within a unit in the last place: a fraction, or a second or fourth root of one, such as 32^-½.
+    """
     if value != value or value in (float("inf"), float("-inf")):
-        return word(str(abs(value))) if value != -float("inf") else PRIME - word("inf")
-    fraction = _simplest(value, bits)
-    top = fraction.numerator % PRIME
-    return top * pow(fraction.denominator % PRIME, PRIME - 2, PRIME) % PRIME
-
-
-def _simplest(value: float, bits: int) -> Fraction:
-    """The fraction of the least denominator within half a unit in the last place."""
+        return word("inf") if value > 0 else PRIME - word("inf") if value < 0 else word("nan")
     exact = Fraction(value)
-    if exact.denominator == 1:
-        return exact
-    slack = Fraction(2) ** (frexp(value)[1] - 1 - bits)
-    low, high = abs(exact) - slack, abs(exact) + slack
-    found = _between(low, high)
-    return found if exact > 0 else -found
+    slack = Fraction(15, 16) * Fraction(2) ** (frexp(value)[1] - bits)
+    found = exact if exact.denominator == 1 else _simplest(exact, slack)
+    if exact.denominator == 1 or _is_short(found, bits):
+        return _of_fraction(found)
+    for order in (2, 4):
+        power_ = _simplest(abs(exact) ** order, order * slack * abs(exact) ** (order - 1))
+        root = _of_fraction(power_)
+        if _is_short(power_, bits) and pow(root, (PRIME - 1) // 2, PRIME) == 1:
+            for _ in range(order.bit_length() - 1):
+                root = pow(root, (PRIME + 1) // 4, PRIME)  # The root that is a square itself.
+            return root if exact > 0 else PRIME - root
+    return _of_fraction(found)
+
+
+def _of_fraction(value: Fraction) -> int:
+    return value.numerator % PRIME * pow(value.denominator % PRIME, PRIME - 2, PRIME) % PRIME
+
+
+def _is_short(value: Fraction, bits: int) -> bool:
+    """Whether a fraction has so few digits that it is none by chance."""
+    return abs(value.numerator) * value.denominator < 1 << (bits * 3 // 5)
+
+
+def _simplest(value: Fraction, slack: Fraction) -> Fraction:
+    """The fraction of the least denominator not further off than `slack`."""
+    found = _between(abs(value) - slack, abs(value) + slack)
+    return found if value > 0 else -found
 
 
 def _between(low: Fraction, high: Fraction) -> Fraction:

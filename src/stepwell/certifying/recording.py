@@ -16,6 +16,7 @@ from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Pass, Rewrite, Rewriter, Step, bound_of, step_name
 from stepwell.ir.text import to_text
+from stepwell.ir.weights import WeightStore
 
 WHOLE = 1 << 30
 
@@ -51,6 +52,8 @@ class Recorder:
 
     program: Program
     graph: Graph = field(default_factory=Graph)
+    weights: WeightStore = field(default_factory=WeightStore)
+    """All weights that there were on the way."""
     applications: list[Application] = field(default_factory=list[Application])
     step: str = ""
     start: str = ""
@@ -97,6 +100,7 @@ class Recorder:
     def _taken(self) -> list[int]:
         """Look at the whole program: a value that is no longer what it was gets a new number."""
         self._before = {}
+        self.weights.entries.update(self.program.weights.entries)
         for func in self.program.methods.values():
             for op in func.body.block.ops:
                 if op.results:
@@ -119,6 +123,7 @@ class Recorder:
         """Say what an application says."""
         from stepwell.translate.rules import RuleRewrite
 
+        self.weights.entries.update(self.program.weights.entries)
         root = rewriter.root
         made = Application(
             self.step,

@@ -8,7 +8,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from stepwell.ir.dtypes import f64, is_float
+from stepwell.ir.dtypes import f64, i64, is_float
 from stepwell.ir.rewriting import Bound
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
@@ -83,6 +83,7 @@ def _in(
     patience: int,
 ) -> Decision:
     limits = (bound.relative, bound.absolute)
+    _preset(domain, path)
     tensors = Tensors(domain, tokens, weights, *limits, maps_alone=True)
     index = tensors.index_of(one)
     if any(d != e for d, e in zip(dims(one.type), dims(other.type), strict=False)):
@@ -94,6 +95,17 @@ def _in(
             raise
     tensors = Tensors(domain, tokens, weights, *limits)
     return _at(_indices(one), one, other, tensors, path, patience)
+
+
+def _preset(domain: Domain, path: Path) -> None:
+    """Numbers that a condition says are those that it says; 0.0 may be −0.0 too."""
+    for node, answer in path.conditions:
+        if answer and node.function == "equal":
+            for one, other in (node.operands, node.operands[::-1]):
+                is_said = other.function == "constant" and (one.is_int or other.operands[0])
+                if is_said and one.function == "variable" and one not in domain.numbers:
+                    held = int(other.operands[0]) if one.is_int else float(other.operands[0])
+                    domain.numbers[one] = domain.constant(held, i64 if one.is_int else f64)
 
 
 def _at(

@@ -8,16 +8,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from xdsl.ir import SSAValue
+
+from stepwell.certifying.deciding import Undecided
+from stepwell.certifying.deciding import decide as decide_expressions
 from stepwell.ir.rewriting import Bound
 from stepwell.ir.types import dims
 from stepwell.proving.counterexamples import Counterexample, search
-from stepwell.proving.deciding import Proof, decide
+from stepwell.proving.deciding import Decision, Proof, decide
 from stepwell.proving.instances import Instance, Instances
-from stepwell.proving.instantiating import NotWritten, Statement
+from stepwell.proving.instantiating import NotWritten, Statement, Written
 from stepwell.proving.numbers import Unproven, paths
 from stepwell.translate.rules.notation import Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
 
+Pair = tuple[SSAValue, SSAValue]
 Kind = Literal["bits", "zeros", "reals", "refuted", "open"]
 _KINDS: dict[Proof, Kind] = {Proof.BITS: "bits", Proof.ZEROS: "zeros", Proof.REALS: "reals"}
 SAID: dict[Kind, str] = {
@@ -187,12 +192,31 @@ class _Case:
                     old, new, written.program.weights, statement.tokens, path, self.bound
                 )
                 if found.proof is Proof.NONE:
-                    raise Unproven(found.reason)
+                    found = self._by_expressions(statement, written, (old, new), found)
                 self.worst = min(self.worst, found.proof)
                 if found.has_symbols:
                     self.of_symbols += 1
                 else:
                     self.of_numbers += 1
+
+    def _by_expressions(
+        self, statement: Statement, written: Written, pair: Pair, undecided: Decision
+    ) -> Decision:
+        """A pair of known sizes, decided by numbers of expressions (`stepwell.certifying`).
+
+        Raises:
+            Unproven: it hangs on numbers or sizes that are not known, or is not decided.
+        """
+        if undecided.has_symbols:
+            raise Unproven(f"of a symbolic size: {undecided.reason}")
+        if statement.tokens.known or statement.tokens.whole:
+            raise Unproven(undecided.reason)
+        kinds = ("bits",) if self.bound.exact else ("bits", "reals")
+        try:
+            kind = decide_expressions(written.program, kinds, pairs=[pair])
+        except Undecided:
+            raise Unproven(undecided.reason) from None
+        return Decision(Proof.BITS if kind == "bits" else Proof.REALS, False)
 
     def _written(self, statement: Statement, instance: Instance) -> Iterator:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
         return paths(lambda path: statement.written(instance, path))  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,67 @@
+"""Statements that differ by the names of values and weights alone: one decision is that of all.
+
+Layers of a model repeat, and so do the applications at them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from stepwell.certifying.deciding import Undecided, decide, is_constant
+from stepwell.certifying.statements import read
+from stepwell.ir.weights import WeightStore
+
+_VALUE = re.compile(r"%v\d+")
+_WEIGHT = re.compile(r'stepwell\.weight <"((?:[^"\\]|\\.)*)">')
+
+
+@dataclass
+class Decisions:
+    """Decisions on statements over one store, each made once."""
+
+    weights: WeightStore
+    seed: int = 0
+    made: dict[tuple[str, tuple[str, ...]], str | Undecided] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
+
+    def decide(self, text: str, kinds: Sequence[str]) -> str:
+        """The first reading in which a statement holds.
+
+        Raises:
+            Undecided: it holds in none.
+        """
+        key = renamed(text, self.weights), tuple(kinds)
+        if key not in self.made:
+            try:
+                self.made[key] = decide(read(text, self.weights)[0], kinds, self.seed)
+            except Undecided as error:
+                self.made[key] = error
+        found = self.made[key]
+        if isinstance(found, Undecided):
+            raise found
+        return found
+
+
+def renamed(text: str, weights: WeightStore) -> str:
+    """A statement with values and weights called by the order in which they stand."""
+    values: dict[str, str] = {}
+    leaves: dict[str, str] = {}
+
+    def said(key: str) -> str:
+        if key not in weights:
+            return key
+        made = weights.recipe_of(key)
+        if made is not None:
+            name, sources, parameters = made
+            return f"{name}{sorted(parameters.items())}({', '.join(map(said, sources))})"
+        if is_constant(weights, key):
+            return f"constant {key}"
+        return leaves.setdefault(key, f"any {len(leaves)}: {weights.type_of(key)}")
+
+    text = _VALUE.sub(_by(lambda held: values.setdefault(held, f"%{len(values)}"), 0), text)
+    return _WEIGHT.sub(_by(lambda key: f"stepwell.weight <{said(key)}>", 1), text)
+
+
+def _by(function: Callable[[str], str], group: int) -> Callable[[re.Match[str]], str]:
+    return lambda found: function(found[group])

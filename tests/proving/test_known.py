@@ -1,0 +1,30 @@
+"""Verdicts that are kept are of rules as they are, and the page says the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepwell.proving.known import covers, known
+from stepwell.proving.page import with_table
+from stepwell.proving.verdicts import Verdict, hash_of, rules
+
+PAGE = Path(__file__).parents[2] / "docs" / "proofs.md"
+
+
+def test_a_verdict_is_of_a_rule_whose_text_is_what_it_was() -> None:
+    now = {hash_of(rewrite.rule) for rewrite in rules().values()}
+    changed = [verdict.rule for hash_, verdict in known().items() if hash_ not in now]
+    assert not changed, "stepwell prove --new --keep --table docs/proofs.md"
+
+
+def test_the_page_says_what_is_kept() -> None:
+    page = PAGE.read_text()
+    assert page == with_table(page, list(known().values()))
+
+
+def test_a_proof_of_sizes_that_were_tried_covers_no_others() -> None:
+    said = {"all shapes": 9, "all sizes, up to rank 3": 3, "sizes that were tried, up to rank 4": -1,
+            "all sizes, up to rank 4, some arguments of each": -1}  # fmt: skip
+    for scope, most in said.items():
+        ranks = [rank for rank in range(10) if covers(Verdict("r", "bits", scope), rank)]
+        assert max(ranks, default=-1) == most
