@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from stepwell import stage_tables
 from stepwell.arm_pipelines import cortex_m_pipeline, tosa_pipeline
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
@@ -132,6 +133,7 @@ def _tosa_target(name: str) -> Target:
         TOSA_OPTIONS,
         per_method=True,
         dialects=TOSA_DIALECTS,
+        stages=stage_tables.TOSA,
         session=partial(_tosa_session, name),
     )
 
@@ -157,6 +159,7 @@ VGF_TARGET = Target(
     TOSA_OPTIONS,
     per_method=True,
     dialects=TOSA_DIALECTS,
+    stages=stage_tables.TOSA,
 )
 
 
@@ -210,6 +213,7 @@ def _cortex_m_target(name: str) -> Target:
         {"pte": _cortex_m_pte, "c": _cortex_m_c, "sources": _cortex_m_sources},
         _run_cortex_m,
         CORTEX_M_OPTIONS,
+        stages=stage_tables.CMSIS,
     )
 
 
@@ -258,6 +262,7 @@ def _ethosu_target(name: str) -> Target:
         {"pte": _ethosu_pte, "estimates": _ethosu_estimates},
         _run_ethosu,
         ETHOSU_OPTIONS,
+        stages=stage_tables.BESIDE_CPU,
     )
 
 
@@ -283,6 +288,7 @@ def _tosa_beside_cpu_target(name: str) -> Target:
         {"pte": _ethosu_pte, "delegates": _tosa_delegates},
         _run_beside_cpu,
         BESIDE_CPU_OPTIONS,
+        stages=stage_tables.BESIDE_CPU,
     )
 
 

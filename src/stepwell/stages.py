@@ -22,42 +22,10 @@ from stepwell.ir.options import nearest
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import step_name
+from stepwell.targets import find_target
 
 START = "aten"
 """The stage of every pipeline ahead of its first step."""
-
-XNNPACK = {
-    "typed": ("lower-casts",),
-    "plain": ("arrange", "normalise"),
-    "nodes": ("share-nodes", "leave-to-kernels"),
-    "laid-out": ("choose-kernels",),
-    "xnnpack": (),
-}
-TOSA = {
-    "typed": ("share-types",),
-    "plain": ("arrange",),
-    "operators": ("share-operators",),
-    "laid-out": ("share-layouts",),
-    "tosa": (),
-}
-CMSIS = {
-    "typed": ("share-types",),
-    "operators": ("lower-boundary",),
-    "laid-out": ("share-kernels",),
-    "cmsis": (),
-}
-BESIDE_CPU = {
-    "typed": ("share-types",),
-    "operators": ("lower-for-npu",),
-    "laid-out": ("share-kernels",),
-    "ethosu": (),
-}
-"""Stage → the step behind which a program is at it, the first of these that a pipeline has; the
-last stage is the level that is emitted, behind all steps.
-
-`typed`: quantisation stands in types; `plain`: torch's operators as the target's lowerings read
-them; `nodes`, `operators`: the target's operations, outside delegates, beside what stays torch's;
-`laid-out`: with layouts and kernels chosen."""
 
 
 @dataclass(frozen=True)
@@ -89,26 +57,16 @@ def stages_of(pipeline: Pipeline, target: str) -> dict[str, str]:
     """
     steps = set(map(step_name, pipeline.steps))
     stages = {START: ""}
-    for name, behind in _table(target).items():
+    for name, behind in find_target(target).stages.items():
         step = next((step for step in behind if step in steps), "")
         if step or not behind:
             stages[name] = step
     return stages
 
 
-def _table(target: str) -> Mapping[str, tuple[str, ...]]:
-    if target.startswith("xnnpack"):
-        return XNNPACK
-    if target.startswith("cortex-m"):
-        return CMSIS
-    if target.startswith("ethos") or target.endswith("+cpu"):
-        return BESIDE_CPU
-    return TOSA if target.startswith(("tosa", "vgf")) else {}
-
-
 def last_stage(target: str) -> str:
     """The level that is emitted; empty for a plug-in's target, which states its own."""
-    return next(reversed(_table(target)), "")
+    return next(reversed(find_target(target).stages), "")
 
 
 def stretch(

@@ -6,7 +6,7 @@ The targets of the house are in `targets.py`; a plug-in makes one of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.ir.arguments import takes
@@ -62,6 +62,9 @@ class Target:
     """Those whose ops its engine runs; other ops count as outside."""
     on_core: CoreRunner | None = None
     """Runs an artefact on a core that is emulated."""
+    stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Stage → the step behind which a program is at it, the first of these that the pipeline has;
+    the last stage is the level that is emitted (`docs/levels.md`)."""
     session: Callable[[bytes], Session] | None = None
     """Loads an artefact for calls in a row, where its engine keeps state between them."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from stepwell import stage_tables
 from stepwell.dialects.xnnpack.cpus import CPUS as XNNPACK_CPUS
 from stepwell.ir.above import Shown
 from stepwell.ir.choices import Choices
@@ -165,6 +166,7 @@ XNNPACK_TARGET = Target(
     _run_pte,
     XNNPACK_OPTIONS,
     write=_write_xnnpack_pte,
+    stages=stage_tables.XNNPACK,
     session=_pte_session,
     on_core=_run_pte,
 )

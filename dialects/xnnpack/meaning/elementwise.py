@@ -51,7 +51,7 @@ _UNARY: dict[type[XnnpackOp], Callable[[Any, Tensor], Tensor]] = {
     ELU: lambda op, x: torch.where(x < 0, op.number("alpha", 1.0) * torch.expm1(x), x),
     Gelu: lambda op, x: torch.nn.functional.gelu(x),
     Hardswish: lambda op, x: (x / 6) * (x + 3).clamp(0, 6),
-    LeakyReLU: lambda op, x: torch.where(x < 0, x * single(op.number("negative_slope", 0.0)), x),
+    LeakyReLU: lambda op, x: torch.nn.functional.leaky_relu(x, op.number("negative_slope", 0.0)),
     Softmax: lambda op, x: x.softmax(-1),
     Square: lambda op, x: x * x,
 }
