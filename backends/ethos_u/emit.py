@@ -71,7 +71,7 @@ def refusals(program: Program) -> dict[str, str]:
 
 
 def _shortest(op: DelegateOp, weights: WeightStore, reason: str) -> tuple[int, str]:
-    """How many of a refused delegate's first operators are refused, and without the last are not."""
+    """How many first operators of a refused delegate are refused, and without the last are not."""
     fine, refused = 0, len(_operators(op))
     while refused - fine > 1:
         middle = (fine + refused) // 2

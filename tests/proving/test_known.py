@@ -23,8 +23,12 @@ def test_the_page_says_what_is_kept() -> None:
 
 
 def test_a_proof_of_sizes_that_were_tried_covers_no_others() -> None:
-    said = {"all shapes": 9, "all sizes, up to rank 3": 3, "sizes that were tried, up to rank 4": -1,
-            "all sizes, up to rank 4, some arguments of each": -1}  # fmt: skip
+    said = {
+        "all shapes": 9,
+        "all sizes, up to rank 3": 3,
+        "sizes that were tried, up to rank 4": -1,
+        "all sizes, up to rank 4, some arguments of each": -1,
+    }
     for scope, most in said.items():
         ranks = [rank for rank in range(10) if covers(Verdict("r", "bits", scope), rank)]
         assert max(ranks, default=-1) == most
