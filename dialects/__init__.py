@@ -56,7 +56,7 @@ for _name in LEVELS:
 @register_op_finder
 def find_schema_op(name: str) -> type[Operation] | None:
     """The op class of a torch operator, of whichever namespace."""
-    if name.count(".") != 2:
+    if name.count(".") != 2 or name.startswith("torch."):
         return None
     from stepwell.dialects.aten.registry import find
 
@@ -72,6 +72,19 @@ def schema_names(dialect: str) -> Iterator[str]:
         space, _, name = qualified.partition("::")
         if space == dialect:
             yield f"{space}.{name}" if "." in name else f"{space}.{name}.default"
+
+
+register_dialect("torch", lambda: importlib.import_module("stepwell.dialects.torch_mlir").Torch)
+
+
+@register_op_finder
+def find_torch_mlir_op(name: str) -> type[Operation] | None:
+    """The op class of torch-mlir's dialect."""
+    if not name.startswith(("torch.", "torch_c.")):
+        return None
+    from stepwell.dialects.torch_mlir import find_torch_op
+
+    return find_torch_op(name)
 
 
 def make_known() -> None:

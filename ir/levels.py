@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
+from xdsl.dialects import get_all_dialects
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation
@@ -26,6 +28,11 @@ CMSIS_TARGET = "cmsis.target"
 """The module attribute that says what CPU and instruction set a program is for."""
 TOSA_TARGET = "tosa.target"
 """The module attribute that says which version, profiles and extensions of TOSA a program has."""
+
+
+UPSTREAM = "upstream"
+"""The level of a text of MLIR's own dialects: nothing but MLIR's rules is asked of it, and torch's
+operators are what it comes in as."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,9 @@ def register_level(level: Level) -> Level:
     return level
 
 
+register_level(Level(UPSTREAM, lambda op: None))
+
+
 def register_level_loader(name: str, load: Callable[[], object]) -> None:
     """Say what to import for a level that a module may name; its import registers the level."""
     _LOADERS[name] = load
@@ -75,7 +85,15 @@ def level_of(module: ModuleOp) -> str:
     if isinstance(attr, StringAttr):
         return attr.data
     dialects = {op.name.partition(".")[0] for op in walk(module)}
-    return next((level for level in _DOWNWARDS if level in dialects), "aten")
+    stands = next((level for level in _DOWNWARDS if level in dialects), None)
+    return stands or (UPSTREAM if dialects & _upstream_dialects() else "aten")
+
+
+@cache
+def _upstream_dialects() -> frozenset[str]:
+    """Dialects of MLIR, of xDSL and of torch-mlir that are none of ours."""
+    names = {*get_all_dialects(), "torch", "torch_c"}
+    return frozenset(names - {*LEVELS, *_LOADERS, "builtin", "func"})
 
 
 _DOWNWARDS = ("ethosu", "cmsis", "tosa", "xnnpack")

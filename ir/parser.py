@@ -166,6 +166,25 @@ class TextParser(Parser):
         self._consume_token()
         return token.text
 
+    def text_to_bracket(self) -> str:
+        """The text up to the `>` that closes an open `<`, which is consumed too."""
+        content, start, depth = self._current_token.span.input.content, self.pos, 1
+        while True:
+            token = self._consume_token()
+            if token.kind == MLIRTokenKind.EOF:
+                self.raise_error("a bracket is left open", start)
+            depth += (token.text == "<") - (token.text == ">")
+            if not depth:
+                return content[start : token.span.start]
+
+    def at_bits(self) -> int | None:
+        """Consume `0x…`, if that is what comes: the bits of a float."""
+        token = self._current_token
+        if token.kind != MLIRTokenKind.INTEGER_LIT or not token.text.startswith("0x"):
+            return None
+        self._consume_token()
+        return int(token.text, 16)
+
     # -- types ---------------------------------------------------------------------------------
 
     def _parse_optional_builtin_type(self) -> TypeAttribute | None:

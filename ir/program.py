@@ -18,7 +18,7 @@ from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inline_values import LIMIT, take_values, with_values
 from stepwell.ir.interpretation import Interpreter, Outcome
-from stepwell.ir.levels import level_of
+from stepwell.ir.levels import UPSTREAM, level_of
 from stepwell.ir.on_demand import torch
 from stepwell.ir.signature import Signature, get_signature
 from stepwell.ir.storage import (
@@ -164,7 +164,7 @@ class Program(Shown):
 
     @takes_what_it_says
     def raise_to(self, level: str = "aten") -> Program:
-        """The program at a level further up: `aten`, from XNNPACK's nodes and TOSA's operators.
+        """The program at level `aten`: from XNNPACK's nodes, TOSA's operators, MLIR's dialects.
 
         Each op becomes what it means; `lower` then takes it to any target.
 
@@ -174,7 +174,7 @@ class Program(Shown):
         """
         if level != "aten":
             raise StepwellError(f"no way leads up to level {level!r}", help="it is 'aten'")
-        return self.shown_as("aten")
+        return self.shown_as("brought-in" if self.level == UPSTREAM else "aten")
 
     @takes_what_it_says
     def to_exported_program(self, method: str = "forward") -> torch.export.ExportedProgram:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
+from xdsl.dialects import get_all_dialects
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.dialects.func import Func
 from xdsl.ir import Attribute, Dialect, Operation
@@ -99,8 +100,9 @@ class TextContext(Context):
         if "." in name and dialect not in self._registered_dialects:
             for load in _MORE:
                 load()
-            if dialect in _DIALECTS:
-                self._registered_dialects[dialect] = _DIALECTS[dialect]
+            found = _DIALECTS.get(dialect) or get_all_dialects().get(dialect)
+            if found is not None:
+                self._registered_dialects[dialect] = found
 
 
 def to_text(module: Operation, *, locations: bool = False, generic: bool = False) -> str:

@@ -25,7 +25,7 @@ from stepwell.ir.diagnostics import (
     quoted,
 )
 from stepwell.ir.inference import infer
-from stepwell.ir.levels import find_level, known_levels, level_of, stopped_after
+from stepwell.ir.levels import UPSTREAM, find_level, known_levels, level_of, stopped_after
 from stepwell.ir.on_demand import pytree
 from stepwell.ir.once_each import once_each
 from stepwell.ir.signature import get_signature
@@ -67,6 +67,8 @@ def find_problems(
     names: set[str] = set()
     for top in module.ops:
         if not isinstance(top, FuncOp):
+            if level.name == UPSTREAM:
+                continue
             yield Problem(f"{op_name(top)} stands outside any method", describe_op(top))
         elif top.sym_name.data in names:
             yield Problem(f"method @{top.sym_name.data} is defined twice", describe_op(top))

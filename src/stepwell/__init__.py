@@ -72,6 +72,8 @@ _HOME = {
 
 form_stands_in("stepwell.translate.to_torch", "torch", "Program")
 form_stands_in("stepwell.translate.raising", "aten", "Program")
+form_stands_in("stepwell.translate.upstream.coming_in", "brought-in", "Program")
+form_stands_in("stepwell.translate.upstream.going_out", "torch-mlir", "Program")
 form_stands_in("stepwell.checking.page", "html", "CheckResult")
 form_stands_in("stepwell.checking.page", "page", "CheckResult")
 form_stands_in("stepwell.replaying.table", "text", "Replay")

@@ -12,6 +12,7 @@ from stepwell.ir.arguments import takes
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
 from stepwell.ir.failures import StepFailure, leave_alone
+from stepwell.ir.levels import UPSTREAM
 from stepwell.ir.numerics import numerics_of
 from stepwell.ir.options import OptionValue
 from stepwell.ir.pipeline import Observer, Pipeline, PipelineRun
@@ -87,6 +88,8 @@ def lower(
     program = programs_of(program)
     started = time.perf_counter()
     source = program if isinstance(program, Program) else from_exported_program(program)
+    if source.level == UPSTREAM:
+        source = program = source.raise_to("aten")
     work = source.clone() if source is program else source
     way = stretch(work, whole, found.name, start, stop)
     chosen = way.pipeline

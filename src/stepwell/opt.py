@@ -86,8 +86,9 @@ class OptMain(xDSLOptMain):
         self.available_passes = Passes(get_all_passes())
 
     def register_all_targets(self) -> None:
-        """Text only: artefacts are what `stepwell lower` is for."""
+        """Text only, ours or torch-mlir's: artefacts are what `stepwell lower` is for."""
         self.available_targets["mlir"] = self._print
+        self.available_targets["torch-mlir"] = self._print_torch_mlir
 
     def register_all_frontends(self) -> None:
         """Our text; `read` takes it itself."""
@@ -247,6 +248,10 @@ class OptMain(xDSLOptMain):
 
     def _print(self, module: ModuleOp, stream: IO[str]) -> None:
         stream.write(self._text(module) + "\n")
+
+    def _print_torch_mlir(self, module: ModuleOp, stream: IO[str]) -> None:
+        program = Program(module, weights_of(module))
+        stream.write(program.raise_to("aten").shown_as("torch-mlir"))
 
     def _text(self, module: ModuleOp) -> str:
         shown = with_values(module, weights_of(module), self.args.constants)

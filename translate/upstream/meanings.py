@@ -1,0 +1,308 @@
+"""What ops of MLIR's `arith`, `math` and `tensor` mean: functions of torch's tensors.
+
+Where operands are numbers of the text so are results. An op on tensors computes element by element.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from xdsl.dialects import arith, tensor
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    DenseResourceAttr,
+    FloatAttr,
+    IntegerAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, Operation
+
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import dims, element
+
+Rule = Callable[[Any, Sequence[Any]], Any]
+
+
+class Refused(Exception):
+    """Why an op does not come in."""
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """`tensor.empty`: a shape without elements."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def elements_of(value: DenseIntOrFPElementsAttr) -> torch.Tensor:
+    """The tensor that `dense<…>` is."""
+    dtype = torch_dtype(value.type.element_type)
+    wide = torch.float64 if dtype.is_floating_point else None
+    shape = [int(size) for size in value.get_shape()]
+    if 0 in shape:
+        return torch.empty(shape, dtype=dtype)
+    found = torch.tensor(list(value.get_values()), dtype=wide).to(dtype)
+    return (
+        found.expand(math.prod(shape)).reshape(shape)
+        if found.numel() == 1
+        else found.reshape(shape)
+    )
+
+
+def number_of(value: Attribute) -> Any:
+    """The number of an attribute."""
+    if isinstance(value, FloatAttr):
+        return value.value.data
+    assert isinstance(value, IntegerAttr)
+    is_flag = str(value.type) == "i1"
+    return bool(value.value.data) if is_flag else value.value.data
+
+
+def dtype_of(type_: Attribute) -> torch.dtype:
+    """Torch's type of a number, or of a tensor's elements."""
+    return torch_dtype(element(type_) if isinstance(type_, TensorType) else type_)
+
+
+def shape_of(type_: Attribute) -> list[int]:
+    """Sizes that are numbers.
+
+    Raises:
+        Refused: one is not.
+    """
+    sizes = [size for size in dims(type_) if isinstance(size, int)]
+    if len(sizes) < len(dims(type_)):
+        raise Refused(f"{type_}: sizes are open")
+    return sizes
+
+
+def _constant(op: arith.ConstantOp, args: Sequence[Any]) -> Any:
+    if isinstance(op.value, DenseIntOrFPElementsAttr):
+        return elements_of(op.value)
+    if isinstance(op.value, DenseResourceAttr):
+        raise Refused("its elements stand in a resource")
+    return number_of(op.value)
+
+
+def _cast(op: Operation, args: Sequence[Any]) -> Any:
+    (value,) = args
+    dtype = torch.int64 if str(op.results[0].type) == "index" else dtype_of(op.results[0].type)
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype)
+    return float(value) if dtype.is_floating_point else int(value)
+
+
+_INTEGERS = ("eq", "ne", "slt", "sle", "sgt", "sge")
+_FLOATS = ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
+           "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true")  # fmt: skip
+
+
+def _cmpi(op: arith.CmpiOp, args: Sequence[Any]) -> Any:
+    number = op.predicate.value.data
+    if number >= len(_INTEGERS):
+        raise Refused("torch's integers are compared with their sign")
+    return getattr(_module(args), _INTEGERS[number].removeprefix("s"))(*args)
+
+
+def _cmpf(op: arith.CmpfOp, args: Sequence[Any]) -> Any:
+    word = _FLOATS[op.predicate.value.data]
+    if word in ("oeq", "ogt", "oge", "olt", "ole", "une"):
+        return getattr(_module(args), word[1:])(*args)
+    if not any(isinstance(value, torch.Tensor) for value in args):
+        raise Refused(f"{word} of numbers")
+    one, other = args
+    unordered = torch.isnan(torch.as_tensor(one)) | torch.isnan(torch.as_tensor(other))
+    if word in ("uno", "ord"):
+        return unordered if word == "uno" else ~unordered
+    if word == "one":
+        return torch.ne(one, other) & ~unordered
+    if word in ("ueq", "ugt", "uge", "ult", "ule"):
+        return getattr(torch, word[1:])(one, other) | unordered
+    raise Refused(f"the predicate {word}")
+
+
+def _module(args: Sequence[Any]) -> Any:
+    return torch if any(isinstance(value, torch.Tensor) for value in args) else operator
+
+
+def _select(op: Operation, args: Sequence[Any]) -> Any:
+    condition, one, other = args
+    if isinstance(condition, torch.Tensor):
+        return torch.where(condition, one, other)
+    return one if condition else other
+
+
+def _two(of_tensors: Callable[..., Any], of_numbers: Callable[..., Any] | None) -> Rule:
+    def rule(op: Operation, args: Sequence[Any]) -> Any:
+        if any(isinstance(value, torch.Tensor) for value in args):
+            made = of_tensors(*args)
+            wanted = op.results[0].type
+            held = element(wanted) if isinstance(wanted, TensorType) else wanted
+            if str(held) != "index" and made.dtype != torch_dtype(held):
+                raise Refused(f"{made.dtype} is no {held}".replace("torch.", ""))
+            return made
+        if of_numbers is None:
+            raise Refused("its operands are numbers")
+        return of_numbers(*args)
+
+    return rule
+
+
+def _whole(one: Any, other: Any) -> Any:
+    return torch.div(one, other, rounding_mode="trunc")
+
+
+def _tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that takes tensors alone."""
+
+    def taking(*args: Any) -> Any:
+        like = next(value for value in args if isinstance(value, torch.Tensor))
+        return function(
+            *(v if isinstance(v, torch.Tensor) else torch.full_like(like, v) for v in args)
+        )
+
+    return taking
+
+
+BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
+    "arith.addf": (torch.add, operator.add),
+    "arith.addi": (torch.add, operator.add),
+    "arith.subf": (torch.sub, operator.sub),
+    "arith.subi": (torch.sub, operator.sub),
+    "arith.mulf": (torch.mul, operator.mul),
+    "arith.muli": (torch.mul, operator.mul),
+    "arith.divf": (torch.div, None),
+    "arith.divsi": (_whole, None),
+    "arith.remsi": (torch.fmod, None),
+    "arith.floordivsi": (torch.floor_divide, None),
+    "arith.maximumf": (_tensors(torch.maximum), None),
+    "arith.minimumf": (_tensors(torch.minimum), None),
+    "arith.maxnumf": (_tensors(torch.fmax), None),
+    "arith.minnumf": (_tensors(torch.fmin), None),
+    "arith.maxsi": (_tensors(torch.maximum), max),
+    "arith.minsi": (_tensors(torch.minimum), min),
+    "arith.andi": (_tensors(torch.bitwise_and), operator.and_),
+    "arith.ori": (_tensors(torch.bitwise_or), operator.or_),
+    "arith.xori": (_tensors(torch.bitwise_xor), operator.xor),
+    "math.powf": (torch.pow, None),
+    "math.atan2": (_tensors(torch.atan2), None),
+    "math.copysign": (_tensors(torch.copysign), None),
+}
+UNARY: dict[str, Callable[..., Any]] = {
+    "arith.negf": torch.neg,
+    "math.absf": torch.abs,
+    "math.absi": torch.abs,
+    "math.roundeven": torch.round,
+    **{
+        f"math.{name}": getattr(torch, name)
+        for name in (
+            "acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor log log10 "
+            "log1p log2 rsqrt sin sinh sqrt tan tanh trunc"
+        ).split()
+    },
+}
+CASTS = ("extf", "truncf", "sitofp", "fptosi", "extsi", "extui", "trunci", "index_cast", "uitofp")
+
+
+def _reshaped(op: Operation, args: Sequence[Any]) -> Any:
+    shape = shape_of(op.results[0].type)
+    value = args[0]
+    return (
+        Undefined(tuple(shape), value.dtype)
+        if isinstance(value, Undefined)
+        else value.reshape(shape)
+    )
+
+
+def _extract_slice(op: tensor.ExtractSliceOp, args: Sequence[Any]) -> Any:
+    offsets, sizes, strides = _places(op, args)
+    value = defined(args[0])
+    for axis, (at, size, step) in enumerate(zip(offsets, sizes, strides, strict=True)):
+        value = torch.ops.aten.slice.Tensor(value, axis, at, at + (size - 1) * step + 1, step)
+    return value.reshape(shape_of(op.result.type))
+
+
+def _insert_slice(op: tensor.InsertSliceOp, args: Sequence[Any]) -> Any:
+    offsets, sizes, strides = _places(op, args)
+    source, into = defined(args[0]).reshape(sizes), defined(args[1])
+    if any(step != 1 for step in strides):
+        raise Refused("its strides are not 1")
+    cut = [i for i, size in enumerate(sizes) if size != into.shape[i]]
+    if len(cut) > 1:
+        raise Refused("it goes into a part along several axes")
+    for axis in cut:
+        return torch.slice_scatter(into, source, axis, offsets[axis], offsets[axis] + sizes[axis])
+    return source
+
+
+def _places(op: Any, args: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
+    found: list[list[int]] = []
+    rest = iter(args[len(args) - len(op.offsets) - len(op.sizes) - len(op.strides) :])
+    for static in (op.static_offsets, op.static_sizes, op.static_strides):
+        values = [int(v) for v in static.get_values()]
+        known = [next(rest) if value == -(1 << 63) else value for value in values]
+        if any(not isinstance(value, int) for value in known):
+            raise Refused("a place is known only at run time")
+        found.append(known)
+    return found[0], found[1], found[2]
+
+
+def _pad(op: tensor.PadOp, args: Sequence[Any]) -> Any:
+    (last,) = [inner for inner in op.region.block.ops if inner.name == "tensor.yield"]
+    maker = last.operands[0].owner
+    number = args[-1] if not isinstance(maker, arith.ConstantOp) else number_of(maker.value)
+    if isinstance(maker, Operation) and not isinstance(maker, arith.ConstantOp):
+        raise Refused("what it pads with is no constant in its region")
+    low, high = (list(map(int, given.get_values())) for given in (op.static_low, op.static_high))
+    if min([*low, *high], default=0) < 0 or isinstance(number, torch.Tensor):
+        raise Refused("its widths are known only at run time")
+    widths = [width for pair in reversed(list(zip(low, high, strict=True))) for width in pair]
+    return torch.nn.functional.pad(defined(args[0]), widths, value=number)
+
+
+def _dim(op: Operation, args: Sequence[Any]) -> Any:
+    return int(args[0].shape[args[1]])
+
+
+def defined(value: Any) -> torch.Tensor:
+    """A tensor with elements.
+
+    Raises:
+        Refused: nothing says what they are.
+    """
+    if isinstance(value, Undefined):
+        raise Refused("it reads elements of an empty tensor, which are undefined")
+    return value
+
+
+MEANINGS: dict[str, Rule] = {
+    "arith.constant": _constant,
+    "arith.cmpi": _cmpi,
+    "arith.cmpf": _cmpf,
+    "arith.select": _select,
+    **{f"arith.{name}": _cast for name in CASTS},
+    **{name: _two(*functions) for name, functions in BINARY.items()},
+    **{name: _two(function, None) for name, function in UNARY.items()},
+    "math.fma": _two(lambda a, b, c: a * b + c, None),
+    "tensor.empty": lambda op, args: Undefined(
+        tuple(shape_of(op.results[0].type)), dtype_of(op.results[0].type)
+    ),
+    "tensor.cast": _reshaped,
+    "tensor.reshape": _reshaped,
+    "tensor.collapse_shape": _reshaped,
+    "tensor.expand_shape": _reshaped,
+    "tensor.extract_slice": _extract_slice,
+    "tensor.insert_slice": _insert_slice,
+    "tensor.pad": _pad,
+    "tensor.dim": _dim,
+    "tensor.concat": lambda op, args: torch.cat(list(map(defined, args)), int(op.dim.value.data)),
+    "tensor.splat": lambda op, args: torch.full(
+        shape_of(op.results[0].type), args[0], dtype=dtype_of(op.results[0].type)
+    ),
+}
+"""Name of an op → function of it and its operands: tensors, numbers, `Undefined`."""

@@ -1,0 +1,302 @@
+"""`linalg` on tensors: loops over an iteration space, as operators over whole tensors.
+
+Each operand is laid along the axes of the space that its map names, the body computes on these
+element by element, and what the body adds to its output is reduced over the axes that the output's
+map leaves out. A sum of products is a product of matrices (`einsum`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from xdsl.dialects import linalg
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
+
+from stepwell.translate.upstream.meanings import (
+    MEANINGS,
+    Refused,
+    Rule,
+    Undefined,
+    defined,
+    dtype_of,
+    shape_of,
+)
+
+SUMS = ("arith.addf", "arith.addi")
+PRODUCTS = ("arith.mulf", "arith.muli")
+FOLDS = {
+    "arith.addf": (torch.sum, torch.add),
+    "arith.addi": (torch.sum, torch.add),
+    "arith.maximumf": (torch.amax, torch.maximum),
+    "arith.maxnumf": (torch.amax, torch.fmax),
+    "arith.maxsi": (torch.amax, torch.maximum),
+    "arith.minimumf": (torch.amin, torch.minimum),
+    "arith.minnumf": (torch.amin, torch.fmin),
+    "arith.minsi": (torch.amin, torch.minimum),
+}
+"""Op by which a body adds to its output → (over an axis, of two)."""
+
+
+def _axes(held: AffineMap) -> list[int | None]:
+    """The axis of the space that each axis of an operand is; None: it stands still at 0."""
+    found: list[int | None] = []
+    for result in held.results:
+        if isinstance(result, AffineDimExpr):
+            found.append(result.position)
+        elif isinstance(result, AffineConstantExpr) and result.value == 0:
+            found.append(None)
+        else:
+            raise Refused(f"its map {held} is no choice of axes")
+    named = [axis for axis in found if axis is not None]
+    if len(set(named)) < len(named):
+        raise Refused(f"its map {held} takes a diagonal")
+    return found
+
+
+def _along(value: torch.Tensor, axes: Sequence[int | None], rank: int) -> torch.Tensor:
+    """A tensor with its axes where the space has them, and size 1 elsewhere."""
+    kept = [(at, axis) for at, axis in enumerate(axes) if axis is not None]
+    still = [at for at, axis in enumerate(axes) if axis is None]
+    for at in reversed(still):
+        value = value.select(at, 0)
+    order = sorted(range(len(kept)), key=lambda i: kept[i][1])
+    if order != list(range(len(kept))):
+        value = value.permute(order)
+    present = {axis for _, axis in kept}
+    for axis in range(rank):
+        if axis not in present:
+            value = value.unsqueeze(axis)
+    return value
+
+
+def generic(op: linalg.GenericOp, args: Sequence[Any]) -> Any:
+    """`linalg.generic` whose maps choose axes."""
+    maps = [held.data for held in op.indexing_maps.data]
+    kinds = [held.data.value for held in op.iterator_types.data]
+    return looped(op, op.body.block, maps, kinds, args, len(op.inputs))
+
+
+def looped(
+    op: Operation,
+    body: Block,
+    maps: Sequence[AffineMap],
+    kinds: Sequence[str],
+    args: Sequence[Any],
+    inputs: int,
+) -> list[Any]:
+    """The results of a body over an iteration space."""
+    rank = len(kinds)
+    axes = [_axes(held) for held in maps]
+    sizes = _sizes(op, axes, rank)
+    reduced = [axis for axis, kind in enumerate(kinds) if kind == "reduction"]
+    if any(kind not in ("parallel", "reduction") for kind in kinds):
+        raise Refused("it has an iterator that is neither parallel nor a reduction")
+    values: dict[SSAValue, Any] = {}
+    for argument, value, along in zip(body.args, args, axes, strict=True):
+        is_tensor = isinstance(value, torch.Tensor)
+        values[argument] = _along(value, along, rank) if is_tensor else value
+    last = body.last_op
+    assert last is not None
+    results: list[Any] = []
+    for number, yielded in enumerate(last.operands):
+        place = inputs + number
+        result = op.results[number].type
+        if reduced:
+            made = _folded(
+                yielded, body.args[place], values, sizes, reduced, args[place], axes, place
+            )
+        else:
+            made = _given_back(_value(yielded, values, sizes), sizes, axes[place], result)
+        results.append(made)
+    return results
+
+
+def _sizes(op: Operation, axes: Sequence[Sequence[int | None]], rank: int) -> list[int]:
+    sizes = [0] * rank
+    for operand, along in zip(op.operands, axes, strict=True):
+        shape = shape_of(operand.type) if along else []
+        for axis, size in zip(along, shape, strict=True):
+            if axis is not None:
+                sizes[axis] = size
+    return sizes
+
+
+def _given_back(value: Any, sizes: Sequence[int], axes: Sequence[int | None], type_: Any) -> Any:
+    """A value over the whole space as a result lies."""
+    dtype, shape = dtype_of(type_), shape_of(type_)
+    if not isinstance(value, torch.Tensor):
+        return torch.full(shape, value, dtype=dtype)
+    if list(value.shape) != list(sizes):
+        value = value.expand(list(sizes))
+    order = [axis for axis in axes if axis is not None]
+    if order != list(range(len(order))):
+        value = value.permute(order)
+    return value.reshape(shape) if list(value.shape) != shape else value
+
+
+def _value(wanted: SSAValue, values: dict[SSAValue, Any], sizes: Sequence[int]) -> Any:
+    """A value of a body, its ops computed on whole tensors."""
+    if wanted not in values:
+        owner = wanted.owner
+        if not isinstance(owner, Operation):
+            raise Refused("its body reads what stands around it")
+        if owner.name == "linalg.index":
+            axis = int(owner.properties["dim"].value.data)  # pyright: ignore
+            shape = [1] * len(sizes)
+            shape[axis] = sizes[axis]
+            values[wanted] = torch.arange(sizes[axis]).reshape(shape)
+            return values[wanted]
+        rule = MEANINGS.get(owner.name)
+        if rule is None:
+            raise Refused(f"nothing says what {owner.name} in its body is in torch")
+        given = [_value(operand, values, sizes) for operand in owner.operands]
+        values[wanted] = rule(owner, [defined(value) for value in given])
+    return values[wanted]
+
+
+def _folded(
+    yielded: SSAValue,
+    into: SSAValue,
+    values: dict[SSAValue, Any],
+    sizes: Sequence[int],
+    reduced: Sequence[int],
+    initial: Any,
+    axes: Sequence[Sequence[int | None]],
+    place: int,
+) -> Any:
+    """What a body adds up to in its output."""
+    owner = yielded.owner
+    if not isinstance(owner, Operation) or owner.name not in FOLDS or into not in owner.operands:
+        raise Refused("its body adds to its output by no operation that is known")
+    (rest,) = [operand for operand in owner.operands if operand is not into]
+    over, of_two = FOLDS[owner.name]
+    maker = rest.owner
+    out = [axis for axis in axes[place] if axis is not None]
+    is_product = isinstance(maker, Operation) and maker.name in PRODUCTS
+    if owner.name in SUMS and is_product and len(maker.operands) == 2:
+        one, other = (_value(operand, values, sizes) for operand in maker.operands)
+        if all(isinstance(value, torch.Tensor) for value in (one, other)):
+            made = _einsum(one, other, out, sizes)
+            return _with_initial(of_two, made, initial)
+    value = _value(rest, values, sizes)
+    if not isinstance(value, torch.Tensor):
+        raise Refused("what it adds up is no tensor")
+    made = over(value.expand(list(sizes)), list(reduced))
+    order = sorted(out)
+    if order != out:
+        made = made.permute([order.index(axis) for axis in out])
+    return _with_initial(of_two, made.to(value.dtype), initial)
+
+
+def _einsum(
+    one: torch.Tensor, other: torch.Tensor, out: Sequence[int], sizes: Sequence[int]
+) -> Any:
+    letters = "abcdefghijklmnop"
+    spelled: list[str] = []
+    held: list[torch.Tensor] = []
+    for value in (one, other):
+        kept = [axis for axis in range(len(sizes)) if value.shape[axis] == sizes[axis]]
+        spelled.append("".join(letters[axis] for axis in kept))
+        held.append(value.reshape([sizes[axis] for axis in kept]))
+    if any(all(letters[axis] not in text for text in spelled) for axis in out):
+        raise Refused("an axis of its output is in neither operand")
+    return torch.einsum(f"{spelled[0]},{spelled[1]}->{''.join(letters[a] for a in out)}", *held)
+
+
+def _with_initial(of_two: Any, made: torch.Tensor, initial: Any) -> Any:
+    """With what the output held; zeros are added too, for the sign of a zero."""
+    if isinstance(initial, Undefined):
+        raise Refused("it adds to an empty tensor, which is undefined")
+    return of_two(initial, made) if isinstance(initial, torch.Tensor) else made
+
+
+def _fill(op: linalg.FillOp, args: Sequence[Any]) -> Any:
+    type_ = op.operands[-1].type
+    if isinstance(args[0], torch.Tensor):
+        return args[0].expand(shape_of(type_))
+    return torch.full(shape_of(type_), args[0], dtype=dtype_of(type_))
+
+
+def _elementwise(function: Any) -> Rule:
+    return lambda op, args: function(*(defined(value) for value in args[:-1]))
+
+
+def _added(product: Any) -> Rule:
+    """A product of matrices, or a convolution, and what its output held."""
+
+    def rule(op: Any, args: Sequence[Any]) -> Any:
+        *given, initial = args
+        return _with_initial(torch.add, product(op, *map(defined, given)), initial)
+
+    return rule
+
+
+def _ints(held: DenseIntOrFPElementsAttr) -> list[int]:
+    values = [int(value) for value in held.get_values()]
+    return values * 2 if len(values) == 1 else values
+
+
+def _conv(image: str, kernel: str) -> Rule:
+    """A convolution of two axes, of which the letters say how operands lie."""
+
+    def product(op: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        x = x.permute([image.index(letter) for letter in "nchw"])
+        w = w.permute([kernel.index(letter) for letter in "fchw"])
+        made = torch.conv2d(x, w, None, _ints(op.strides), 0, _ints(op.dilations))
+        return made.permute(["nchw".index(letter) for letter in image])
+
+    return _added(product)
+
+
+def _pooled(op: Any, args: Sequence[Any]) -> Any:
+    image, window, initial = args
+    shape = list(window.shape)
+    made = torch.max_pool2d(defined(image), shape, _ints(op.strides), 0, _ints(op.dilations))
+    return _with_initial(torch.maximum, made, initial)
+
+
+def _broadcast(op: linalg.BroadcastOp, args: Sequence[Any]) -> Any:
+    value = defined(args[0])
+    for axis in sorted(int(v) for v in op.dimensions.get_values()):
+        value = value.unsqueeze(axis)
+    return value.expand(shape_of(op.init.type))
+
+
+def _reduce(op: linalg.ReduceOp, args: Sequence[Any]) -> Any:
+    reduced = [int(v) for v in op.dimensions.get_values()]
+    rank = len(shape_of(op.input.type))
+    kept = [axis for axis in range(rank) if axis not in reduced]
+    maps = [AffineMap.identity(rank), AffineMap(rank, 0, tuple(map(AffineDimExpr, kept)))]
+    kinds = ["reduction" if axis in reduced else "parallel" for axis in range(rank)]
+    return looped(op, op.region.block, maps, kinds, args, 1)
+
+
+STRUCTURED: dict[str, Rule] = {
+    "linalg.generic": generic,
+    "linalg.fill": _fill,
+    "linalg.copy": lambda op, args: defined(args[0]).clone(),
+    "linalg.add": _elementwise(torch.add),
+    "linalg.sub": _elementwise(torch.sub),
+    "linalg.mul": _elementwise(torch.mul),
+    "linalg.max": _elementwise(torch.maximum),
+    "linalg.min": _elementwise(torch.minimum),
+    "linalg.exp": _elementwise(torch.exp),
+    "linalg.log": _elementwise(torch.log),
+    "linalg.sqrt": _elementwise(torch.sqrt),
+    "linalg.select": _elementwise(torch.where),
+    "linalg.transpose": lambda op, args: defined(args[0]).permute(
+        [int(v) for v in op.permutation.get_values()]
+    ),
+    "linalg.broadcast": _broadcast,
+    "linalg.reduce": _reduce,
+    "linalg.matmul": _added(lambda op, a, b: torch.matmul(a, b)),
+    "linalg.conv_2d_nchw_fchw": _conv("nchw", "fchw"),
+    "linalg.conv_2d_nhwc_hwcf": _conv("nhwc", "hwcf"),
+    "linalg.conv_2d_nhwc_fhwc": _conv("nhwc", "fhwc"),
+    "linalg.pooling_nchw_max": _pooled,
+}
+"""Name of an op → function of it and its operands."""
