@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
 from stepwell.certifying.applying import allowed, follows_rule, hash_of_rule, runs
-from stepwell.certifying.deciding import Undecided, is_constant
+from stepwell.certifying.deciding import GIVEN, KINDS, Undecided, is_constant
 from stepwell.certifying.recording import Application, Recorder
 from stepwell.certifying.renaming import Decisions
 from stepwell.certifying.statements import read
@@ -23,7 +25,7 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import WeightStore
 
 VERSION = 1
-PROVED = ("rule", "bits", "reals", "step", "follows")
+PROVED = ("rule", *KINDS, "step", "follows")
 """What an application may rest on that is a proof."""
 
 
@@ -33,9 +35,9 @@ class Entry:
 
     Attributes:
         step, rewrite, op, node: which, and where.
-        by: `rule`: a proof of the rule; `bits`, `reals`: its own instance was decided; `follows`:
-            nothing had to be proved; `step`: the step as a whole was decided; `run`: it was run;
-            `nothing`: not even that.
+        by: `rule`: a proof of the rule; `bits`, `reals`: its own instance was decided, for any
+            weights or `by the numbers of small weights`; `follows`: nothing had to be proved;
+            `step`: the step as a whole was decided; `run`: it was run; `nothing`: not even that.
         statement: its text.
         rule: the hash of the rule's text.
         bound: (relative, absolute, units) for what is run.
@@ -127,12 +129,27 @@ def certificate(recorder: Recorder, target: str) -> Certificate:
             entry = Entry(*_place(made), kind, reason="" if kind == "step" else entry.reason)
         found.append(entry)
     texts = [entry.statement for entry in found] + [recorder.start, str(program)]
-    kept = _weights(recorder.weights, texts)
+    given = [entry.statement for entry in found if entry.by.endswith(GIVEN)]
+    kept = _weights(recorder.weights, texts, given)
     return Certificate(target, recorder.start, str(program), tuple(found), kept)
 
 
 def _place(made: Application) -> tuple[str, str, str, str | None]:
     return made.step, made.rewrite, made.op, made.node
+
+
+def _decided(text: str, decisions: Decisions) -> str:
+    """The reading in which a statement holds.
+
+    Raises:
+        Undecided: it holds in none; the reason is that of any weights.
+    """
+    try:
+        return decisions.decide(text, KINDS[:2])
+    except Undecided as error:
+        with suppress(Undecided):
+            return decisions.decide(text, KINDS[2:])
+        raise error
 
 
 def _entry(made: Application, decisions: Decisions) -> Entry:
@@ -147,8 +164,7 @@ def _entry(made: Application, decisions: Decisions) -> Entry:
         if hash_ is not None and follows_rule(read(text, weights)[0], hash_) is None:
             return Entry(*_place(made), "rule", text, hash_, bound)
         try:
-            by = decisions.decide(text, ("bits", "reals"))
-            return Entry(*_place(made), by, text, bound=bound)
+            return Entry(*_place(made), _decided(text, decisions), text, bound=bound)
         except Undecided as error:
             reason = str(error)
     for text in made.statements:
@@ -166,9 +182,12 @@ def _entry(made: Application, decisions: Decisions) -> Entry:
 # -- weights -------------------------------------------------------------------------------------
 
 
-def _weights(store: WeightStore, texts: list[str]) -> dict[str, Any]:
-    """What the texts need to know of weights: types, recipes, small constants."""
+def _weights(store: WeightStore, texts: list[str], given: list[str]) -> dict[str, Any]:
+    """What texts need to know of weights: types, recipes, constants; of `given` texts, numbers."""
     waiting = [key for key in store if any(f'"{key}"' in text for text in texts)]
+    counted = {
+        leaf for key in store if any(f'"{key}"' in t for t in given) for leaf in _leaves(store, key)
+    }
     found: dict[str, Any] = {}
     while waiting:
         key = waiting.pop()
@@ -184,11 +203,21 @@ def _weights(store: WeightStore, texts: list[str]) -> dict[str, Any]:
             "shape": list(dims(type_)),
             "dtype": str(torch_dtype(element(type_))).removeprefix("torch."),
         }
-        if is_constant(store, key):
+        if is_constant(store, key, key in counted):
             held = store.get(key).contiguous()
             row["data"] = base64.b64encode(_bytes(held)).decode()
         found[key] = row
     return found
+
+
+def _leaves(store: WeightStore, key: str) -> Iterator[str]:
+    """The weights that a recipe makes a weight of, or itself."""
+    made = store.recipe_of(key)
+    if made is None:
+        yield key
+    else:
+        for source in made[1]:
+            yield from _leaves(store, source)
 
 
 def _bytes(value: torch.Tensor) -> bytes:

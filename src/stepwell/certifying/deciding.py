@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-import stepwell.certifying.operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.certifying.casts  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.certifying.graph import said_by
 from stepwell.certifying.shadows import NotFollowed, Reading, Shadow
 from stepwell.certifying.statements import pairs_of
@@ -27,6 +27,10 @@ from stepwell.ir.weights import WeightStore
 
 SMALL = 4096
 """Elements of a constant made by a rewrite that are read as the numbers they are."""
+GIVEN = ", by the numbers of small weights"
+"""Behind a reading: small weights of the model are the numbers they are, such as scales."""
+KINDS = ("bits", "reals", f"bits{GIVEN}", f"reals{GIVEN}")
+"""Readings that decide a statement, those that hold for any weights first."""
 _FAILS = (
     NotFollowed, StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError,
     AttributeError, NotImplementedError, AssertionError,
@@ -56,7 +60,8 @@ def decide(
     """
     reason = ""
     for kind in kinds:
-        run = _Run(program.weights, Reading(kind, seed))
+        plain = kind.removesuffix(GIVEN)
+        run = _Run(program.weights, Reading(plain, seed), given=plain != kind)
         try:
             apart = run.apart(program, pairs_of(program) if pairs is None else pairs)
         except _FAILS as error:
@@ -96,8 +101,8 @@ class _Shadowing(Interpreter):
 class _Run:
     """One run of a statement on shadows."""
 
-    def __init__(self, weights: WeightStore, reading: Reading) -> None:
-        self.weights, self.reading = weights, reading
+    def __init__(self, weights: WeightStore, reading: Reading, given: bool) -> None:
+        self.weights, self.reading, self.given = weights, reading, given
         held: Any = _Shadows(self)
         self.interpreter = _Shadowing(held)
         self.interpreter.run = self
@@ -171,7 +176,7 @@ class _Run:
     def _weight(self, key: str) -> Any:
         made = self.weights.recipe_of(key)
         if made is None:
-            if is_constant(self.weights, key):
+            if is_constant(self.weights, key, self.given):
                 return self.weights.get(key)
             type_ = self.weights.type_of(key)
             shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
@@ -191,14 +196,20 @@ def _read_by(steps: Any) -> int:
     return 2 if steps is C_LIBRARY["tosa.pow"] else 1
 
 
-def is_constant(weights: WeightStore, key: str) -> bool:
-    """Whether a given weight is a small constant, whose numbers count."""
+def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
+    """Whether a weight that is no recipe's is a small constant, whose numbers count.
+
+    Args:
+        weights: the store.
+        key: its key.
+        given: whether the model's own count too.
+    """
     if weights.recipe_of(key) is not None or not weights.is_known(key):
         return False
     count = 1
     for size in dims(weights.type_of(key)):
         count *= int(size)  # pyright: ignore[reportArgumentType]
-    return count <= SMALL and ("#" in key or count == 1)
+    return count <= SMALL and (given or "#" in key or count == 1)
 
 
 def held_dtype(type_: Any) -> torch.dtype:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stepwell.certifying.deciding import Undecided, decide, is_constant
+from stepwell.certifying.deciding import GIVEN, Undecided, decide, is_constant
 from stepwell.certifying.statements import read
 from stepwell.ir.weights import WeightStore
 
@@ -31,7 +31,8 @@ class Decisions:
         Raises:
             Undecided: it holds in none.
         """
-        key = renamed(text, self.weights), tuple(kinds)
+        given = any(kind.endswith(GIVEN) for kind in kinds)
+        key = renamed(text, self.weights, given), tuple(kinds)
         if key not in self.made:
             try:
                 self.made[key] = decide(read(text, self.weights)[0], kinds, self.seed)
@@ -43,8 +44,14 @@ class Decisions:
         return found
 
 
-def renamed(text: str, weights: WeightStore) -> str:
-    """A statement with values and weights called by the order in which they stand."""
+def renamed(text: str, weights: WeightStore, given: bool = False) -> str:
+    """A statement with values and weights called by the order in which they stand.
+
+    Args:
+        text: the statement.
+        weights: its store.
+        given: whether small weights are told apart by their numbers.
+    """
     values: dict[str, str] = {}
     leaves: dict[str, str] = {}
 
@@ -55,7 +62,7 @@ def renamed(text: str, weights: WeightStore) -> str:
         if made is not None:
             name, sources, parameters = made
             return f"{name}{sorted(parameters.items())}({', '.join(map(said, sources))})"
-        if is_constant(weights, key):
+        if is_constant(weights, key, given):
             return f"constant {key}"
         return leaves.setdefault(key, f"any {len(leaves)}: {weights.type_of(key)}")
 

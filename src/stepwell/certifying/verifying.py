@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.certifying.applying import by_hash, follows_rule, runs
 from stepwell.certifying.certificate import PROVED, Certificate, Entry, parsed, store_of
-from stepwell.certifying.deciding import Undecided
+from stepwell.certifying.deciding import KINDS, Undecided
 from stepwell.certifying.graph import Definition, Graph, said_by
 from stepwell.certifying.recording import observed
 from stepwell.certifying.renaming import Decisions
@@ -28,7 +28,8 @@ from stepwell.ir.rewriting import Bound
 from stepwell.ir.weights import WeightStore
 
 _NAME = re.compile(r"v(\d+)")
-_KINDS = {"bits": ("bits",), "reals": ("bits", "reals")}
+_READINGS = {kind: KINDS[i // 2 * 2 : i + 1] for i, kind in enumerate(KINDS)}
+"""Those tried up to each."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,9 @@ class _Check:
             if entry.rule is None or (why := follows_rule(program, entry.rule)) is not None:
                 raise Refused(why if entry.rule else "no rule is named")
             self.proved += 1
-        elif entry.by in _KINDS:
+        elif entry.by in _READINGS:
             try:
-                self.decisions.decide(entry.statement, _KINDS[entry.by])
+                self.decisions.decide(entry.statement, _READINGS[entry.by])
             except Undecided as error:
                 raise Refused(f"it is not so: {error}") from error
             self.proved += 1
