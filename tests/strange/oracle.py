@@ -33,16 +33,16 @@ FACTOR = 8.0
 """What the runs' distance is multiplied by: few runs see less than all that may happen."""
 
 MOVES = set(
-    """clone copy cat stack index index_select gather where constant_pad_nd flip roll repeat relu
-abs neg max min amax amin sort topk masked_fill clamp clamp_min clamp_max embedding scatter
-slice_scatter select_scatter round floor ceil trunc sign sgn arange full zeros ones
+    """clone copy _unsafe_view cat stack index index_select gather where constant_pad_nd flip roll
+repeat relu abs neg max min amax amin sort topk masked_fill clamp clamp_min clamp_max embedding
+scatter slice_scatter select_scatter round floor ceil trunc sign sgn arange full zeros ones
 scalar_tensor full_like zeros_like ones_like empty empty_like new_zeros new_ones new_full
 new_empty lift_fresh_copy _local_scalar_dense copy_ fill_ zero_ neg_ abs_ relu_ clamp_
 masked_fill_ index_put index_put_ maximum minimum fmax fmin tril triu diag_embed unfold_copy
-max_pool2d_with_indices max_pool3d_with_indices reflection_pad1d reflection_pad2d
-reflection_pad3d replication_pad1d replication_pad2d replication_pad3d threshold
-dequantize_per_tensor dequantize_per_channel resize_ set_ cummax cummin kthvalue median
-nan_to_num randperm randn randint rand""".split()
+max_pool2d_with_indices max_pool3d_with_indices reflection_pad1d reflection_pad2d reflection_pad3d
+replication_pad1d replication_pad2d replication_pad3d threshold dequantize_per_tensor
+dequantize_per_channel resize_ set_ cummax cummin kthvalue median nan_to_num randperm randn
+randint rand""".split()
 )
 """Operators that compute no new number."""
 
