@@ -108,6 +108,14 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
         "transform_pass": (stepwell.transform_pass, {"rewrite": "lift-constant-scalar"}),
         "register_op": (stepwell.register_op, {"overload": torch.ops.aten.relu.default}),
         "check": (stepwell.check, {"program": program, "target": "xnnpack"}),
+        "budget": (
+            stepwell.budget,
+            {"lowered": lowered, "delegates": 1, "outside": None, "bytes": None, "arena": None},
+        ),
+        "open_sizes": (
+            lambda model, inputs, dynamic: stepwell.open_sizes(model, inputs, dynamic=dynamic),
+            {"model": torch.nn.ReLU(), "inputs": (x,), "dynamic": "batch"},
+        ),
         "tune": (stepwell.tune, {"program": program, "inputs": [x]}),
         "mx_accuracy": (stepwell.mx_accuracy, {"model": program, "samples": [(x,)]}),
         "explain": (stepwell.explain, {"program": program, "target": "xnnpack"}),

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.nn import Module
 
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import nearest
@@ -92,11 +93,11 @@ class OpenSizes:
 
 
 def open_sizes(
-    model: torch.nn.Module,
+    model: Module,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
-    dynamic: Dynamic = "all",
+    dynamic: str | Sequence[str] | Mapping[str, int | None] = "all",
 ) -> OpenSizes:
     """Which sizes of its inputs a model lets be open.
 
@@ -210,7 +211,7 @@ def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
 
 
 def _widened(
-    model: torch.nn.Module,
+    model: Module,
     given: Inputs,
     most: Mapping[Place, int],
     pins: dict[Place, Fault],
@@ -232,7 +233,7 @@ def _widened(
 
 
 def _exported(
-    model: torch.nn.Module,
+    model: Module,
     inputs: Inputs,
     kept: set[Place],
     most: Mapping[Place, int],
@@ -266,9 +267,7 @@ def _exported(
     return program, found
 
 
-def _alone(
-    model: torch.nn.Module, inputs: Inputs, place: Place, most: Mapping[Place, int]
-) -> Fault | None:
+def _alone(model: Module, inputs: Inputs, place: Place, most: Mapping[Place, int]) -> Fault | None:
     """Why a model cannot be exported with one axis open."""
     try:
         exported(model, inputs, {place}, most)
@@ -278,7 +277,7 @@ def _alone(
 
 
 def _in_steps(
-    model: torch.nn.Module,
+    model: Module,
     inputs: Inputs,
     kept: set[Place],
     most: Mapping[Place, int],

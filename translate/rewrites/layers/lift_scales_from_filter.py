@@ -33,6 +33,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
+from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor
@@ -95,6 +96,7 @@ class LiftScalesFromFilter(Rewrite[ScaledFilter]):
     name: ClassVar[str] = "lift-scales-from-filter"
     anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
     bound: ClassVar[Bound] = roundings("the image is scaled in place of the filter")
+    deviation: ClassVar[Deviation | None] = REORDERED
 
     def match(self, op: SchemaOp, program: Program) -> ScaledFilter | Refusal | None:
         """A filter of run time that is a constant behind products, views and repetitions."""
