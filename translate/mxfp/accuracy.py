@@ -232,7 +232,7 @@ def _product(op: SchemaOp, operands: Sequence[Any], form: str) -> Product | None
         return lambda p: (
             operators.matmul_t(x, right, p, p, form) if p else torch.bmm(x, right.transpose(1, 2))
         )
-    if x.dim() != 4 or is_depthwise(other.shape):
+    if x.dim() != 4 or is_depthwise(other.shape, op.arg("groups")):
         return None
     if isinstance(op, aten.ConvolutionDefault) and op.arg("transposed"):
         return None

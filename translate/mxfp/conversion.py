@@ -154,7 +154,7 @@ def _layer(
         return MxMultiheadAttention(child, lambda linear: MxLinear(linear, payload, weights, form))
     if not (convolutions and isinstance(child, nn.Conv2d) and type(child) is nn.Conv2d):
         return None
-    payload = None if is_depthwise(child.weight.shape) else assign(name, child)
+    payload = None if is_depthwise(child.weight.shape, child.groups) else assign(name, child)
     if payload is None:
         return None
     weights = second or payload

@@ -153,7 +153,7 @@ class ChooseMxConv2d(ChooseMx):
             return Refusal("TOSA's MX convolutions have two spatial axes")
         if op.arg("transposed"):
             return Refusal("TOSA has no transposed MX convolution")
-        if is_depthwise(dims(op.operands[1].type)):
+        if is_depthwise(dims(op.operands[1].type), op.arg("groups")):
             return Refusal("a block of a depthwise convolution would hold one channel and 31 zeros")
         if weight_key(op.operands[1]) is None:
             return Refusal("the weight is computed at run time")
@@ -165,6 +165,9 @@ class ChooseMxConv2d(ChooseMx):
         return op.operands[0], op.operands[1], op.operand("bias"), *numbers
 
 
-def is_depthwise(weight: Sequence[object]) -> bool:
-    """Whether each group has one input channel, by the weight's shape `[O, C / groups, …]`."""
-    return weight[1] == 1
+def is_depthwise(weight: Sequence[object], groups: int) -> bool:
+    """Whether each of several groups has one input channel; the weight is `[O, C / groups, …]`.
+
+    An image of one channel is none: its one group is all there is.
+    """
+    return groups > 1 and weight[1] == 1
