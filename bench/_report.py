@@ -79,6 +79,19 @@ def read(name: str) -> Any:
     return json.loads(file.read_text())["results"] if file.exists() else []
 
 
+def kept_rows(cache: Path | None) -> dict[str, Any]:
+    """The rows that an ended run kept in its cache."""
+    return json.loads(cache.read_text()) if cache is not None and cache.exists() else {}
+
+
+def keep_rows(cache: Path | None, rows: dict[str, Any]) -> None:
+    """Keep rows in a cache, if there is to be one; an end while it is written loses nothing."""
+    if cache is not None:
+        beside = cache.with_name(cache.name + ".new")
+        beside.write_text(json.dumps(rows, indent=1))
+        beside.replace(cache)
+
+
 def between_markers(document: Path, name: str, lines: Sequence[str]) -> None:
     """Replace what a document holds between `<!-- name -->` and `<!-- /name -->`."""
     before, start, rest = document.read_text(encoding="utf-8").partition(f"<!-- {name} -->")

@@ -11,7 +11,6 @@ right, `--whole` everywhere. Rows are kept in `--cache`: a run may be ended and 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections import Counter
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _report import prepare
+from _report import keep_rows, kept_rows, prepare
 from strangers import in_a_child, stock_pte
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
@@ -153,9 +152,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path, metavar="FILE")
     chosen = parser.parse_args()
     prepare()
-    rows: dict[str, dict[str, Any]] = {}
-    if chosen.cache and chosen.cache.exists():
-        rows = json.loads(chosen.cache.read_text())
+    rows: dict[str, dict[str, Any]] = kept_rows(chosen.cache)
     stepwell.lower(exported("add.Tensor", 0, 0), "xnnpack").to_pte()  # What it imports, once.
     for name, at, axis in cases(chosen.only):
         row = rows.setdefault(f"{name} [{at}, {axis}]", {})
@@ -164,8 +161,7 @@ def main() -> None:
             if flow not in row and not (flow == "stock" and ends):
                 found, ended = in_a_child(partial(judged, name, at, axis, flow))
                 row[flow] = found if found is not None else f"runs not: {ended}"
-        if chosen.cache:
-            chosen.cache.write_text(json.dumps(rows, indent=1))
+        keep_rows(chosen.cache, rows)
     text = table(rows)
     print(text)
     if chosen.table:

@@ -14,7 +14,6 @@ a run may be ended and gone on with.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _report import between_markers, prepare
+from _report import between_markers, keep_rows, kept_rows, prepare
 from strangers import in_a_child
 from torch.utils import _pytree as pytree
 
@@ -151,9 +150,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path, metavar="FILE")
     chosen = parser.parse_args()
     prepare()
-    rows: dict[str, dict[str, Any]] = {}
-    if chosen.cache and chosen.cache.exists():
-        rows = json.loads(chosen.cache.read_text())
+    rows: dict[str, dict[str, Any]] = kept_rows(chosen.cache)
     for name in filter(None, chosen.models.split(",")):
         for kind in ("static", *chosen.kinds.split(",")):
             case = f"{name} {kind}"
@@ -162,8 +159,7 @@ def main() -> None:
             found, ended = in_a_child(partial(judged, name, kind))
             rows[case] = found if found is not None else {"said": f"bare: {ended}"}
             print(case, rows[case].get("counts", ""), rows[case]["said"], flush=True)
-            if chosen.cache:
-                chosen.cache.write_text(json.dumps(rows, indent=1))
+            keep_rows(chosen.cache, rows)
     text = table(rows)
     print("\n".join(text))
     if chosen.table:

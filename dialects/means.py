@@ -8,9 +8,9 @@ of floats are meant; of quantised operands an expression holds for the reals tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import pi
 from math import sqrt as root
-from typing import Any
 
 from stepwell.ir.means import (
     Scalar,
@@ -171,11 +171,11 @@ def square(x: Term) -> Term:
 
 @means("aten.pow.Tensor_Scalar")
 def pow_of_number(x: Term, exponent: Scalar) -> Term:
-    found = None if isinstance(exponent, Term) else _POWERS.get(exponent)
-    return power(x, exponent) if found is None else found(x)
+    function = None if isinstance(exponent, Term) else _POWERS.get(exponent)
+    return power(x, exponent) if function is None else function(x)
 
 
-_POWERS: dict[float, Any] = {
+_POWERS: dict[float, Callable[[Term], Term]] = {
     1: lambda x: x,
     2: lambda x: x * x,
     3: lambda x: x * x * x,

@@ -173,14 +173,14 @@ def batch_norm(
 
 @means("aten.rms_norm.default", "aten._fused_rms_norm.default")
 def rms_norm(x: Term, *, weight: Limit, eps: Scalar | None, op: Operation) -> Term:
-    of = element(op.operands[0].type)
-    if eps is None and of not in _EPSILON:
+    if eps is None:
+        eps = _EPSILON.get(element(op.operands[0].type))
+    if eps is None:
         raise NotSaid
-    eps = _EPSILON[of] if eps is None else eps
     return _scaled(x * rsqrt(average(x * x) + eps), weight, None)
 
 
-_EPSILON = {f32: 2.0**-23, f64: 2.0**-52}
+_EPSILON: dict[Attribute, float] = {f32: 2.0**-23, f64: 2.0**-52}
 
 
 def _scaled(x: Term, scale: Limit, shift: Limit) -> Term:

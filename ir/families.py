@@ -29,7 +29,7 @@ arguments too (a dropout moves, unless it is training) its class says in `does_a
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, cast, get_args
+from typing import ClassVar, Literal, get_args
 
 Family = Literal[
     "movement",
@@ -117,9 +117,7 @@ def is_of(op: object, *families: Family) -> bool:
     if held is None:
         return False
     for family in families:  # No generator: it is asked of every op, many times.
-        if family in held and (
-            not isinstance(op, HasFamilies) or cast(HasFamilies, op).does_as_family(family)
-        ):
+        if family in held and (not isinstance(op, HasFamilies) or op.does_as_family(family)):
             return True
     return False
 

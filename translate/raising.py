@@ -304,7 +304,7 @@ class _Raiser:
             value = at_run_time(b, operands[0], shared.data)
         elif not isinstance(op, Convert | Copy) or real_type(result.type) != operands[0].type:
             value = self._of_twin(op, operands, b)
-        elif isinstance(op, Copy | Convert):
+        else:
             value = operands[0]
         if isinstance(value, SSAValue) and not is_movement(op):
             value = self._of_layer(b, value, result.type)

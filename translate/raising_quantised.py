@@ -136,7 +136,7 @@ def bias_in_reals(b: Rewriter, op: XnnpackOp, operands: list[SSAValue]) -> None:
         return
     key = weight_key(operands[2])
     assert key is not None, "XNNPACK packs constants"
-    bias = cast(torch.Tensor, b.weights.get(key)).double() * held.scale_values(torch.float64)
+    bias = b.weights.get(key).double() * held.scale_values(torch.float64)
     operands[2] = b.constant(bias.float(), "bias")
 
 

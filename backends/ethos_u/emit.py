@@ -99,14 +99,14 @@ def tosa_of(op: DelegateOp, weights: WeightStore, first: int | None = None) -> b
     block = copy.body.block
     last = block.last_op
     assert isinstance(last, YieldOp)
-    left_out = [] if first is None else _operators(copy)[first:]
-    gone: set[Operation] = {last, *left_out}
+    operators = _operators(copy)
+    first = len(operators) if first is None else first
+    gone: list[Operation] = [last, *reversed(operators[first:])]
     returned = list(last.operands)
-    if left_out:
-        kept = [part for part in block.ops if part not in gone and isinstance(part, TosaOp)]
-        results = [result for part in kept if part.operands for result in part.results]
+    if len(gone) > 1:
+        results = [result for part in operators[:first] for result in part.results]
         returned = [r for r in results if any(use.operation in gone for use in r.uses)]
-    for part in (last, *reversed(left_out)):
+    for part in gone:
         part.detach()
         part.erase()
     block.add_op(ReturnOp(*returned))

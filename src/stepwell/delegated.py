@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from executorch.exir.delegate import executorch_call_delegate
@@ -106,7 +107,7 @@ def _lowered(
     operands: Sequence[Node],
     results: Sequence[torch.Tensor],
     weights: WeightStore,
-    options: dict[str, bool],
+    options: dict[str, Any],
 ) -> LoweredBackendModule:
     made = payload(op, weights, **options)
     store = executorch_private.named_data()
@@ -133,7 +134,8 @@ def _shapes(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> 
         specs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(node.name), None))
     made: list[Node] = []
     for result in results:
-        told = {"dtype": result.dtype, "device": torch.device("cpu"), "pin_memory": False}
+        device = torch.device("cpu")
+        told: dict[str, Any] = {"dtype": result.dtype, "device": device, "pin_memory": False}
         node = graph.call_function(torch.ops.aten.full.default, (list(result.shape), 0), told)
         node.meta["val"] = result
         made.append(node)

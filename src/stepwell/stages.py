@@ -66,7 +66,7 @@ def stages_of(pipeline: Pipeline, target: str) -> dict[str, str]:
 
 def last_stage(target: str) -> str:
     """The level that is emitted; empty for a plug-in's target, which states its own."""
-    return next(reversed(find_target(target).stages), "")
+    return next(reversed([*find_target(target).stages]), "")
 
 
 def stretch(

@@ -98,7 +98,7 @@ HALF = Option(
 
 FOR_CPU = Option(
     "cpu",
-    tuple(XNNPACK_CPUS),
+    XNNPACK_CPUS,
     None,
     "the CPU it is made for, whose costs and kernels decide; by default any, and the usual costs",
 )

@@ -38,7 +38,7 @@ def constant_along(op: SchemaOp, axis: int) -> tuple[SSAValue, str] | None:
 def constant_side(value: SSAValue, cls: type[SchemaOp], axis: int) -> tuple[SSAValue, str] | None:
     """(other operand, key) if a value is a product, or a plain sum, with such a constant."""
     owner = value.owner
-    if type(owner) is not cls:
+    if not isinstance(owner, cls) or type(owner) is not cls:
         return None
     if cls is aten.AddTensor and owner.arg("alpha") != 1:
         return None

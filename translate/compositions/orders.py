@@ -211,9 +211,9 @@ def _running(x: Tensor, dim: int, is_at_least: Callable[[Tensor, Tensor], Tensor
     if x.dim() == 0:
         return _itself(x)
     dim %= x.dim()
-    if not isinstance(x.shape[dim], int):
+    count: Any = x.shape[dim]
+    if not isinstance(count, int):
         return _running_over_any(x, dim, is_at_least)
-    count = x.shape[dim]
     if x.numel() == 0:
         return NotImplemented
     values, places = x, _places_along(x, dim)
@@ -288,7 +288,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
     if x.dim() == 0:
         return x.clone()
     dim %= x.dim()
-    count = x.shape[dim]
+    count: Any = x.shape[dim]
     if not isinstance(count, int):
         sums = x
         for step in _steps(count):

@@ -209,14 +209,16 @@ class Lowering(Rewrite[Drawn]):
 
     def deviates(self, match: Drawn, program: Program) -> Deviation | None:
         """What the decorator's `loses` says of the op at hand; what is forbidden leaves no trace."""
-        lost = None if type(self).loses is None else type(self).loses(match.op, program)
+        loses = type(self).loses
+        lost = None if loses is None else loses(match.op, program)
         if lost is not None and forbidden(lost, program.context):
             match.pad.drop()
         return lost
 
     def bound_at(self, match: Drawn, value: Value) -> Bound:
         """What the decorator's `moves` says of the values at hand; the bound where there is none."""
-        return self.bound if type(self).moves is None else type(self).moves(match.op, value)
+        moves = type(self).moves
+        return self.bound if moves is None else moves(match.op, value)
 
     def build(self, match: Drawn, rw: Rewriter) -> None:
         """Put what stands on the pad in the op's place."""
@@ -270,11 +272,13 @@ class LayerLowering(Lowering):
 
     def bound_at(self, match: Drawn, value: Value) -> Bound:
         """What the decorator's `moves` says of the layer."""
-        return self.bound if type(self).moves is None else type(self).moves(match.layer, value)
+        moves = type(self).moves
+        return self.bound if moves is None else moves(match.layer, value)
 
     def build(self, match: Drawn, rw: Rewriter) -> None:
         """What stands on the pad takes the place of the quantisations of the result."""
         values = match.pad.splice(match.values, rw)
+        assert match.layer is not None
         for (_, group), value in zip(distinct(match.layer.uses), values, strict=True):
             assert value is not None
             deliver(rw, group, value)

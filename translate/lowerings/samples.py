@@ -17,6 +17,7 @@ from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.inline_values import with_values
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.size import number_of
 from stepwell.ir.snippets import module_of_ops
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -35,7 +36,9 @@ def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
     for op in stated:
         type_ = op.result.type
         filled = torch.ones if op.key.data.endswith("#ones") else torch.zeros
-        program.weights.add(op.key.data, filled(dims(type_), dtype=torch_dtype(element(type_))))
+        program.weights.add(
+            op.key.data, filled([*map(number_of, dims(type_))], dtype=torch_dtype(element(type_)))
+        )
     run_rewrites(program, [lowering()], History())
     names = {op.key.data for op in stated}  # Of any numbers, as what is derived of them.
     shown = with_values(program.module, program.weights)

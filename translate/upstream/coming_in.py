@@ -104,7 +104,7 @@ class _Incoming:
             self.values[before], after.name_hint = after, before.name_hint
         if len(blocks) > 1:
             self.problems.append(_problem(self.old, "its control flow jumps between blocks"))
-        gives: list[SSAValue] = []
+        gives: list[Any] = []
         for op in old.ops if len(blocks) == 1 else ():
             if isinstance(op, ReturnOp):
                 gives = [self.values[o] for o in op.operands if o in self.values]

@@ -164,7 +164,7 @@ class _Outgoing:
         if isinstance(value, float):
             if value - value != 0:
                 bits = torch.tensor(value, dtype=torch.float64).view(torch.int64).item()
-                text = f"0x{bits & (1 << 64) - 1:016X}"
+                text = f"0x{int(bits) & (1 << 64) - 1:016X}"
             else:
                 text = f"{value:.17e}"
             return self.constant(f"torch.constant.float {text}", "!torch.float", "float")

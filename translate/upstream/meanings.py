@@ -280,6 +280,10 @@ def defined(value: Any) -> torch.Tensor:
     return value
 
 
+def _multiply_add(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
 MEANINGS: dict[str, Rule] = {
     "arith.constant": _constant,
     "arith.cmpi": _cmpi,
@@ -288,7 +292,7 @@ MEANINGS: dict[str, Rule] = {
     **{f"arith.{name}": _cast for name in CASTS},
     **{name: _two(*functions) for name, functions in BINARY.items()},
     **{name: _two(function, None) for name, function in UNARY.items()},
-    "math.fma": _two(lambda a, b, c: a * b + c, None),
+    "math.fma": _two(_multiply_add, None),
     "tensor.empty": lambda op, args: Undefined(
         tuple(shape_of(op.results[0].type)), dtype_of(op.results[0].type)
     ),

@@ -8,7 +8,7 @@ map leaves out. A sum of products is a product of matrices (`einsum`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from xdsl.dialects import linalg
@@ -176,9 +176,9 @@ def _folded(
     over, of_two = FOLDS[owner.name]
     maker = rest.owner
     out = [axis for axis in axes[place] if axis is not None]
-    is_product = isinstance(maker, Operation) and maker.name in PRODUCTS
-    if owner.name in SUMS and is_product and len(maker.operands) == 2:
-        one, other = (_value(operand, values, sizes) for operand in maker.operands)
+    product = maker if isinstance(maker, Operation) and maker.name in PRODUCTS else None
+    if owner.name in SUMS and product is not None and len(product.operands) == 2:
+        one, other = (_value(operand, values, sizes) for operand in product.operands)
         if all(isinstance(value, torch.Tensor) for value in (one, other)):
             made = _einsum(one, other, out, sizes)
             return _with_initial(of_two, made, initial)
@@ -235,8 +235,12 @@ def _added(product: Any) -> Rule:
     return rule
 
 
+def _matmul(op: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.matmul(one, other)
+
+
 def _ints(held: DenseIntOrFPElementsAttr) -> list[int]:
-    values = [int(value) for value in held.get_values()]
+    values = [int(cast("int", value)) for value in held.get_values()]
     return values * 2 if len(values) == 1 else values
 
 
@@ -293,7 +297,7 @@ STRUCTURED: dict[str, Rule] = {
     ),
     "linalg.broadcast": _broadcast,
     "linalg.reduce": _reduce,
-    "linalg.matmul": _added(lambda op, a, b: torch.matmul(a, b)),
+    "linalg.matmul": _added(_matmul),
     "linalg.conv_2d_nchw_fchw": _conv("nchw", "fchw"),
     "linalg.conv_2d_nhwc_hwcf": _conv("nhwc", "hwcf"),
     "linalg.conv_2d_nhwc_fhwc": _conv("nhwc", "fhwc"),

@@ -98,9 +98,8 @@ def _tensor(value: Attribute | None) -> torch.Tensor:
         raise Refused("its elements are not in the text")
     held = value.type.element_type
     if isinstance(held, IntegerType) and held.signedness.data is Signedness.SIGNED:
-        value = DenseIntOrFPElementsAttr([
-            tensor(list(value.get_shape()), IntegerType(held.width.data)), value.data
-        ])  # fmt: skip
+        plain = tensor(list(value.get_shape()), IntegerType(held.width.data))
+        value = DenseIntOrFPElementsAttr.new([plain, value.data])
     return elements_of(value)
 
 
@@ -134,7 +133,7 @@ def _call(op: Operation, word: str, given: Sequence[Any]) -> Operation:
 
 def literal(value: torch.Tensor) -> str:
     """A constant as torch-mlir writes it."""
-    type_ = tensor(list(value.shape), element_type(value.dtype))
+    type_: Any = tensor(list(value.shape), element_type(value.dtype))
     wide = value.double() if value.is_floating_point() else value
     dense = DenseIntOrFPElementsAttr.from_list(type_, wide.reshape(-1).tolist())
     return f"torch.vtensor.literal({dense}) : {spelled(type_)}"

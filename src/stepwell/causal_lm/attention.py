@@ -93,7 +93,8 @@ def _mask(**how: Any) -> Tensor | None:
         window = how.get("local_size")
         if how["mask_function"] is causal_mask_function or (window or 0) >= how["kv_length"]:
             return None
-    mask: Any = sdpa_mask(**{**how, "allow_is_causal_skip": False})
+    asked: dict[str, Any] = {**how, "allow_is_causal_skip": False}
+    mask: Any = sdpa_mask(**asked)
     if mask is None:
         raise StepwellError("the model's attention looks at tokens that are to come")
     return torch.where(mask, 0.0, -torch.inf)

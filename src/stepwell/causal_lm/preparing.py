@@ -90,7 +90,7 @@ def _spell_linears(model: Any) -> None:
     for above in list(model.modules()):
         for name, layer in list(above.named_children()):
             if isinstance(layer, Conv1D):
-                spelled = nn.Linear(*layer.weight.shape, device="meta")
+                spelled = nn.Linear(layer.weight.shape[0], layer.weight.shape[1], device="meta")
                 spelled.weight = nn.Parameter(layer.weight.T.contiguous(), requires_grad=False)
                 spelled.bias = layer.bias
                 setattr(above, name, spelled)

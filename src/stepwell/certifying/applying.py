@@ -71,7 +71,7 @@ def follows_rule(program: Program, hash_: str) -> str | None:
         found = instance.match(root, work)
         if not isinstance(found, Matched):
             return f"{verdict.rule} does not match"
-        olds = dict(zip(root.results, range(len(root.results)), strict=True))
+        olds: dict[SSAValue, int] = {result: at for at, result in enumerate(root.results)}
         wanted = [(olds[old], new) for old, new in pairs]
         instance.written(found, Rewriter(root, work))
     except _FAILS as error:

@@ -14,27 +14,29 @@ from stepwell.dialects.quant.types import Quantization
 from stepwell.ir.dtypes import f32
 
 
-def _held(scale: Any, zero: Any, low: int, high: int, of: torch.dtype, axis: int | None) -> Any:
-    """The numbers of a quantised type, or None where they are not known or stand for others."""
+def _quantization(args: tuple[Any, ...]) -> Quantization | None:
+    """The quantised type that a cast's arguments spell: x, scale, zero, an axis, low, high, dtype.
+
+    None where its numbers are not known or stand for others.
+    """
+    _, scale, zero, *axis, low, high, of = args
     if is_shadow(scale) or is_shadow(zero) or of.itemsize > 4:
         return None
     scales = scale.reshape(-1).tolist() if isinstance(scale, Tensor) else [scale]
     zeros = zero.reshape(-1).tolist() if isinstance(zero, Tensor) else [zero]
-    blocks, grid = ((), ()) if axis is None else (((axis, 1),), (len(scales),))
+    blocks, grid = (((axis[0], 1),), (len(scales),)) if axis else ((), ())
     info = torch.iinfo(of)
     return Quantization(info.bits, info.min < 0, low, high, f32, scales, zeros, blocks, grid)
 
 
 @handles("quantize_per_tensor", "quantize_per_channel")
 def _quantize(reading: Reading, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, scale, zero, *axis, low, high, of = args
-    held = _held(scale, zero, low, high, of, axis[0] if axis else None)
-    return NotImplemented if held is None or kwargs else quantize(x, held)
+    stored = _quantization(args)
+    return NotImplemented if stored is None or kwargs else quantize(args[0], stored)
 
 
 @handles("dequantize_per_tensor", "dequantize_per_channel")
 def _dequantize(reading: Reading, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, scale, zero, *axis, low, high, of = args
-    held = _held(scale, zero, low, high, of, axis[0] if axis else None)
+    stored = _quantization(args)
     is_plain = kwargs.get("out_dtype") in (None, torch.float32)
-    return dequantize(x, held) if held is not None and is_plain else NotImplemented
+    return dequantize(args[0], stored) if stored is not None and is_plain else NotImplemented

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,6 +28,9 @@ from stepwell.ir.weights import WeightStore
 VERSION = 1
 PROVED = ("rule", *KINDS, "step", "follows")
 """What an application may rest on that is a proof."""
+
+QUOTED = re.compile(r'"([^"\n]*)"')
+"""A name in a text; one in another's place is no weight's."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,10 @@ class Certificate:
             held = json.loads(text)
             if held.pop("version") != VERSION:
                 raise StepwellError("the certificate is of another version of stepwell")
+            rows: list[dict[str, Any]] = held.pop("entries")
+            bounds = [tuple(row.pop("bound")) for row in rows]
             entries = tuple(
-                Entry(**{**row, "bound": tuple(row["bound"])}) for row in held.pop("entries")
+                Entry(**row, bound=bound) for row, bound in zip(rows, bounds, strict=True)
             )
             return cls(entries=entries, **held)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -184,10 +190,8 @@ def _entry(made: Application, decisions: Decisions) -> Entry:
 
 def _weights(store: WeightStore, texts: list[str], given: list[str]) -> dict[str, Any]:
     """What texts need to know of weights: types, recipes, constants; of `given` texts, numbers."""
-    waiting = [key for key in store if any(f'"{key}"' in text for text in texts)]
-    counted = {
-        leaf for key in store if any(f'"{key}"' in t for t in given) for leaf in _leaves(store, key)
-    }
+    waiting = _named(store, texts)
+    counted = {leaf for key in _named(store, given) for leaf in _leaves(store, key)}
     found: dict[str, Any] = {}
     while waiting:
         key = waiting.pop()
@@ -208,6 +212,12 @@ def _weights(store: WeightStore, texts: list[str], given: list[str]) -> dict[str
             row["data"] = base64.b64encode(_bytes(held)).decode()
         found[key] = row
     return found
+
+
+def _named(store: WeightStore, texts: list[str]) -> list[str]:
+    """The weights that texts name, in the store's order."""
+    names = {name for text in texts for name in QUOTED.findall(text)}
+    return [key for key in store if key in names]
 
 
 def _leaves(store: WeightStore, key: str) -> Iterator[str]:

@@ -392,9 +392,8 @@ def _averaged(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     if kwargs:
         return NotImplemented
     _, n = _in(reading, func, args, kwargs)
-    x, size, stride, padding, ceil, with_padding, divisor = (
-        *args, *(None, None, [0, 0], False, True, None)[len(args) - 1 :],
-    )  # fmt: skip
+    defaults: tuple[Any, ...] = (None, None, [0, 0], False, True, None)
+    x, size, stride, padding, ceil, with_padding, divisor = *args, *defaults[len(args) - 1 :]
     if ceil:
         return NotImplemented
     held = reading.numbers(x, n.of)
@@ -425,9 +424,8 @@ def _adapted(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("max_pool2d", "max_pool2d_with_indices")
 def _greatest_of_windows(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
-    x, size, stride, padding, dilation, ceil = (
-        *args, *(None, None, [0, 0], [1, 1], False)[len(args) - 1 :],
-    )  # fmt: skip
+    defaults: tuple[Any, ...] = (None, None, [0, 0], [1, 1], False)
+    x, size, stride, padding, dilation, ceil = *args, *defaults[len(args) - 1 :]
     if kwargs or any(d != 1 for d in ([dilation] if isinstance(dilation, int) else dilation)):
         return NotImplemented
     held = digest("amax", _windows(mixed(x.held), size, stride, padding, ceil))

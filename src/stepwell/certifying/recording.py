@@ -186,7 +186,7 @@ class Recorder:
         """A definition as the program stands, and what went as it stood."""
         held = self._values[value]
         op = held.owner
-        if not isinstance(op, Operation) or not isinstance(value, int):
+        if not isinstance(op, Operation):
             return None
         if self._numbers.get(held) != value:
             return self.graph.definitions.get(value)

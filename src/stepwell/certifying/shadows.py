@@ -52,13 +52,13 @@ class Shadow(torch.Tensor):
     reading: Reading
 
     @staticmethod
-    def __new__(cls, held: Tensor, dtype: torch.dtype, reading: Reading) -> Shadow:
+    def __new__(cls: type[Shadow], held: Tensor, dtype: torch.dtype, reading: Reading) -> Shadow:
         """A shadow of the shape of its numbers."""
         made = without_elements(cls, held.shape, dtype)
         made.held, made.reading = held, reading
         return made
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, held: Tensor, dtype: torch.dtype, reading: Reading) -> None:
         pass
 
     def __repr__(self, **_: Any) -> str:
@@ -262,8 +262,8 @@ def moved(reading: Reading, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
         return reading.numbers(value, of) if isinstance(value, Tensor) else value
 
     if name == "constant_pad_nd":
-        filled = reading.numbers(float(args[2]) if len(args) > 2 else 0.0, of)
-        return reading.made(func(lowered(args[0]), args[1], int(filled)), of)
+        filled = reading.numbers(float(given.get("value", 0.0)), of)
+        return reading.made(func(lowered(given["self"]), given["pad"], int(filled)), of)
     moved_ = {n: v if n in _INDICES else mapped(lowered, v) for n, v in given.items()}
     try:
         found = func(**moved_)

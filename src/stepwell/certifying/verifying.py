@@ -150,8 +150,9 @@ class _Check:
         program = parsed(entry.statement, self.store)
         pairs = self._placed(program)
         if entry.by == "rule":
-            if entry.rule is None or (why := follows_rule(program, entry.rule)) is not None:
-                raise Refused(why if entry.rule else "no rule is named")
+            why = follows_rule(program, entry.rule) if entry.rule else "no rule is named"
+            if why is not None:
+                raise Refused(why)
             self.proved += 1
         elif entry.by in _READINGS:
             try:

@@ -17,9 +17,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from stepwell.checking.samples import Sample
+from stepwell.dialects.quant.ops import dequantize
+from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, describe_op, op_name
 from stepwell.ir.interpretation import Interpreter, Outcome, rule_for
+from stepwell.ir.types import TensorType
 from stepwell.ir.weights import WeightStore
 
 
@@ -48,6 +51,13 @@ class RecordingInterpreter(Interpreter):
         """Run a region, remembering its arguments too."""
         self.values.update(zip(region.block.args, arguments, strict=True))
         return super().run_region(region, arguments, outer)
+
+
+def as_real(value: SSAValue, number: Any) -> Any:
+    """What was computed for a value, as real numbers: what a quantised type stores, dequantised."""
+    stored = quantization(value.type) if isinstance(value.type, TensorType) else None
+    is_stored = isinstance(number, torch.Tensor) and not number.is_floating_point()
+    return dequantize(number, stored) if stored is not None and is_stored else number
 
 
 ALIGNED = 64

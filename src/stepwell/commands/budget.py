@@ -125,10 +125,6 @@ def _measure(one: Budget, timed: object) -> tuple[Figures, dict[str, int]]:
     return figures, dict(lowered.report.outside)
 
 
-def _number(value: float) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
-
-
 def _print(
     one: Budget, figures: Figures, passed: Mapping[str, Any], outside: Mapping[str, int]
 ) -> None:

@@ -55,9 +55,9 @@ def run(arguments: argparse.Namespace) -> Outcome:
             file = arguments.tests / f"test_{name.replace('-', '_').replace('.', '_')}.py"
             write_atomically(file, verdict.counterexample.as_test(name).encode())
             files.append(file)
-    counted = Counter(verdict.kind for verdict in verdicts)
-    for kind, count in counted.items():
-        print(f"{count:4} {SAID[kind]}")
+    counted = Counter(SAID[verdict.kind] for verdict in verdicts)
+    for said, count in counted.items():
+        print(f"{count:4} {said}")
     if arguments.keep:
         keep(verdicts)
     if arguments.table:

@@ -18,6 +18,7 @@ EDITOR = "vscode://file/{path}:{line}"
 """An address that opens a file at a line; other editors have ones of their own."""
 
 if TYPE_CHECKING:
+    from stepwell.commands.sources import Model
     from stepwell.ir.program import Program
     from stepwell.showing.story import Story
 
@@ -85,7 +86,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Write what was asked for; the text or the tables go to the terminal."""
-    from stepwell.commands.sources import open_source
     from stepwell.ir.text import to_text
     from stepwell.lowering import lower
     from stepwell.showing import tell, to_dot, to_html, to_model_explorer
@@ -106,12 +106,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if arguments.open and not arguments.html:
         raise StepwellError("--open opens the page that --html writes", help="give --html FILE")
     options = options_of(arguments) if arguments.target else {}
-    model = open_source(
-        arguments.model,
-        trust=arguments.trust,
-        largest=arguments.largest,
-        quantise=arguments.quantise,
-    )
+    model = opened(arguments.model, arguments)
     program = model.program
     written = [path for path in (arguments.html, arguments.dot, arguments.model_explorer) if path]
     if arguments.html:
@@ -144,6 +139,14 @@ def run(arguments: argparse.Namespace) -> Outcome:
         print(highlighted(text) if colour else text)
     summary = summarise(program) if arguments.json else None
     return Outcome({"summary": summary, "text": text}, written)
+
+
+def opened(source: str, arguments: argparse.Namespace) -> Model:
+    """A program of the command, read as its options ask."""
+    from stepwell.commands.sources import open_source
+
+    read_as = {name: getattr(arguments, name) for name in ("trust", "largest", "quantise")}
+    return open_source(source, **read_as)
 
 
 def _say(path: Path, story: Story, is_opened: bool) -> None:
@@ -196,7 +199,6 @@ def with_others(
     story: Story, program: Program, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Story:
     """A story with its weights' numbers, a reader's and the program that is to stand beside it."""
-    from stepwell.commands.sources import open_source
     from stepwell.lowering import lower
     from stepwell.showing.beside import with_beside
     from stepwell.showing.overlays import read_overlay
@@ -207,12 +209,7 @@ def with_others(
     story = replace(story, overlays={path.name: read_overlay(path) for path in arguments.overlay})
     if not arguments.beside:
         return story
-    other = open_source(
-        arguments.beside,
-        trust=arguments.trust,
-        largest=arguments.largest,
-        quantise=arguments.quantise,
-    )
+    other = opened(arguments.beside, arguments)
     second = other.program
     if arguments.target:
         with waiting(f"lowering {arguments.beside}"):

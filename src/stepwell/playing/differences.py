@@ -13,14 +13,11 @@ from itertools import permutations
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
-from stepwell.checking.recording import Recording, record
+from stepwell.checking.recording import Recording, as_real, record
 from stepwell.checking.samples import Sample
-from stepwell.dialects.quant.ops import dequantize
-from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError, node_name
 from stepwell.ir.program import Program
@@ -45,7 +42,8 @@ class Difference:
 
 def values_of(func: FuncOp, run: Recording) -> dict[str, Any]:
     """Node of the model → the tensor that the last op of that name gives, as real numbers."""
-    return {node: _real(value, run) for node, value in _named(func) if value in run.values}
+    named = ((node, value) for node, value in _named(func) if value in run.values)
+    return {node: as_real(value, run.values[value]) for node, value in named}
 
 
 def _named(func: FuncOp) -> Iterator[tuple[str, SSAValue]]:
@@ -54,14 +52,6 @@ def _named(func: FuncOp) -> Iterator[tuple[str, SSAValue]]:
             value = op.results[0]
             if (name := node_name(op.location) or value.name_hint) is not None:
                 yield name, value
-
-
-def _real(value: SSAValue, run: Recording) -> Any:
-    found = run.values[value]
-    held = quantization(value.type) if isinstance(value.type, TensorType) else None
-    if held is not None and isinstance(found, torch.Tensor) and not found.is_floating_point():
-        return dequantize(found, held)
-    return found
 
 
 def differences(

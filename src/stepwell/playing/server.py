@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
@@ -92,7 +92,7 @@ class Playing:
     @property
     def port(self) -> int:
         """The port it is served at."""
-        return cast(int, self._server.server_address[1])
+        return self._server.server_address[1]
 
     @property
     def link(self) -> str:

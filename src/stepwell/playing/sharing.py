@@ -14,7 +14,7 @@ import json
 import zipfile
 import zlib
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
 from stepwell.ir.inline_values import take_values, too_large, with_values
@@ -193,4 +193,4 @@ def _as_text(asked: Asked, edited: Program | None) -> Asked:
     if edited is None:
         return replace(asked, text=None, text_at="")
     shown = to_text(with_values(edited.module, edited.weights))
-    return cast(Asked, replace(asked, text=shown))
+    return replace(asked, text=shown)

@@ -18,7 +18,7 @@ from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.on_demand import torch
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound
-from stepwell.ir.size import Size
+from stepwell.ir.size import Size, number_of
 from stepwell.ir.text import to_text
 from stepwell.ir.types import dims, element, tensor
 from stepwell.proving.instances import SOME, Instance, Unknown
@@ -231,7 +231,7 @@ def _run(program: Program, inputs: tuple[Any, ...], values: list[SSAValue]) -> l
 
 def _input(type_: Any, number: int, numbers: tuple[float, ...] = SPECIAL) -> Any:
     """Special numbers in an order of its own, so that two inputs meet in all pairs."""
-    shape = [int(size) for size in dims(type_)]
+    shape = [number_of(size) for size in dims(type_)]
     count = math.prod(shape)
     held = quantization(type_)
     if held is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.axes import All, Along, AxisMap, Once, axis_map
 from stepwell.ir.axis_forms import elementwise
@@ -72,6 +73,7 @@ class Expression:
             return made
         tensors = [v for v in self.op.operands if isinstance(v.type, TensorType)]
         if self.op.name.startswith("aten.") and tensors:
+            assert isinstance(self.op, SchemaOp)
             arguments = self.op.SCHEMA.arguments
             given: list[Any] = [
                 torch.empty([1] * len(dims(v.type)), dtype=torch_dtype(held_as(v.type)))
@@ -109,6 +111,7 @@ class Expression:
         made = self.of(term, None)
         name = NOT_NEGATIVE.get(self.op.name)
         if name is not None:
+            assert isinstance(self.op, SchemaOp)
             zero, held = (self.of(each, None).term for each in (0.0, self.op.arg(name)))
             self.tensors.domain.facts.append(
                 self.tensors.domain.apply("less_equal", [zero, held], self.computed_in)

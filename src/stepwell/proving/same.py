@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
 
 
 @dataclass(frozen=True)
@@ -27,18 +28,16 @@ ALIASES = {
 
 def as_known(op: Operation, number: int) -> tuple[str, list[SSAValue | None], str]:
     """(name, operands, fields) of a result: equal ones are equal tensors."""
-    schema: Any = getattr(op, "SCHEMA", None)
-    if schema is None:
+    if not isinstance(op, SchemaOp):
         fields = ", ".join(f"{name}={held}" for name, held in sorted(op.properties.items()))
         return f"{op.name}#{number}", list(op.operands), fields
     alias = ALIASES.get(op.name, Alias(op.name)) if number == 0 else Alias(op.name)
-    argument: Any = op.arg
     operands: dict[str, SSAValue | None] = {}
     fields_: dict[str, str] = {}
-    for each in schema.arguments:
+    for each in op.SCHEMA.arguments:
         if each.name in alias.more:
             continue
-        held, name = argument(each.name), alias.renamed.get(each.name, each.name)
+        held, name = op.arg(each.name), alias.renamed.get(each.name) or each.name
         if isinstance(held, SSAValue) or (each.type.is_tensor and not each.type.is_list):
             operands[name] = held
         else:

@@ -167,7 +167,7 @@ class Domain:
     def _on_truths(self, function: str, terms: list[Any]) -> Any:
         table: dict[str, Callable[..., Any]] = {
             "not_": z3.Not, "invert": z3.Not, "and_": z3.And, "or_": z3.Or, "xor": z3.Xor,
-            "equal": lambda a, b: a == b, "maximum": z3.Or, "minimum": z3.And,
+            "equal": operator.eq, "maximum": z3.Or, "minimum": z3.And,
             "multiply": z3.And, "add": z3.Or,
         }  # fmt: skip
         if function not in table:

@@ -8,6 +8,8 @@ looked up by running it on the numbers of the places, where sizes are numbers.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,8 +26,8 @@ from stepwell.ir.families import is_movement, is_of
 from stepwell.ir.interpretation import Interpreter, rule_for
 from stepwell.ir.means import meaning
 from stepwell.ir.on_demand import torch
-from stepwell.ir.size import Size
-from stepwell.ir.types import BoolType, FloatType, IntType, dims
+from stepwell.ir.size import Size, number_of
+from stepwell.ir.types import BoolType, FloatType, IntType, dims, is_static
 from stepwell.ir.weights import WeightStore
 from stepwell.proving.expressions import Expression, Index, held_as
 from stepwell.proving.numbers import Symbolic, Tokens, Unproven
@@ -303,23 +305,18 @@ class Tensors:
         for value in op.operands:
             if not isinstance(value.type, TensorType):
                 raise Unproven(f"{op.name} of numbers that are known at run time")
-            shape = dims(value.type)
-            if not all(isinstance(size, int) for size in shape):
+            if not is_static(value.type):
                 raise Unproven(f"which element {op.name} moves is not said for symbolic sizes")
-            count = 1
-            for size in shape:
-                count *= int(size)  # pyright: ignore[reportArgumentType]
+            shape = [*map(number_of, dims(value.type))]
+            count = math.prod(shape)
             if count > _MOST_PLACES:
                 raise Unproven(f"{op.name} of {count} elements")
             held = self._constant(value)
             if held is None:
                 begin = len(where)
-                given.append(torch.arange(begin, begin + count).reshape(list(map(int, shape))))  # pyright: ignore[reportArgumentType]
-                grid = (
-                    torch.cartesian_prod(*(torch.arange(int(s)) for s in shape)) if shape else None
-                )  # pyright: ignore[reportArgumentType]
-                rows = [()] if grid is None else map(tuple, grid.reshape(count, -1).tolist())
-                where += [("place", value, row) for row in rows]
+                given.append(torch.arange(begin, begin + count).reshape(shape))
+                places = itertools.product(*map(range, shape))
+                where += [("place", value, place) for place in places]
             else:
                 given.append(held)
         for offset in (1, len(where) + 1 if len(where) < 60 else 3):

@@ -15,13 +15,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.checking.compare import deviation
-from stepwell.checking.recording import RecordingInterpreter
-from stepwell.dialects.quant.ops import dequantize
-from stepwell.dialects.quant.types import quantization
+from stepwell.checking.recording import RecordingInterpreter, as_real
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError, node_name
 from stepwell.ir.program import Program
-from stepwell.ir.types import TensorType
 
 SAME = 1e-4
 """How far apart two values of 64 bits may be, relative to the largest, to be one quantity: weights
@@ -96,10 +93,5 @@ def _values(
             continue
         node = node_name(owner.location)
         if node is not None and isinstance(number, torch.Tensor):
-            held.setdefault(node, []).append(_real(value, number))
+            held.setdefault(node, []).append(as_real(value, number))
     return held
-
-
-def _real(value: SSAValue, number: torch.Tensor) -> torch.Tensor:
-    stored = quantization(value.type) if isinstance(value.type, TensorType) else None
-    return number if stored is None or number.is_floating_point() else dequantize(number, stored)

@@ -76,7 +76,7 @@ def _blocks(delegate: DelegateOp, nodes: list[XnnpackOp]) -> list[_Block]:
     """The values inside, with those that share bytes as one."""
     ends = delegate.block.last_op
     outside = {*delegate.block.args, *(ends.operands if ends is not None else ())}
-    numbers = {op: number for number, op in enumerate(nodes)}
+    numbers: dict[Operation, int] = {op: number for number, op in enumerate(nodes)}
     made: dict[SSAValue, _Block] = {}
     blocks: list[_Block] = []
     for number, op in enumerate(nodes):

@@ -12,6 +12,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, i64, is_float
+from stepwell.ir.size import number_of
 from stepwell.translate.lowerings.aten.values import Value, broadcast, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import axes, cannot_be_viewed_as, kept
@@ -89,7 +90,8 @@ def matmul_to_bmm(*, op: Any, out: Out, b: Any) -> Value | None:
     if right.rank <= 2 and left.rank > 1:
         batch, m = (), prod(left.shape[:-1])
     else:
-        batch, m = broadcast(left.shape[:-2], right.shape[:-2]), left.shape[-2:-1]
+        batch = tuple(map(number_of, broadcast(left.shape[:-2], right.shape[:-2])))
+        m = left.shape[-2:-1]
         m = m[0] if m else 1
     one, other = _batches(left, batch, (m, k)), _batches(right, batch, (k, n))
     y = one.call(aten.BmmDefault, other, shape=(prod(batch), m, n)).view(*out.shape)

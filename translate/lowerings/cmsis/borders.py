@@ -23,7 +23,7 @@ from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.cmsis.values import written
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.quantised.layers import Layer, Parts
-from stepwell.translate.quantised.recognise import Activation, narrowed, not_int8
+from stepwell.translate.quantised.recognise import Activation, Use, narrowed, not_int8
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.placing.reshape import padded, permuted, stored_type
 from stepwell.translate.rewrites.quant.movement import permutation
@@ -93,7 +93,11 @@ def pad(x: Activation, *, pad: Any, value: Any, layer: Layer, b: Rewriter) -> An
     missing = [0] * (len(dims(x.value.type)) - len(pad) // 2)
     before, after = (*missing, *reversed(pad[0::2])), (*missing, *reversed(pad[1::2]))
     y = padded(b, x.value, before, after, cell) if any((*before, *after)) else x.value
-    return lambda use: rescaled(b, y, use)
+
+    def of_use(use: Use) -> SSAValue:
+        return rescaled(b, y, use)
+
+    return of_use
 
 
 @lowers(

@@ -290,7 +290,7 @@ def linear(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
             return _pointwise(x, weight, bias, use, fields, b)
         typed = typed_weight(b, weight.key, tensor(shape, UniformQuantizedType(held)))
         added = None if bias is None else b.weight(bias)
-        fields = {"result": use.type, "filter_offset": -held.zero_point} | fields
+        fields: dict[str, Any] = {"result": use.type, "filter_offset": -held.zero_point} | fields
         return written(QuantizedLinear.make(x.value, typed, added, None, **fields), b)
 
     return of_use
