@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -157,6 +158,14 @@ def test_the_demo_runs_from_a_wheel_outside_the_clone(fresh: Path, tmp_path: Pat
     assert "the plug-in was loaded" in ran.stdout
     assert "same class predicted: yes" in ran.stdout
     assert str(ROOT) not in ran.stdout
+    told = re.findall(r"^(?:see every step|read it as text): .*?stepwell (.*)$", ran.stdout, re.M)
+    lines = [shlex.split(line) for line in told]
+    code = f"from stepwell.cli import main; print([main(words) for words in {lines}][-2:])"
+    again = subprocess.run(
+        [fresh / "bin/python", "-I", "-c", code],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert again.stdout.endswith("[0, 0]\n"), again.stderr
 
 
 POSIX = {"fcntl", "grp", "pty", "pwd", "resource", "termios"}

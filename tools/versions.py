@@ -1,23 +1,28 @@
 """The quick suite on other versions of what stepwell stands on, and what resolves beside it.
 
-    python tools/versions.py --table docs/versions.md        # every combination, one at a time
+    python tools/versions.py --folder .venv-versions --table docs/versions.md
     python tools/versions.py --python python3.12 --executorch 1.5.1 --xdsl 0.74.0
-    python tools/versions.py --resolve                       # beside each extra, nothing installed
+    python tools/versions.py --resolve --table docs/versions.md        # nothing is installed
 
-Each environment is made by pip from the index at hand, in --folder or in a temporary one; stepwell
-goes in as a wheel. An interpreter that is not there is a row that says so.
+One environment for each Python and torch is made by pip from the index at hand, ExecuTorch and xDSL
+change within it, and stepwell goes in as a wheel. With --folder the environments stay and rows are
+kept: what was measured is not measured again (--again does), and a run in another place, a chroot
+with another Python say, adds its rows. An interpreter that is not there is a row that says so.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
@@ -25,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 EXECUTORCH = ("1.4.1", "1.5.1")
 XDSL = ("0.73.0", "0.74.0")
-TORCH = "torch>=2.13,<2.14"
+TORCH = ("2.13.0",)
 TOOLS = ("pytest>=9", "hypothesis>=6.100", "tosa-tools>=2026.5", "ml_dtypes>=0.5")
 SUITE = (
     "tests/test_private_names.py",
@@ -35,133 +40,196 @@ SUITE = (
     "tests/workbench/test_recipes.py",
     "tests/workbench/test_short_ways.py",
 )
-"""A few minutes of CPU: private names, programs on the runtime, the stock flow, files."""
+"""A little over a minute of CPU: private names, programs on the runtime, the stock flow, files."""
 BESIDE = (
-    "executorch[ethos-u]==1.5.1",
-    "executorch[vgf]==1.5.1",
-    "executorch[openvino]==1.5.1",
-    "executorch[ethos-u]==1.4.1",
-    "executorch[vgf]==1.4.1",
-    "optimum-executorch",
+    *(
+        f"executorch{extra}=={version}"
+        for version in EXECUTORCH
+        for extra in ("", "[ethos-u]", "[vgf]", "[openvino]")
+    ),
+    "executorch==1.5.1 optimum-executorch",
+    "executorch==1.5.1 torchao==0.17.0",
+    "executorch==1.5.1 torchao==0.18.0",
+    "executorch==1.5.1 torch==2.12.1",
+    "executorch==1.5.1 torch==2.13.0",
+    "executorch==1.5.1 torch==2.14.1",
+    "executorch==1.5.1 torch==2.15.0",
 )
 """What users have, and want stepwell beside."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What the suite says of one combination."""
+    """What the suite says of one combination; `seconds` are of CPU."""
 
     python: str
     executorch: str
-    xdsl: str
     torch: str
+    xdsl: str
     said: str
     failed: tuple[str, ...] = ()
+    seconds: float = 0
+    commit: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What was combined."""
+        return self.python, self.executorch, self.torch, self.xdsl
+
+    @property
+    def was_run(self) -> bool:
+        """Whether tests ran."""
+        return "passed" in self.said
 
     def __str__(self) -> str:
-        fails = "; ".join(self.failed)
-        cells = (self.python, self.executorch, self.torch, self.xdsl, self.said, fails)
-        return f"| {' | '.join(cells)} |"
+        fails = "; ".join(f"`{name}`" for name in self.failed)
+        seconds = f"{self.seconds:.0f}" if self.seconds else ""
+        return f"| {' | '.join((*self.key, self.said, fails, seconds))} |"
 
 
-def ran(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    """A command, with what it says."""
-    return subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+def ran(*command: str | Path, seconds: int | None = None) -> subprocess.CompletedProcess[str]:
+    """A command, with what it says; with 124 and a sentence where it took too long."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    words = [str(word) for word in command]
+    try:
+        return subprocess.run(
+            words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 124, "", f"not done after {seconds} s")
 
 
-def last_line(text: str) -> str:
-    """The last line of what was said that says something."""
+def why(text: str) -> str:
+    """What pip or Python says last of why it ended."""
     lines = [line for line in text.splitlines() if line.strip() and "is ignored: it is" not in line]
-    return lines[-1].strip() if lines else ""
+    conflicts = [line.strip() for line in lines if " depends on " in line or " requested " in line]
+    return "; ".join(dict.fromkeys(conflicts)) or (lines[-1].strip() if lines else "")
 
 
 def wheel(folder: Path) -> Path:
     """The wheel, as users get it."""
     built = ran(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT)
     if built.returncode:
-        raise SystemExit(f"no wheel: {last_line(built.stderr)}")
+        raise SystemExit(f"no wheel: {why(built.stderr)}")
     return next(folder.glob("stepwell-*.whl"))
 
 
-def environment(python: str, executorch: str, folder: Path, ours: Path) -> Path | str:
-    """The interpreter of an environment; a sentence where none can be made."""
-    place = folder / f"{python}-executorch-{executorch}"
+def interpreter(python: str) -> str | None:
+    """An interpreter on the PATH that answers, or one of pyenv's, which may not be on it."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for path in (shutil.which(python), *pyenv.glob(f"versions/*/bin/{python}")):
+        if path and not ran(path, "--version").returncode:
+            return str(path)
+    return None
+
+
+def environment(python: str, torch: str, folder: Path) -> Path | str:
+    """The interpreter of an environment with a torch; a sentence where none can be made."""
+    place = folder / f"{Path(python).name}-torch-{torch}"
     inside = place / "bin" / "python"
     if not inside.exists():
-        if shutil.which(python) is None:
+        found = interpreter(python)
+        if found is None:
             return "not on this machine"
-        made = ran(python, "-m", "venv", place)
+        made = ran(found, "-m", "venv", place)
         if made.returncode:
-            return last_line(made.stderr)
-    wanted = (TORCH, f"executorch=={executorch}", ours, *TOOLS)
-    installed = ran(inside, "-m", "pip", "install", "-q", *wanted)
-    return inside if not installed.returncode else last_line(installed.stderr)
+            return why(made.stderr)
+    installed = ran(inside, "-m", "pip", "install", "-q", "--no-compile", f"torch=={torch}")
+    return inside if not installed.returncode else why(installed.stderr)
 
 
-def row(python: str, executorch: str, xdsl: str, folder: Path, ours: Path) -> Row:
+def row(python: str, executorch: str, torch: str, xdsl: str, folder: Path, ours: Path) -> Row:
     """One combination."""
-    inside = environment(python, executorch, folder, ours)
+    inside = environment(python, torch, folder)
     if isinstance(inside, str):
-        return Row(python, executorch, xdsl, "", inside)
-    pinned = ran(inside, "-m", "pip", "install", "-q", f"xdsl=={xdsl}")
-    if pinned.returncode:
-        return Row(python, executorch, xdsl, "", last_line(pinned.stderr))
-    torch = ran(inside, "-c", "import torch; print(torch.__version__)").stdout.strip()
-    tests = ran(inside, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *SUITE)
-    failed = re.findall(r"^(?:FAILED|ERROR) \S+/(\S+?)(?: |$)", tests.stdout, re.M)
-    said = re.sub(r" in [\d.]+s.*|, \d+ warnings?|=", "", last_line(tests.stdout)).strip()
-    return Row(python, executorch, xdsl, torch, said or last_line(tests.stderr), tuple(failed))
+        return Row(python, executorch, torch, xdsl, inside)
+    wanted = (f"torch=={torch}", f"executorch=={executorch}", f"xdsl=={xdsl}")
+    for words in ((ours, *wanted, *TOOLS), ("--force-reinstall", "--no-deps", ours)):
+        installed = ran(inside, "-m", "pip", "install", "-q", "--no-compile", *words)
+        if installed.returncode:
+            return Row(python, executorch, torch, xdsl, why(installed.stderr))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    quiet = ("-q", "-p", "no:cacheprovider", "--tb=no")
+    tests = ran(inside, "-m", "pytest", *quiet, *SUITE, seconds=3600)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    failed = re.findall(r"^(?:FAILED|ERROR) (?:\S+/)?(\S+?)(?: |$)", tests.stdout, re.M)
+    said = re.sub(r" in [\d.]+s.*|, \d+ warnings?|=", "", why(tests.stdout)).strip()
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    commit = ran("git", "rev-parse", "--short", "HEAD").stdout.strip()
+    said = said or why(tests.stderr)
+    return Row(python, executorch, torch, xdsl, said, tuple(failed), seconds, commit)
 
 
-def resolve(python: Path, ours: Path) -> int:
-    """Print what pip makes of stepwell beside each of `BESIDE`; 1 if something is impossible."""
-    worst = 0
-    for beside in BESIDE:
-        tried = ran(python, "-m", "pip", "install", "-q", "--dry-run", ours, beside)
-        alone = ran(python, "-m", "pip", "install", "-q", "--dry-run", beside)
-        words = [
-            "resolves" if not one.returncode else last_line(one.stderr) for one in (tried, alone)
-        ]
-        print(f"| `{beside}` | {words[0]} | {words[1]} |", flush=True)
-        worst |= bool(tried.returncode and not alone.returncode)
-    return worst
+def resolve(python: str, ours: Path) -> Iterator[str]:
+    """What pip makes of stepwell beside each of `BESIDE`, in an environment with nothing in it."""
+    with tempfile.TemporaryDirectory() as empty:
+        made = ran(interpreter(python) or sys.executable, "-m", "venv", empty)
+        assert not made.returncode, made.stderr
+        dry = (Path(empty) / "bin" / "python", "-m", "pip", "install", "-q", "--dry-run")
+        for beside in BESIDE:
+            asked = (beside.split(), [str(ours), *beside.split()])
+            alone, both = (ran(*dry, *words, seconds=900) for words in asked)
+            said = ["resolves" if not one.returncode else why(one.stderr) for one in (alone, both)]
+            line = f"| `{beside}` | {' | '.join(said)} |"
+            print(line, flush=True)
+            yield line
+
+
+def between(page: Path, mark: str, lines: Sequence[str]) -> None:
+    """Put lines between a page's markers."""
+    before, start, rest = page.read_text(encoding="utf-8").partition(f"<!-- {mark} -->\n")
+    after = rest.partition(f"<!-- /{mark} -->")[2]
+    assert start, f"{page} has no <!-- {mark} -->"
+    text = "\n".join(lines)
+    page.write_text(f"{before}{start}{text}\n<!-- /{mark} -->{after}", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the environments that are asked for, print a row each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", action="append", default=[], help=", ".join(PYTHONS))
-    parser.add_argument("--executorch", action="append", default=[], help=", ".join(EXECUTORCH))
-    parser.add_argument("--xdsl", action="append", default=[], help=", ".join(XDSL))
-    parser.add_argument("--folder", type=Path, help="keep the environments here")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    for name, all_of_them in (
+        ("python", PYTHONS), ("executorch", EXECUTORCH), ("torch", TORCH), ("xdsl", XDSL)
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", action="append", help=", ".join(all_of_them))
+    parser.add_argument("--folder", type=Path, help="keep environments and rows here")
+    parser.add_argument("--again", action="store_true", help="measure what has a row already, too")
     parser.add_argument("--table", type=Path, help="a page with the markers of the table")
     parser.add_argument("--resolve", action="store_true", help="what resolves beside each extra")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
-        folder: Path = given.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
         ours = wheel(Path(temporary))
         if given.resolve:
-            return resolve(Path(sys.executable), ours)
-        rows: list[Row] = []
-        for python, executorch, xdsl in product(
-            given.python or PYTHONS, given.executorch or EXECUTORCH, given.xdsl or XDSL
+            lines = list(resolve((given.python or PYTHONS)[0], ours))
+            if given.table:
+                head = ["| asked for | alone | with stepwell |", "|---|---|---|"]
+                between(given.table, "resolutions", [*head, *lines])
+            return int(
+                any("| resolves |" in line and "| resolves | r" not in line for line in lines)
+            )
+        folder: Path = (given.folder or Path(temporary)).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = folder / "rows.json"
+        held = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
+        rows = {one.key: one for one in (Row(**{**x, "failed": tuple(x["failed"])}) for x in held)}
+        for key in product(
+            given.python or PYTHONS,
+            given.executorch or EXECUTORCH,
+            given.torch or TORCH,
+            given.xdsl or XDSL,
         ):
-            rows.append(row(python, executorch, xdsl, folder, ours))
-            print(rows[-1], flush=True)
+            if given.again or key not in rows or not rows[key].was_run:
+                tried = row(*key, folder, ours)
+                if tried.was_run or key not in rows:
+                    rows[key] = tried
+                    kept.write_text(json.dumps([asdict(one) for one in rows.values()], indent=1))
+            print(rows[key], flush=True)
     if given.table:
-        head = [
-            "| Python | ExecuTorch | torch | xDSL | quick suite | fails |",
-            "|---|---|---|---|---|---|",
-        ]
-        text = given.table.read_text(encoding="utf-8")
-        before, _, rest = text.partition("<!-- versions -->\n")
-        after = rest.partition("<!-- /versions -->")[2]
-        lines = "\n".join([*head, *map(str, rows)])
-        given.table.write_text(f"{before}<!-- versions -->\n{lines}\n<!-- /versions -->{after}")
-    return 1 if any(one.failed for one in rows) else 0
+        titles = "Python, ExecuTorch, torch, xDSL, quick suite, fails, seconds of CPU".split(", ")
+        head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+        between(given.table, "versions", [*head, *(str(rows[key]) for key in sorted(rows))])
+    return int(any(one.failed or not one.was_run for one in rows.values()))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ A page's Python shares one namespace and one folder; `python title="x.py"` is wr
 What a reader need not see stands in a comment in front, `<!-- before: … -->`, and runs too. Shell
 lines: those of `stepwell` run in a process that has imported nothing, a block in one (with
 `-m slow`, a line in one); of `python FILE`, `make`, `pytest` and `pip` it is asked that what they
-name is there. `<!-- slow: why -->` leaves out running, not reading the arguments;
-`<!-- needs: MODULE -->` skips a block where an extra is absent. `text` is for reading; a `diff` is
-tried by `test_walkthroughs.py`.
+name is there. `<!-- slow: why -->` leaves running to `tools/doc_commands.py`,
+`<!-- absent: why -->` to nobody; arguments are read all the same. `<!-- needs: MODULE -->` skips a
+block where an extra is absent. `text` is for reading; a `diff` is tried by `test_walkthroughs.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PAGES = sorted(
 )
 LANGUAGES = {"python", "sh", "mlir", "text", "diff"}
 BLOCK = re.compile(
-    r"^(?:<!-- (?P<mark>before|slow|needs): (?P<about>.*?)\s*-->"
+    r"^(?:<!-- (?P<mark>before|slow|absent|needs): (?P<about>.*?)\s*-->"
     r'|```(?P<language>\w*)(?: title="(?P<title>[\w.]+)")?\n(?P<body>.*?)^```$)',
     re.M | re.S,
 )
@@ -50,23 +50,28 @@ class Block:
     title: str | None = None
     slow: bool = False
     needs: str | None = None
+    absent: str | None = None
 
 
 def blocks(page: Path) -> Iterator[Block]:
     text = page.read_text(encoding="utf-8")
-    slow, needs = False, None
+    slow, needs, absent = False, None, None
     for found in BLOCK.finditer(text):
         line = text.count("\n", 0, found.start()) + 2
         if found["mark"] == "before":
-            yield Block(line, "python", found["about"].partition("\n")[2])
+            yield Block(line, "python", found["about"].partition("\n")[2], slow=slow)
         elif found["mark"] == "slow":
             assert found["about"], f"{page.name}:{line}: slow, without a reason"
             slow = True
+        elif found["mark"] == "absent":
+            slow, absent = True, found["about"]
+            assert absent, f"{page.name}:{line}: absent, without a reason"
         elif found["mark"] == "needs":
             needs = found["about"]
         else:
-            yield Block(line, found["language"], found["body"], found["title"], slow, needs)
-            slow, needs = False, None
+            title = found["title"]
+            yield Block(line, found["language"], found["body"], title, slow, needs, absent)
+            slow, needs, absent = False, None, None
 
 
 def places() -> list[Any]:

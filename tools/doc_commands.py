@@ -1,0 +1,113 @@
+"""Every shell command of README and docs, each in a process of its own: a row of what became of it.
+
+    python tools/doc_commands.py [docs/workbench.md …]
+
+A page is read from the top in an empty folder that holds `examples` alone: its Python runs, hidden
+parts too, then each line of its shell blocks in a fresh process, those marked `slow` also. What is
+not run is named with the reason: the page's own, `<!-- absent: why -->`, or that of the kind of
+command, whose file, options, targets and extras `tests/docs/test_blocks.py` looks up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/docs"))
+
+from test_blocks import PAGES, Block, blocks, run  # noqa: E402
+
+KINDS = {
+    "make": "builds environments or runs whole suites; its target is looked up",
+    "pip": "installs; its extras are looked up, tests/test_packaging.py installs the wheel",
+    "pytest": "is a part of the suite; its paths are looked up",
+    "dask": "is another project's",
+}
+CAMPAIGN = "a campaign of this repository on itself; file and options are looked up"
+
+
+def reason(words: list[str], block: Block) -> str | None:
+    """Why a line is not run; None if it is."""
+    if block.absent:
+        return block.absent
+    if words[0] in KINDS:
+        return KINDS[words[0]]
+    if words[0] == "python" and words[1].startswith(("tools/", "bench/")):
+        return CAMPAIGN
+    return None
+
+
+def rows_of(page: Path) -> Iterator[dict[str, object]]:
+    """Read a page in this process, in a folder of its own; a row for each line of a shell."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        sys.path.insert(0, folder)
+        Path("examples").symlink_to(ROOT / "examples")
+        for block in blocks(page):
+            if block.language == "python":
+                run(replace(block, slow=bool(block.absent)), page, namespace)
+            for line in block.body.splitlines() if block.language == "sh" else ():
+                words = shlex.split(line, comments=True)
+                if not words:
+                    continue
+                told = {"page": str(page.relative_to(ROOT)), "command": shlex.join(words)}
+                if said := reason(words, block):
+                    yield {**told, "not run": said}
+                    continue
+                first = [sys.executable, "-m"] if words[0] == "stepwell" else [sys.executable]
+                started = time.monotonic()
+                command = [*first, *(words if words[0] == "stepwell" else words[1:])]
+                child = subprocess.run(command, capture_output=True, text=True, check=False)
+                told |= {"code": child.returncode, "seconds": round(time.monotonic() - started)}
+                if child.returncode:
+                    told["said"] = child.stderr.strip()[-300:]
+                yield told
+        os.chdir(ROOT)
+
+
+def main() -> int:
+    """Read pages, one process each, and count."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("pages", nargs="*", type=Path, help="all, if none is named")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    pages = [page.resolve() for page in given.pages] or PAGES
+    if given.child:
+        for row in rows_of(pages[0]):
+            print(f"row {json.dumps(row)}", flush=True)
+        return 0
+    ran = failed = skipped = 0
+    for page in pages:
+        if not any(block.language == "sh" for block in blocks(page)):
+            continue
+        command = [sys.executable, __file__, "--child", str(page)]
+        child = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        for row in [json.loads(x[4:]) for x in child.stdout.splitlines() if x.startswith("row {")]:
+            print(*(f"{value}" for value in row.values()), sep=" | ", flush=True)
+            skipped += "not run" in row
+            ran += "code" in row
+            failed += row.get("code", 0) != 0
+        if child.returncode:
+            print(f"{page.name}: {child.stderr.strip().splitlines()[-1]}")
+            failed += 1
+    print(
+        f"{ran} run, each in a process of its own; {failed} failed; {skipped} named with a reason"
+    )
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
