@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from stepwell.backends.ethos_u.emit import TOSA_BACKEND
 from stepwell.backends.ethos_u.read import EthosuReader
+from stepwell.backends.ethos_u.read_tosa import TosaReader
 from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.lift import Readers
 from stepwell.backends.xnnpack.read import XnnpackReader
 
-PTE_READERS = Readers(delegates={"XnnpackBackend": XnnpackReader(), BACKEND: EthosuReader()})
+PTE_READERS = Readers(
+    delegates={
+        "XnnpackBackend": XnnpackReader(),
+        BACKEND: EthosuReader(),
+        TOSA_BACKEND: TosaReader(),
+    }
+)
 """Every reader there is; delegates of other backends stay opaque."""

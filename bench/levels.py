@@ -8,8 +8,8 @@
 Of each model of the zoo (small ones first) and target, `_levels.py` asks: does each stage's text
 lead on to the bytes of the direct way; is an artefact, ours or the stock flow's, the same when it
 is read and written again; is an artefact that is raised within bounds in torch, lowered again, and
-on another target. Rows go to bench/results/levels.jsonl as they are found, and are not asked for
-twice, not even if the process died of one. A question has `--limit` CPU seconds.
+on another target. Rows go to bench/results/levels.jsonl (`--rows`) as they are found, and are not
+asked for twice, not even if the process died of one. A question has `--limit` CPU seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from _report import RESULTS, between_markers, cpu_name, prepare
 import stepwell
 from stepwell.zoo.catalogue import select
 
-FILE = RESULTS / "levels.jsonl"
 BEGUN = "begun: the process ended in it"
 TARGETS = (
     "xnnpack",
@@ -51,11 +50,11 @@ TARGETS = (
 Row = dict[str, Any]
 
 
-def kept() -> dict[tuple[str, str, str], Row]:
+def kept(file: Path) -> dict[tuple[str, str, str], Row]:
     """The last row of each question."""
-    if not FILE.exists():
+    if not file.exists():
         return {}
-    rows = map(json.loads, FILE.read_text(encoding="utf-8").splitlines())
+    rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
     return {(row["model"], row["target"], row["asked"]): row for row in rows}
 
 
@@ -83,10 +82,10 @@ def answers(name: str, asked: Sequence[tuple[str, str]], limit: float) -> Iterat
         yield row | {"said": said, "s": round(time.process_time() - started, 2)}
 
 
-def ask(name: str, asked: Sequence[tuple[str, str]], limit: float) -> None:
+def ask(name: str, asked: Sequence[tuple[str, str]], limit: float, file: Path) -> None:
     """Ask, and keep the rows; that of a question of which the process dies stays as it began."""
     for row in answers(name, asked, limit):
-        with FILE.open("a", encoding="utf-8") as out:
+        with file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
         if row["said"] != BEGUN:
             line = f"{row['model']:44} {row['target']:18} {row['asked']:9} {row['said'][:110]}"
@@ -129,20 +128,21 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="one model of so many")
     parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds for a question")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--rows", type=Path, default=RESULTS / "levels.jsonl", help="kept here")
     parser.add_argument("--table", type=Path)
     arguments = parser.parse_args()
     if arguments.table:
-        between_markers(arguments.table, "levels", table(list(kept().values())))
+        between_markers(arguments.table, "levels", table(list(kept(arguments.rows).values())))
         return
     prepare()
-    RESULTS.mkdir(exist_ok=True)
+    arguments.rows.parent.mkdir(exist_ok=True)
 
     def over(*_: object) -> None:
         raise TimeoutError
 
     signal.signal(signal.SIGPROF, over)
     for entry in select(arguments.models)[:: arguments.every]:
-        had = {} if arguments.again else kept()
+        had = {} if arguments.again else kept(arguments.rows)
         asked = [
             (target, question)
             for target in arguments.targets
@@ -150,8 +150,8 @@ def main() -> None:
             if is_asked(question, target) and (entry.name, target, question) not in had
         ]
         if asked:
-            ask(entry.name, asked, arguments.limit)
-    print(Counter(kind_of(row["said"]) for row in kept().values()), file=sys.stderr)
+            ask(entry.name, asked, arguments.limit, arguments.rows)
+    print(Counter(kind_of(row["said"]) for row in kept(arguments.rows).values()), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.backends.cortex_m.as_they_lie import as_they_lie
 from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.cortex_m.schemas import declarations, field_of, op_classes
+from stepwell.backends.ethos_u.emit import TOSA_BACKEND
 from stepwell.backends.ethos_u.read import EthosuReader
+from stepwell.backends.ethos_u.read_tosa import TosaReader
 from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.container import Container, KernelCall
 from stepwell.backends.executorch.lift import Readers, lift
@@ -38,9 +40,10 @@ from stepwell.ir.types import WeightAttr, dims
 
 
 def is_cortex_m(container: Container) -> bool:
-    """Whether any method calls the `cortex_m` library."""
-    return any(
-        isinstance(step, KernelCall) and step.kernel in op_classes()
+    """Whether it says that it is for such a CPU, or calls the `cortex_m` library, or Arm's NPUs."""
+    return container.method(TARGET_METHOD) is not None or any(
+        any(delegate.backend in READERS.delegates for delegate in method.delegates)
+        or (isinstance(step, KernelCall) and step.kernel in op_classes())
         for method in container.methods
         for step in method.instructions
     )
@@ -163,7 +166,7 @@ def _scratch(kernel: str) -> tuple[int, ...]:
 
 
 READERS = Readers(
-    delegates={BACKEND: EthosuReader()},
+    delegates={BACKEND: EthosuReader(), TOSA_BACKEND: TosaReader()},
     kernels={kernel: (_read_call, _written(kernel)) for kernel in op_classes()},
     unread={kernel: _scratch(kernel) for kernel in op_classes()},
 )

@@ -17,12 +17,12 @@ from stepwell.backends.ethos_u.vela import BACKEND, Estimate, compile_tosa
 from stepwell.backends.executorch.emit import DelegatePayload
 from stepwell.backends.executorch.serialize import to_bytes
 from stepwell.backends.tosa.emit import TARGET, to_tosa
-from stepwell.dialects.ethosu import DelegateOp, YieldOp
+from stepwell.dialects.ethosu import BinaryOp, DelegateOp, YieldOp
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.diagnostics import UnsupportedError, node_name
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
-from stepwell.ir.weights import WeightStore
+from stepwell.ir.weights import WeightStore, dense_bytes
 
 TOSA = "tosa-1.0+int+int16"
 """What Vela takes."""
@@ -35,7 +35,7 @@ def to_pte(program: Program) -> bytes:
     Raises:
         UnsupportedError: Vela refuses a delegate, or an op beside them has no kernel.
     """
-    return to_bytes(emit_cortex_m(program, {DelegateOp: _payload}))
+    return to_bytes(emit_cortex_m(program, {DelegateOp: _payload, BinaryOp: _as_read}))
 
 
 def estimates(program: Program) -> list[Estimate]:
@@ -129,3 +129,8 @@ def _payload(op: DelegateOp, weights: WeightStore) -> DelegatePayload:
     compiled = compile_tosa(tosa_of(op, weights), accelerator)
     options = (("target", accelerator.encode()),)
     return DelegatePayload(BACKEND, compiled.payload, options=options)
+
+
+def _as_read(op: BinaryOp, weights: WeightStore) -> DelegatePayload:
+    options = (("target", op.accelerator.data.encode()),)
+    return DelegatePayload(BACKEND, dense_bytes(weights.get(op.payload.data)), options=options)

@@ -2,7 +2,7 @@
 
 A region is read with places of its own. What it reads and did not write comes in as an argument;
 what it writes and something reads later goes out as a result. A loop carries what one turn leaves
-to the next.
+to the next. Copies into the places of results are how a plan says so, and no ops.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from stepwell.backends.executorch.container import Method, Planned, State, TensorValue
 from stepwell.backends.executorch.flow import Branch, CountedLoop, Flow, Loop
 from stepwell.backends.executorch.places import Places
+from stepwell.dialects.aten import CloneDefault
 from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp, YieldOp
 from stepwell.dialects.sym import ConstantOp
 from stepwell.ir.diagnostics import UnsupportedError
@@ -111,9 +112,6 @@ class RegionPlaces(Places):
         return self._outer(index)
 
     def _undefined(self, index: int, declared: TensorValue) -> SSAValue:
-        return self._outer(index)
-
-    def _weight(self, index: int, declared: TensorValue) -> SSAValue:
         return self._outer(index)
 
     def _is_new(self, storage: Planned | State) -> bool:
@@ -231,6 +229,7 @@ class ControlLifter:
             regions=bodies,
         )
         self._place(op, list(written), carried)
+        _drop_copies(op, len(initial))
 
     def _counted(self, loop: CountedLoop, live: frozenset[int]) -> None:
         places, flow = self.lifter.places, self.flow
@@ -265,6 +264,7 @@ class ControlLifter:
                 operands=[sequences, additional], result_types=[stacked], regions=[region]
             )
         self._place(op, [*written, *slices], [*carried, *loop.stored])
+        _drop_copies(op, len(carried))
         places.assign(loop.counter, loop.size)
 
     def _refusal(self, fact: str, steps: range) -> UnsupportedError:
@@ -346,5 +346,18 @@ def _shared(regions: Sequence[RegionPlaces], first: int = 0) -> list[SSAValue]:
 
 
 def _ended(places: RegionPlaces, given: Sequence[SSAValue]) -> Region:
-    places.block.add_op(YieldOp(*given))
+    last = YieldOp(*given)
+    places.block.add_op(last)
+    _drop_copies(last, len(given))
     return Region(places.block)
+
+
+def _drop_copies(op: Operation, count: int) -> None:
+    """Of the first operands those that are copies become what was copied."""
+    for index in range(count):
+        copy = op.operands[index].owner
+        if isinstance(copy, CloneDefault) and copy.arg("memory_format") is None:
+            op.operands[index] = copy.operands[0]
+            if not copy.results[0].uses:
+                copy.detach()
+                copy.erase()

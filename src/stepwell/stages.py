@@ -150,6 +150,8 @@ def _entrance(program: Program, pipeline: Pipeline, target: str) -> str:
         return last_stage(target)
     if level == "tosa" and last_stage(target) in ("tosa", "ethosu"):
         return _of_tosa(program, target)
+    if level == "cmsis" and last_stage(target) == "ethosu":
+        return last_stage(target)  # Its accelerator has nothing to do.
     if level != last_stage(target):
         raise _foreign(program, target)
     if level == "xnnpack":

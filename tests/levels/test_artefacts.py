@@ -24,14 +24,19 @@ OURS = (
     ("quantised:cnn_per_tensor", "tosa-1.0+int"),
     ("llama:llama_block", "tosa-1.0+fp"),
     ("resnet:resnet8", "tosa-1.1+fp"),
+    ("control_flow:cond_model", "xnnpack"),
+    ("control_flow:while_loop_model", "xnnpack"),
+    ("tiny:mlp", "cortex-m55"),
+    ("tiny:mlp", "tosa-1.0+fp+cpu"),
+    ("quantised:cnn_per_tensor", "tosa-1.0+int+cpu"),
+    ("quantised:cnn_per_tensor", "ethos-u55-128"),
 )
 
 
 @pytest.mark.parametrize(("name", "target"), OURS)
 def test_our_artefacts_come_out_as_they_were(name: str, target: str) -> None:
     data = stepwell.emit(program(name), target)
-    read = stepwell.read_tosa if target.startswith("tosa") else stepwell.read_pte
-    assert stepwell.emit(read(data), target) == data
+    assert stepwell.emit(stepwell.load(data), target) == data
 
 
 @pytest.mark.parametrize("name", ["stock_float", "stock_static_int8", "stock_dynamic_int8"])

@@ -1,0 +1,63 @@
+"""TOSA delegates of a `.pte` (`TOSABackend`): their flatbuffer's operators, as a program again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.backends.executorch.container import Delegate
+from stepwell.backends.executorch.lift import ReadContext
+from stepwell.backends.tosa.read import program_of, read_graph
+from stepwell.dialects.ethosu import DelegateOp, YieldOp
+from stepwell.ir.diagnostics import ParseFailure
+
+
+class TosaReader:
+    """A delegate's flatbuffer as an `ethosu.delegate`."""
+
+    def input_count(self, delegate: Delegate, context: ReadContext) -> int:
+        """Inputs of the flatbuffer's first region."""
+        return len(read_graph(bytes(delegate.payload)).regions[0].inputs)
+
+    def read(
+        self,
+        delegate: Delegate,
+        inputs: Sequence[SSAValue],
+        results: Sequence[Attribute],
+        context: ReadContext,
+    ) -> Operation:
+        """The delegate as an op, its operators inside.
+
+        Raises:
+            ParseFailure: the payload is no TOSA flatbuffer, or does not fit the call.
+        """
+        held = program_of(read_graph(bytes(delegate.payload)))
+        (func,) = held.methods.values()
+        block = func.body.block
+        last = block.last_op
+        assert isinstance(last, ReturnOp)
+        _check([a.type for a in block.args], [v.type for v in inputs], "input")
+        _check([v.type for v in last.operands], results, "output")
+        stated = dict(delegate.options).get("tosa_spec", b"")
+        returned = list(last.operands)
+        last.detach()
+        last.erase()
+        for key in held.weights:  # Keys say what is in them.
+            if key not in context.weights:
+                context.weights.add(key, held.weights.get(key))
+        block.add_op(YieldOp.create(operands=returned))
+        func.body.detach_block(block)
+        return DelegateOp.make(bytes(stated).decode("latin-1").lower(), inputs, results, block)
+
+
+def _check(stated: Sequence[Attribute], called: Sequence[Attribute], what: str) -> None:
+    if len(stated) != len(called):
+        raise ParseFailure(f"TOSA payload: {len(stated)} {what}s, the call has {len(called)}")
+    for at, (one, other) in enumerate(zip(stated, called, strict=True)):
+        if one != other:
+            fact = f"{what} {at} is {one}, the call has {cast(TensorType[Attribute], other)}"
+            raise ParseFailure(f"TOSA payload: {fact}")
