@@ -35,6 +35,7 @@ _HOME = {
     "StepwellPartitioner": "partitioner",
     "Together": "ir.rewriting",
     "VerificationError": "program",
+    "accuracy": "attributing",
     "budget": "budgeting",
     "check": "checking",
     "emit": "lowering",
@@ -76,6 +77,7 @@ form_stands_in("stepwell.translate.upstream.coming_in", "brought-in", "Program")
 form_stands_in("stepwell.translate.upstream.going_out", "torch-mlir", "Program")
 form_stands_in("stepwell.checking.page", "html", "CheckResult")
 form_stands_in("stepwell.checking.page", "page", "CheckResult")
+form_stands_in("stepwell.attributing.page", "html", "Accuracy")
 form_stands_in("stepwell.replaying.table", "text", "Replay")
 form_stands_in("stepwell.sweeping.drawing", "text", "Sweep")
 form_stands_in("stepwell.sweeping.drawing", "html", "Sweep")
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
     from stepwell.artefacts import read_pte as read_pte
     from stepwell.artefacts import read_tosa as read_tosa
     from stepwell.artefacts import run_pte as run_pte
+    from stepwell.attributing import accuracy as accuracy
     from stepwell.budgeting import budget as budget
     from stepwell.checking import check as check
     from stepwell.explaining import explain as explain

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import (
+    accuracy,
     add_load,
     budget,
     check,
@@ -176,6 +177,9 @@ def _parser() -> argparse.ArgumentParser:
     show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
+    accuracy.add_arguments(
+        add("accuracy", accuracy.run, "which stage and which layer loses accuracy, and why")
+    )
     budget.add_arguments(add("budget", budget.run, "hold programs to a committed file of figures"))
     prove.add_arguments(add("prove", prove.run, "what a solver says of the rules"))
     verify_certificate.add_arguments(

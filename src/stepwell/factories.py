@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -29,17 +29,28 @@ def made_by(name: str) -> Any:
     Raises:
         StepwellError: no such file, no such callable, or either fails.
     """
+    factory = named(name)
+    file, _, attribute = name.rpartition(":")
+    with users_code(f"{attribute}() fails", Path(file)):
+        return factory()
+
+
+def named(name: str) -> Callable[..., Any]:
+    """The callable of a `file.py:callable`, which is not called.
+
+    Raises:
+        StepwellError: no such file, no such callable, or the file fails.
+    """
     file, _, attribute = name.rpartition(":")
     path = Path(file)
-    if not path.exists():
-        raise StepwellError(f"there is no file {path}")
+    if not path.is_file():
+        raise StepwellError(f"there is no file {path}", help="it is written file.py:callable")
     module = module_of_file(path) or _run_file(path)
     factory = getattr(module, attribute, None)
     if not callable(factory):
         near = nearest(attribute, [n for n, v in vars(module).items() if callable(v)])
         raise StepwellError(f"{path} has no callable {attribute!r}", help=near.strip() or None)
-    with users_code(f"{attribute}() fails", path):
-        return factory()
+    return factory
 
 
 def _run_file(path: Path) -> ModuleType:

@@ -118,6 +118,15 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
         ),
         "tune": (stepwell.tune, {"program": program, "inputs": [x]}),
         "mx_accuracy": (stepwell.mx_accuracy, {"model": program, "samples": [(x,)]}),
+        "accuracy": (
+            stepwell.accuracy,
+            {
+                "model": program,
+                "target": "tosa-1.1+fp+mx_common+mx_fp8e4m3",
+                "data": [((x,), None)],
+                "levels": 0,
+            },
+        ),
         "explain": (stepwell.explain, {"program": program, "target": "xnnpack"}),
         "Program.method": (program.method, {"name": "forward"}),
         "Program.signature": (program.signature, {"name": "forward"}),
@@ -150,7 +159,7 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
     return found
 
 
-SLOW = frozenset({"check", "explain", "tune"})
+SLOW = frozenset({"accuracy", "check", "explain", "tune"})
 """They are given garbage alone; a right call takes long."""
 
 

@@ -24,6 +24,9 @@ import torch
 def make():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval(), (torch.ones(2, 4),)
+
+def data():
+    return [(torch.ones(2, 4), None)]
 """
 TEXT = """
 func.func public @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
@@ -39,6 +42,7 @@ COMMANDS = {
     "explain": ("m.py:make", {"target": "xnnpack"}, []),
     "check": ("m.py:make --no-artefact", {"ok": True, "findings": []}, []),
     "run": ("m.py:make", {}, []),
+    "accuracy": ("m.py:make --data m.py:data", {"form": "int8-xnnpack", "cures": []}, []),
     "budget": ("m.py:make --write", {}, ["stepwell-budget.toml"]),
     "prove": ("remove-first-power", {"guards": []}, []),
     "replay": ("--help", {}, []),

@@ -1,0 +1,224 @@
+"""Attribution by the task: each site quantised alone and freed alone, on the same samples.
+
+What is cheap comes first. One pass in floats with gradients ranks all sites: to second order the
+divergence that a site's rounding causes is half the mean of (g·δ)², where δ is what rounding does
+to the site's own result and g the gradient of the logarithm of a class drawn from the model's own
+answer (the Gauss-Newton term of the divergence, Hutchinson's estimate with drawn classes). Those
+that rank first are then measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation
+
+from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, first, flips, judged
+from stepwell.attributing.playback import Playback
+from stepwell.attributing.sites import Quantised, Site
+from stepwell.ir.diagnostics import StepwellError
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, its number, how many there are."""
+MEASURED = 32
+"""Sites that are measured; of more, those that rank first."""
+PAIRS = 3
+"""Pairs of the worst sites that are freed together."""
+
+
+@dataclass
+class Share:
+    """What one site loses.
+
+    Attributes:
+        name: of the site.
+        estimate: the cheap rank: the divergence that its rounding causes, to second order.
+        alone: loss with it alone quantised, less the float model's.
+        freed: loss of the quantised program, less that with it alone freed.
+        score: the same of the score.
+        divergence: from the float model, with it alone quantised.
+    """
+
+    name: str
+    estimate: float = 0.0
+    alone: Tally = field(default_factory=Tally)
+    freed: Tally = field(default_factory=Tally)
+    score: Tally = field(default_factory=Tally)
+    divergence: Tally = field(default_factory=Tally)
+
+
+@dataclass
+class Attribution:
+    """Where a quantised program loses what it loses.
+
+    Attributes:
+        loss, score: of the quantised program, less the float model's: what is to be explained.
+        divergence: of the quantised program from the float model.
+        shares: of each site that was measured, by name.
+        pairs: by two names, loss of the quantised program less that with both freed.
+    """
+
+    loss: Tally = field(default_factory=Tally)
+    score: Tally = field(default_factory=Tally)
+    divergence: Tally = field(default_factory=Tally)
+    shares: dict[str, Share] = field(default_factory=dict[str, Share])
+    pairs: dict[str, Tally] = field(default_factory=dict[str, Tally])
+
+    @property
+    def worst(self) -> list[Share]:
+        """Sites by what freeing them alone wins back of the loss, the most first."""
+        return sorted(self.shares.values(), key=lambda one: -_number(one.freed.mean))
+
+
+def _number(value: float) -> float:
+    return value if value == value else float("inf")
+
+
+def estimates(quantised: Quantised, batches: Sequence[Batch], seed: int = 0) -> dict[Site, float]:
+    """The divergence that each site's rounding causes, estimated from gradients in floats."""
+    found = dict.fromkeys(quantised.sites, 0.0)
+    random = torch.Generator().manual_seed(seed)
+    for inputs, _ in batches:
+        steps: dict[Operation, Any] = {}
+
+        def adjust(op: Operation, value: Any, steps: dict[Operation, Any] = steps) -> Any:
+            if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+                return value
+            steps[op] = torch.zeros_like(value, requires_grad=True)
+            return value + steps[op]
+
+        play = Playback(quantised, inputs, free=True, grad=True, adjust=adjust)
+        end = first(play.outputs)
+        with torch.enable_grad():
+            drawn = _drawn(end, random)
+        gradients = torch.autograd.grad(drawn, [*steps.values(), end], allow_unused=True)
+        by_op = dict(zip(steps, gradients, strict=False))
+        with torch.no_grad():
+            for site in quantised.sites:
+                rounded = play.operands(site, free=False)
+                if isinstance(site.op, ReturnOp):
+                    moved, gradient = first(rounded) - end, gradients[-1]
+                else:
+                    moved = play.evaluated(site, rounded, free=False)
+                    moved, gradient = moved - play.values[site.op.results[0]], by_op.get(site.op)
+                if gradient is not None:
+                    rows = (moved * gradient).reshape(len(end), -1).sum(-1)
+                    found[site] += float(rows.square().mean()) / 2 / len(batches)
+    return found
+
+
+def _drawn(end: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """Minus the logarithms of classes drawn from the answer, summed; of numbers a random sum."""
+    if end.dim() < 2 or end.shape[-1] < 2:
+        return (end * torch.randn(end.shape, generator=random)).sum()
+    logs = F.log_softmax(end.float().flatten(0, -2), -1)
+    drawn = torch.multinomial(logs.detach().exp().nan_to_num(1.0), 1, generator=random)
+    return -logs.gather(-1, drawn).sum()
+
+
+def attribute(
+    quantised: Quantised,
+    batches: Sequence[Batch],
+    metric: Metric | None = None,
+    *,
+    most: int = MEASURED,
+    pairs: int = PAIRS,
+    ranked_on: int = 1,
+    resume: Path | None = None,
+    progress: Progress | None = None,
+) -> Attribution:
+    """Rank sites by gradients, then measure those that rank first on every batch.
+
+    Args:
+        quantised: the program and the float one.
+        batches: inputs and labels.
+        metric: of outputs and labels; None: by what the labels are.
+        most: sites that are measured.
+        pairs: pairs of the first ones that are freed together.
+        ranked_on: batches that gradients are taken on.
+        resume: a file that keeps what each batch gave; measuring goes on behind them.
+        progress: told about each batch.
+
+    Raises:
+        StepwellError: the file is of another program, or a batch does not fit the program.
+    """
+    ranks = estimates(quantised, batches[:ranked_on])
+    sites = sorted(quantised.sites, key=lambda site: -_number(ranks[site]))[:most]
+    result = Attribution(shares={site.name: Share(site.name, ranks[site]) for site in sites})
+    together = list(combinations(sites[: pairs if pairs < 2 else 3], 2))[:pairs]
+    done = _kept(resume, result, [site.name for site in sites])
+    for number, (inputs, labels) in enumerate(batches):
+        if progress is not None:
+            progress("batch", number, len(batches))
+        if number < done:
+            continue
+        _measure(quantised, inputs, labels, metric, sites, together, result)
+        if resume is not None:
+            names = [site.name for site in sites]
+            kept = {"sites": names, "batches": number + 1, "found": asdict(result)}
+            resume.write_text(json.dumps(kept))
+    return result
+
+
+def _measure(
+    quantised: Quantised,
+    inputs: Sequence[Any],
+    labels: Any,
+    metric: Metric | None,
+    sites: Sequence[Site],
+    together: Sequence[tuple[Site, Site]],
+    result: Attribution,
+) -> None:
+    """Add one batch."""
+    floats = Playback(quantised, inputs, free=True)
+    whole = Playback(quantised, inputs, free=False)
+
+    def judge(outputs: Sequence[Any]) -> Judged:
+        return judged(outputs, labels, floats.outputs, metric)
+
+    base, low = judge(floats.outputs), judge(whole.outputs)
+    result.loss.add(low.loss - base.loss, flips(low, base))
+    result.score.add(low.score - base.score)
+    result.divergence.add(low.divergence)
+    for site in sites:
+        share = result.shares[site.name]
+        alone, freed = judge(floats.flipped(site)), judge(whole.flipped(site))
+        share.alone.add(alone.loss - base.loss, flips(alone, base))
+        share.freed.add(low.loss - freed.loss, flips(low, freed))
+        share.score.add(freed.score - low.score)
+        share.divergence.add(alone.divergence)
+    for one, other in together:
+        both = judge(whole.flipped(one, other))
+        name = f"{one.name} + {other.name}"
+        result.pairs.setdefault(name, Tally()).add(low.loss - both.loss, flips(low, both))
+
+
+def _kept(resume: Path | None, result: Attribution, names: Sequence[str]) -> int:
+    """Fill in what a file keeps; how many batches that is."""
+    if resume is None or not resume.exists():
+        return 0
+    try:
+        kept = json.loads(resume.read_text())
+        found, batches = kept["found"], int(kept["batches"])
+        same = kept["sites"] == list(names)
+    except (ValueError, KeyError, TypeError) as error:
+        raise StepwellError(f"{resume} holds no measurements", help="name another file") from error
+    if not same:
+        raise StepwellError(
+            f"{resume} was measured on a program with other sites", help="name another file"
+        )
+    for name in ("loss", "score", "divergence"):
+        setattr(result, name, Tally(**found[name]))
+    for name, held in found["shares"].items():
+        tallies = {key: Tally(**value) for key, value in held.items() if isinstance(value, dict)}
+        result.shares[name] = Share(name, held["estimate"], **tallies)
+    result.pairs = {name: Tally(**held) for name, held in found["pairs"].items()}
+    return batches

@@ -1,0 +1,228 @@
+"""`accuracy`: a model, a target and data in; a sentence, tables and a better program out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from stepwell.attributing.attribute import MEASURED, Progress, attribute
+from stepwell.attributing.causes import calibration, cause_of
+from stepwell.attributing.metrics import Batch, Metric
+from stepwell.attributing.playback import Playback
+from stepwell.attributing.result import Accuracy
+from stepwell.attributing.sites import MX, Quantised, Site, paired
+from stepwell.attributing.stages import Way, down
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import OptionValue
+from stepwell.ir.torch_private import pytree
+from stepwell.program import Program, from_exported_program
+from stepwell.quantising import find_quantiser, quantiser_for
+from stepwell.quantising import quantise as quantised_by
+from stepwell.target import PipelineLike
+from stepwell.targets import find_target
+from stepwell.translate.exporting import export
+from stepwell.translate.mxfp import to_mxfp
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    Model = torch.nn.Module | ExportedProgram | Program
+
+NAMED = 5
+"""Sites of which the cause is looked for."""
+CALIBRATED = 4
+"""Batches that a quantiser calibrates on, where no others are given."""
+
+
+def accuracy(
+    model: Model,
+    target: str,
+    data: Iterable[Any],
+    metric: Metric | None = None,
+    *,
+    quantise: str | Callable[..., Any] | None = None,
+    quantised: Model | None = None,
+    cures: Sequence[str] = (),
+    fit: Iterable[Any] | None = None,
+    levels: int = 1,
+    most: int = MEASURED,
+    resume: Path | str | None = None,
+    pipeline: PipelineLike | None = None,
+    progress: Progress | None = None,
+    **options: OptionValue,
+) -> Accuracy:
+    """Which stage of a lowering loses accuracy, which layer does, why, and what wins it back.
+
+    Args:
+        model: in floats.
+        target: as for `stepwell.lower`.
+        data: batches, each `(inputs, labels)`: a tensor or the tuple that the model is called
+            with, all of one shape, and classes (integers), numbers, or None: then what the float
+            model answers is right.
+        metric: of the outputs and labels a score for each sample, more being better; None: whether
+            the class is right.
+        quantise: a quantiser's name (`stepwell.quantise`; `int8` is the target's own), an MX
+            payload (`fp4e2m1`), or a function of a module and inputs; None: the target's own.
+        quantised: the quantised model itself, in place of that.
+        cures: which to try, in order: `rounding`, `distilling` (`docs/accuracy.md`).
+        fit: batches that cures are fitted on and that quantisers calibrate on; None: cures take
+            the first half of `data`, and only the rest accepts and reports.
+        levels: batches that the levels of the target and the artefact run on, which are slow.
+        most: sites that are measured, those that rank first by gradients.
+        resume: a file that keeps what is measured; a second call goes on behind it.
+        pipeline: instead of the target's own.
+        progress: told about each batch.
+        options: of the target.
+
+    Raises:
+        StepwellError: batches, labels or the model do not fit, or nothing is quantised.
+    """
+    batches = batches_of(data)
+    fitted = None if fit is None else batches_of(fit)
+    if cures and fitted is None:
+        if len(batches) < 2:
+            raise StepwellError(
+                "cures are fitted on one part of the data and accepted on the other, and there is "
+                "one batch",
+                help="give more batches, or those to fit on: fit=",
+            )
+        fitted, batches = batches[: len(batches) // 2], batches[len(batches) // 2 :]
+    found = find_target(target)
+    source = imported(model, batches[0][0])
+    form = "given" if quantised is not None else _form(quantise, found.name)
+    if quantised is not None:
+        program = imported(quantised, batches[0][0])
+    else:
+        program = _quantised(model, source, form, quantise, (fitted or batches)[:CALIBRATED])
+    pair = paired(program, source)
+    with torch.no_grad():
+        result = _measured(
+            model, pair, found.name, form, batches, metric, levels, most, resume, pipeline,
+            progress, options,
+        )  # fmt: skip
+    if not cures:
+        return result
+    from stepwell.curing import cured
+
+    assert fitted is not None
+    return cured(result, pair, fitted, batches, metric, cures)
+
+
+def _measured(
+    model: Any, pair: Quantised, target: str, form: str, batches: Sequence[Batch],
+    metric: Metric | None, levels: int, most: int, resume: Path | str | None,
+    pipeline: PipelineLike | None, progress: Progress | None, options: Any,
+) -> Accuracy:  # fmt: skip
+    place = None if resume is None else Path(resume)
+    first = batches[: max(levels, 1)]
+    run = model.eval() if isinstance(model, torch.nn.Module) else None
+    reference = [_listed(run(*x)) if run else pair.original.run(*x) for x, _ in first]
+    way = Way(first, reference, metric, [])
+    if run is not None:
+        way.take("model", lambda *x: _listed(run(*x)))
+    way.take("program", pair.original.run)
+    way.take("quantised", lambda *x: Playback(pair, x, free=False).outputs)
+    step = down(way, pair.program, target, pipeline, options) if levels else None
+    found = attribute(pair, batches, metric, most=most, resume=place, progress=progress)
+    play = Playback(pair, batches[0][0], free=False)
+    by_name = {site.name: site for site in pair.sites}
+    worst = [by_name[share.name] for share in found.worst[:NAMED]]
+    sure = {s.name for s in found.shares.values() if s.freed.is_sure}
+    causes = {site.name: cause_of(site, play) for site in worst if site.name in sure}
+    remedies = {site.name: remedy(site, pair) for site in worst}
+    general = calibration(pair.sites, play) or ""
+    return Accuracy(
+        target, form, tuple(way.stages), found, causes, remedies, general, step, (), pair.program
+    )
+
+
+def remedy(site: Site, pair: Quantised) -> str:
+    """What more bits for a site would cost, as bits a weight of the whole."""
+    sizes = {s: s.op.operands[s.weight].type for s in pair.sites if s.weight is not None}
+    counts = {s: torch.Size(cast("Any", t).get_shape()).numel() for s, t in sizes.items()}
+    total = sum(counts.values())
+    if site not in counts or not total or not isinstance(site.op, MX):
+        return ""
+    assert isinstance(site.op, SchemaOp)
+    bits = payload_named(site.op.arg("weight_payload")).bits
+    return (
+        ""
+        if bits >= 8
+        else f"fp8 there costs {(8 - bits) * counts[site] / total:.2f} bits a weight"
+    )
+
+
+def batches_of(data: Iterable[Any]) -> list[Batch]:
+    """Batches as (inputs of a call, labels).
+
+    Raises:
+        StepwellError: there are none, or one is no pair.
+    """
+    if isinstance(data, torch.Tensor) or not isinstance(data, Iterable):
+        raise StepwellError(
+            f"the data is a {type(data).__name__}, and should be batches one after the other",
+            help="a list of (inputs, labels); labels may be None",
+        )
+    found: list[Batch] = []
+    for one in data:
+        if not isinstance(one, tuple | list) or len(cast("Sequence[Any]", one)) != 2:
+            raise StepwellError("a batch is (inputs, labels)", help="labels may be None")
+        inputs, labels = cast("tuple[Any, Any]", tuple(cast("Sequence[Any]", one)))
+        found.append((tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), labels))
+    if not found:
+        raise StepwellError("there is no data to measure on", help="one batch at least")
+    return found
+
+
+def imported(model: Any, inputs: Sequence[Any]) -> Program:
+    """A model as a program at level `aten`."""
+    if isinstance(model, torch.nn.Module):
+        is_graph = hasattr(model, "graph")  # Those of PT2E have no modes.
+        with torch.no_grad():
+            model = export(model if is_graph else model.eval(), tuple(inputs))
+    program = model if isinstance(model, Program) else from_exported_program(model)
+    if program.level != "aten":
+        raise StepwellError(
+            f"the program is at level {program.level!r}, and accuracy starts from the model",
+            help="give the model, or the program that was imported",
+        )
+    return program
+
+
+def _form(quantise: str | Callable[..., Any] | None, target: str) -> str:
+    if callable(quantise):
+        return getattr(quantise, "__name__", "given")
+    if quantise is None:
+        payload = next(
+            (p for p in PAYLOADS if f"mx_{p}" in target or f"mx_{p[2:]}" in target), None
+        )
+        quantise = payload or ("fp8e4m3" if "+mx" in target else "int8")
+    return quantise if quantise in PAYLOADS else quantiser_for(quantise, target)
+
+
+def _quantised(
+    model: Any, source: Program, form: str, quantise: Any, batches: Sequence[Batch]
+) -> Program:
+    if form in PAYLOADS:
+        return to_mxfp(source, form, convolutions=True, attention=True)
+    if not isinstance(model, torch.nn.Module):
+        raise StepwellError(
+            "a program is exported already, and quantisers take a module",
+            help="give the module, or what was made of it: quantised=",
+        )
+    inputs = [x for x, _ in batches]
+    if callable(quantise):
+        return imported(quantise(model, *inputs), inputs[0])
+    from stepwell.ir.arguments import takes
+
+    several = takes(find_quantiser(form), 1 + len(inputs))
+    return imported(quantised_by(model, form, inputs if several else inputs[:1]), inputs[0])
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    return tuple(pytree.tree_leaves(given))

@@ -1,0 +1,153 @@
+"""What a batch of results is worth: a loss and a score for each sample, and paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stepwell.ir.diagnostics import StepwellError
+
+Metric = Callable[[Any, Any], Any]
+"""Of outputs and labels, a score for each sample, or one for all; more is better."""
+Batch = tuple[tuple[Any, ...], Any]
+"""Inputs of a call, and labels or None."""
+
+SURE = 2.0
+"""Standard errors beyond which a difference is one."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Results of a batch, sample by sample.
+
+    Attributes:
+        loss: `[N]`; cross-entropy with class labels, squared error with numbers, without labels
+            the divergence from the float model.
+        score: `[N]` or `[1]`; 1 for the right class, the float model's where there are no labels,
+            or what the metric says.
+        divergence: `[N]`; Kullback-Leibler divergence of the float model's classes from these, or
+            the squared distance as a share of the float model's numbers.
+        choice: `[N]`; the class, None where results are numbers.
+    """
+
+    loss: Tensor
+    score: Tensor
+    divergence: Tensor
+    choice: Tensor | None
+
+
+def first(outputs: Sequence[Any]) -> Tensor:
+    """The floating-point output that is judged.
+
+    Raises:
+        StepwellError: there is none.
+    """
+    for value in outputs:
+        if isinstance(value, Tensor) and value.dtype.is_floating_point:
+            return value
+    raise StepwellError(
+        "the model gives no tensor of floats, and accuracy is measured on one",
+        help="give the program that ends in logits or numbers",
+    )
+
+
+def judged(
+    outputs: Sequence[Any], labels: Any, reference: Sequence[Any], metric: Metric | None = None
+) -> Judged:
+    """Judge a batch of outputs by its labels, or where there are none by the float model's.
+
+    Raises:
+        StepwellError: labels are not one for each row of the outputs.
+    """
+    given, wanted = first(outputs).detach().float(), first(reference).detach().float()
+    classes = isinstance(labels, Tensor) and not labels.dtype.is_floating_point
+    if isinstance(labels, Tensor) and labels.dtype.is_floating_point:
+        result = _of_numbers(given, labels, wanted)
+    elif given.dim() < 2 or given.shape[-1] < 2:
+        result = _of_numbers(given, wanted, wanted)
+    else:
+        if classes and labels.numel() * given.shape[-1] != given.numel():
+            raise StepwellError(
+                f"labels of shape {list(labels.shape)} are not one for each of the outputs' rows, "
+                f"{list(given.shape[:-1])}",
+                help="a batch is (inputs, labels); labels are classes, or numbers like the outputs",
+            )
+        result = _of_classes(given.flatten(0, -2), wanted.flatten(0, -2),
+                             labels.flatten() if classes else None)  # fmt: skip
+    if metric is None:
+        return result
+    score = torch.as_tensor(metric(outputs[0] if len(outputs) == 1 else tuple(outputs), labels))
+    return Judged(result.loss, score.float().flatten(), result.divergence, result.choice)
+
+
+def _of_classes(given: Tensor, wanted: Tensor, labels: Tensor | None) -> Judged:
+    logs, theirs = F.log_softmax(given, -1), F.log_softmax(wanted, -1)
+    divergence = (theirs.exp() * (theirs - logs)).sum(-1)
+    choice = given.argmax(-1)
+    if labels is None:
+        return Judged(divergence, (choice == wanted.argmax(-1)).float(), divergence, choice)
+    loss = -logs.gather(-1, labels[:, None].long())[:, 0]
+    return Judged(loss, (choice == labels).float(), divergence, choice)
+
+
+def _of_numbers(given: Tensor, labels: Tensor, wanted: Tensor) -> Judged:
+    def rows(x: Tensor) -> Tensor:
+        return x.reshape(len(x), -1) if x.dim() else x.reshape(1, 1)
+
+    loss = (rows(given) - rows(labels.float())).square().mean(-1)
+    size = rows(wanted).square().mean().clamp_min(1e-30)
+    divergence = (rows(given) - rows(wanted)).square().mean(-1) / size
+    return Judged(loss, -loss, divergence, None)
+
+
+@dataclass
+class Tally:
+    """A paired difference over samples: its sums, so that batches add up.
+
+    Attributes:
+        count: samples.
+        total, squares: of the differences.
+        flips: samples whose class changed.
+    """
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    flips: int = 0
+
+    def add(self, difference: Tensor, flips: int = 0) -> None:
+        """More samples."""
+        wide = difference.double()
+        self.count += wide.numel()
+        self.total += float(wide.sum())
+        self.squares += float(wide.square().sum())
+        self.flips += flips
+
+    @property
+    def mean(self) -> float:
+        """Of the differences."""
+        return self.total / max(self.count, 1)
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean."""
+        variance = max(self.squares / max(self.count, 1) - self.mean**2, 0.0)
+        return sqrt(variance / max(self.count - 1, 1))
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the difference is more than noise; one that is no number is."""
+        return not abs(self.mean) <= SURE * self.error
+
+
+def flips(one: Judged, other: Judged) -> int:
+    """Samples of which the class differs."""
+    if one.choice is None or other.choice is None:
+        return 0
+    return int((one.choice != other.choice).sum())

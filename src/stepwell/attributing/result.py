@@ -1,0 +1,182 @@
+"""What `stepwell.accuracy` found: a sentence first, then the stages, then the sites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from stepwell.attributing.attribute import Attribution, Share
+from stepwell.attributing.metrics import SURE, Tally
+from stepwell.attributing.stages import Stage
+from stepwell.ir.above import Shown
+from stepwell.ir.bars import Plot, plot
+from stepwell.ir.frames import frame
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from stepwell.program import Program
+
+MOST_ROWS = 20
+HEADS = ("site", "estimate", "alone", "freed", "share", "flips", "why")
+
+
+@dataclass(frozen=True)
+class Cured:
+    """A cure that was tried.
+
+    Attributes:
+        name: of the cure.
+        recovered: part of the lost loss that it wins back on batches it was not fitted on.
+        score: what it does to the score there.
+        kept: whether it was accepted.
+        why: where it was not, in a sentence.
+    """
+
+    name: str
+    recovered: float
+    score: Tally
+    kept: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Accuracy(Shown):
+    """Where accuracy is lost on the way to a target. `str()` is the sentence and the tables.
+
+    Attributes:
+        target: its name.
+        form: how the model was quantised.
+        stages: from the model to the artefact, each beside the one ahead.
+        attribution: what each site of the quantised program loses.
+        causes: by site, why; of the worst.
+        remedies: by site, what it would cost to have it back.
+        general: a cause that is no site's own, or "".
+        step: the step of the lowering that loses, where one does.
+        cures: what was tried.
+        program: the quantised program, with the cures that were kept.
+    """
+
+    target: str
+    form: str
+    stages: tuple[Stage, ...]
+    attribution: Attribution
+    causes: Mapping[str, str] = field(default_factory=dict[str, str])
+    remedies: Mapping[str, str] = field(default_factory=dict[str, str])
+    general: str = ""
+    step: str | None = None
+    cures: tuple[Cured, ...] = ()
+    program: Program | None = field(default=None, repr=False)
+
+    @property
+    def sentence(self) -> str:
+        """What is lost, where, why, and what would win it back."""
+        guilty = self._stage()
+        if guilty is not None and guilty.name != "quantised":
+            by = f", in the step {self.step!r}" if self.step else ""
+            return (
+                f"The stage `{guilty.name}` loses it{by}: the loss rises by {_said(guilty.loss)}, "
+                f"and {guilty.loss.flips} of {guilty.samples} answers change."
+            )
+        total = self.attribution.loss
+        if not total.is_sure or total.mean < 0:
+            flipped = f"{total.flips} of {total.count} answers change"
+            return f"Nothing is lost beyond noise: the loss moves by {_said(total)}, {flipped}."
+        if self.general:
+            return f"Quantised, it loses {_said(total)}: {self.general}."
+        worst = self.attribution.worst
+        if not worst or not worst[0].freed.is_sure:
+            return f"Quantised, it loses {_said(total)}, and no site alone more than noise."
+        first = worst[0]
+        why = self.causes.get(first.name, "")
+        remedy = self.remedies.get(first.name, "")
+        text = f"`{first.name}` loses {self.share(first):.0%} of it ({_said(total)} in all)"
+        return text + (f": {why}" if why else "") + (f"; {remedy}" if remedy else "") + "."
+
+    def share(self, one: Share) -> float:
+        """The part of the lost loss that freeing a site wins back."""
+        total = self.attribution.loss.mean
+        share = one.freed.mean / total if total else 0.0
+        return share if share == share else 1.0
+
+    def _stage(self) -> Stage | None:
+        """The stage that loses most, if that is more than noise."""
+        sure = [s for s in self.stages[1:] if s.loss.is_sure and not s.loss.mean <= 0]
+        return max(sure, key=lambda s: s.loss.mean if s.loss.mean == s.loss.mean else float("inf"),
+                   default=None)  # fmt: skip
+
+    def cells(self) -> Iterator[tuple[Any, ...]]:
+        """Each site that was measured, the worst first."""
+        for one in self.attribution.worst:
+            yield (
+                one.name, one.estimate, one.alone.mean, one.freed.mean, self.share(one),
+                one.freed.flips, self.causes.get(one.name, ""),
+            )  # fmt: skip
+
+    def to_frame(self) -> DataFrame:
+        """A row for each site."""
+        return frame(HEADS, self.cells())
+
+    def plot(self) -> Plot:
+        """What freeing each site wins back, and what it loses alone."""
+        rows = [(o.name, [o.freed.mean, o.alone.mean]) for o in self.attribution.worst]
+        return plot("Loss of each site", ("won back when freed", "lost when quantised alone"),
+                    [(name, [max(v, 0.0) for v in pair]) for name, pair in rows])  # fmt: skip
+
+    def to_html(self) -> str:
+        """The page."""
+        return (
+            f"<!doctype html><meta charset='utf-8'><title>accuracy</title>{self.shown_as('html')}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+
+        def told(tally: Tally) -> dict[str, Any]:
+            return {
+                "mean": tally.mean, "error": tally.error, "flips": tally.flips,
+                "sure": tally.is_sure,
+            }  # fmt: skip
+
+        return {
+            "sentence": self.sentence, "target": self.target, "form": self.form, "step": self.step,
+            "stages": [{"name": s.name, "loss": s.mean[0], "score": s.mean[1],
+                        "samples": s.samples, "change": told(s.loss)} for s in self.stages],
+            "lost": told(self.attribution.loss), "score": told(self.attribution.score),
+            "sites": [{"name": o.name, "estimate": o.estimate, "alone": told(o.alone),
+                       "freed": told(o.freed), "share": self.share(o),
+                       "why": self.causes.get(o.name, ""),
+                       "remedy": self.remedies.get(o.name, "")} for o in self.attribution.worst],
+            "pairs": {name: told(t) for name, t in self.attribution.pairs.items()},
+            "cures": [{"name": c.name, "recovered": c.recovered, "kept": c.kept, "why": c.why,
+                       "score": told(c.score)} for c in self.cures],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [self.sentence, "", f"{'stage':12}{'loss':>10}{'score':>10}{'change':>20}  flips"]
+        for s in self.stages:
+            change = "" if s is self.stages[0] else _said(s.loss)
+            lines.append(f"{s.name:12}{s.mean[0]:10.4f}{s.mean[1]:10.4f}{change:>20}"
+                         f"{s.loss.flips:7} of {s.samples}")  # fmt: skip
+        rows = self.attribution.worst[:MOST_ROWS]
+        width = max([4, *(len(o.name) for o in rows)])
+        lines += ["", f"{'site':{width}}{'alone':>20}{'freed':>20}{'share':>8}  why"]
+        for o in rows:
+            share = f"{self.share(o):8.0%}" if o.freed.is_sure else f"{'noise':>8}"
+            why = self.causes.get(o.name, "")
+            lines.append(
+                f"{o.name:{width}}{_said(o.alone):>20}{_said(o.freed):>20}{share}  {why}".rstrip()
+            )
+        if (more := len(self.attribution.shares) - len(rows)) > 0:
+            lines.append(f"… and {more} more")
+        for name, tally in self.attribution.pairs.items():
+            lines.append(f"{name}: {_said(tally)} freed together")
+        for c in self.cures:
+            what = "kept" if c.kept else f"not kept: {c.why}"
+            lines.append(f"cure {c.name}: {c.recovered:.0%} of the loss is won back, {what}")
+        return "\n".join(lines)
+
+
+def _said(tally: Tally) -> str:
+    return f"{tally.mean:+.4f} ± {SURE * tally.error:.4f}"

@@ -1,0 +1,178 @@
+"""Sites of a quantised program: the ops that read quantised operands, and what those were before.
+
+A site is an op that reads what a dequantize op gives, or a product in MX. How it reads its operands
+is its quantisation: a site is *freed* by giving it what was quantised. For an activation that is
+the value ahead of its quantize op; for a weight or a bias the float model's own, which the program
+in floats has in the same layer: layers of both are paired in program order, by their shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.diagnostics import StepwellError, module_path, node_name, op_name
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import run_rewrites
+from stepwell.translate.mxfp.conversion import prepared
+from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
+from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp, MxMatmulOp
+
+MX = (MxLinearOp, MxConv2dOp, MxMatmulOp)
+DEQUANTISES = ("quantized_decomposed.dequantize_", "torchao.dequantize_affine")
+QUANTISES = ("quantized_decomposed.quantize_", "torchao.quantize_affine")
+LAYERS = ("aten.linear", "aten.conv", "aten.addmm", "aten.embedding", "stepwell_mx.linear")
+"""What names of ops with weights of their own begin with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """An op that reads quantised operands.
+
+    Attributes:
+        name: of its module, or of its node where it has none.
+        op: the op in the quantised program.
+        weight: which operand is its weight, None where it has none.
+        floats: by operand, the float model's weight and bias.
+    """
+
+    name: str
+    op: Operation
+    weight: int | None = None
+    floats: Mapping[int, Tensor] = field(default_factory=dict[int, Tensor])
+
+    @property
+    def is_mx(self) -> bool:
+        """Whether it is a product in MX."""
+        return isinstance(self.op, MX)
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A quantised program beside the float one that it was made of.
+
+    Attributes:
+        program: with quantize and dequantize ops, or products in MX; at level `aten`.
+        original: the program in floats.
+    """
+
+    program: Program
+    original: Program
+
+    @cached_property
+    def func(self) -> FuncOp:
+        """The method that is measured."""
+        return self.program.method()
+
+    @cached_property
+    def ahead(self) -> dict[SSAValue, SSAValue]:
+        """What a dequantized activation was ahead of its quantize op."""
+        found: dict[SSAValue, SSAValue] = {}
+        for op in self.func.body.block.ops:
+            if op_name(op).startswith(DEQUANTISES):
+                source = op.operands[0].owner
+                if isinstance(source, Operation) and op_name(source).startswith(QUANTISES):
+                    found[op.results[0]] = source.operands[0]
+        return found
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        """All of them, in program order.
+
+        Raises:
+            StepwellError: nothing of the program is quantised.
+        """
+        pairs = self._pairs()
+        found = [
+            self._site(op, pairs.get(op))
+            for op in self.func.body.block.ops
+            if isinstance(op, MX) or any(map(is_dequantized, op.operands))
+        ]
+        if not found:
+            raise StepwellError(
+                "nothing of the program is quantised, so there is nothing to lose",
+                help='quantise="int8", "8da4w" or "mx:fp4e2m1" (--quantise) says how',
+            )
+        seen: dict[str, int] = {}
+        unique: list[Site] = []
+        for site in found:
+            count = seen[site.name] = seen.get(site.name, 0) + 1
+            name = site.name if count == 1 else f"{site.name} ({count})"
+            unique.append(Site(name, site.op, site.weight, site.floats))
+        return tuple(unique)
+
+    def _site(self, op: Operation, other: Operation | None) -> Site:
+        if isinstance(op, ReturnOp):
+            return Site("output", op)
+        named = op if other is None else other
+        name = module_path(named.location) or node_name(named.location) or op_name(op)
+        weight = next((at for at in range(len(op.operands)) if is_weight(op.operands[at])), None)
+        floats: dict[int, Tensor] = {}
+        for at, value in enumerate(op.operands if other is not None else ()):
+            if constant_key(value) is not None and at < len(other.operands if other else ()):
+                key = weight_key(other.operands[at]) if other is not None else None
+                held = None if key is None else self.original.weights.get(key)
+                if held is not None and held.numel() == _elements(value):
+                    floats[at] = held.reshape(_shape(value))
+        return Site(name, op, weight, floats)
+
+    def _pairs(self) -> dict[Operation, Operation]:
+        """Layers of the quantised program with those of the float one; none if they differ."""
+        ours = [op for op in self.func.body.block.ops if _is_layer(op)]
+        theirs = [op for op in self.original.method().body.block.ops if _is_layer(op)]
+        sizes = [[sum(_elements(v) for v in _weights(op)) for op in ops] for ops in (ours, theirs)]
+        return dict(zip(ours, theirs, strict=True)) if sizes[0] == sizes[1] else {}
+
+
+def paired(program: Program, original: Program) -> Quantised:
+    """A quantised program with the float one in the form that layers can be compared in.
+
+    Quantisers of PT2E fold batch norms into weights; where they did, so is it done here.
+    """
+    simple = prepared(original, False)
+    if not any("batch_norm" in op_name(op) for op in program.method().walk()):
+        run_rewrites(simple, (FoldBatchNorm(),))
+    return Quantised(program, simple)
+
+
+def is_dequantized(value: SSAValue) -> bool:
+    """Whether a dequantize op gives the value."""
+    return isinstance(value.owner, Operation) and op_name(value.owner).startswith(DEQUANTISES)
+
+
+def constant_key(value: SSAValue) -> str | None:
+    """The key of a weight, or of the integers that are dequantized to it."""
+    owner = value.owner
+    return weight_key(owner.operands[0] if isinstance(owner, Operation) and is_dequantized(value)
+                      else value)  # fmt: skip
+
+
+def is_weight(value: SSAValue) -> bool:
+    """Whether it is a constant of two axes or more."""
+    return constant_key(value) is not None and len(_shape(value)) > 1
+
+
+def _weights(op: Operation) -> Iterator[SSAValue]:
+    return (value for value in op.operands if is_weight(value))
+
+
+def _is_layer(op: Operation) -> bool:
+    is_named = op_name(op).startswith((*LAYERS, MxConv2dOp.name))
+    return is_named and not isinstance(op, WeightOp) and any(_weights(op))
+
+
+def _shape(value: SSAValue) -> Sequence[Any]:
+    shape = getattr(value.type, "get_shape", None)
+    return () if shape is None else shape()
+
+
+def _elements(value: SSAValue) -> int:
+    return torch.Size(_shape(value)).numel()
