@@ -32,15 +32,25 @@ EXECUTORCH = ("1.4.1", "1.5.1")
 XDSL = ("0.73.0", "0.74.0")
 TORCH = ("2.13.0",)
 TOOLS = ("pytest>=9", "hypothesis>=6.100", "tosa-tools>=2026.5", "ml_dtypes>=0.5")
+PARTITIONER = "tests/workbench/test_partitioner.py::test_"
+FLOW = f"{PARTITIONER}the_flow_has_the_delegates_of_lower_and_the_numbers_of_the_model"
+RECIPE = "a_recipe_gives_one_delegate_and_the_numbers_of_executorchs"
+KERNELS = "tests/executorch/test_models.py::test_a_model_on_kernels_alone_gives_what_pytorch_gives"
+LOADED = "tests/workbench/test_short_ways.py::test_"
 SUITE = (
-    "tests/test_private_names.py",
-    "tests/executorch/test_models.py",
-    "tests/executorch/test_read.py",
-    "tests/workbench/test_partitioner.py",
-    "tests/workbench/test_recipes.py",
-    "tests/workbench/test_short_ways.py",
+    "tests/test_private_names.py::test_a_private_name_is_where_its_adapter_says",
+    "tests/test_dependencies.py::test_xnnpack_needs_the_packages_of_no_other_target",
+    *(f"{KERNELS}[{one}]" for one in ("gpt2:gpt2_2layers", "control_flow:cond_model")),
+    *(f"{FLOW}[{one}]" for one in ("linear", "convolution", "attention", "words", "recurrent")),
+    f"{PARTITIONER}a_flow_that_decomposes_first_is_refused",
+    f"tests/workbench/test_recipes.py::test_{RECIPE}[FP32]",
+    f"{LOADED}a_file_of_any_kind_is_loaded_by_its_path",
+    f"{LOADED}bytes_and_open_files_are_loaded_by_what_they_begin_with",
+    f"{LOADED}a_bundled_program_is_loaded",
+    f"{LOADED}a_model_is_quantised_on_all_its_data",
 )
-"""A little over a minute of CPU: private names, programs on the runtime, the stock flow, files."""
+"""Half a minute of CPU: every private name; XNNPACK alone, programs on the runtime, the stock flow
+with our partitioner and a recipe; Cortex-M, TOSA and files of every kind."""
 BESIDE = (
     *(
         f"executorch{extra}=={version}"

@@ -5,8 +5,8 @@ XNNPACK's name of the operator and a number that counts the operators of that na
 which they run: `Convolution (NHWC, F32) IGEMM #2`. XNNPACK rewrites its graph before it runs it;
 what of that shows is said here: a pointwise convolution runs as a fully connected layer, an
 elementwise node with an output range is followed by a clamp, dynamically quantised rows are made
-inside the product that reads them, and half floats without a kernel of their own run between two
-conversions.
+inside the product that reads them, squares inside the mean that reads them, and half floats
+without a kernel of their own run between two conversions.
 
 Source: `operator-type-defs.inc` and `src/subgraph` of XNNPACK, `XNNProfiler.cpp` of ExecuTorch;
 `tests/xnnpack/test_events.py` holds it to what the runtime reports.
@@ -45,6 +45,7 @@ from stepwell.dialects.xnnpack import (
     ReciprocalSquareRoot,
     ScaledDotProductAttention,
     Softmax,
+    Square,
     SquareRoot,
     StaticConstantPad,
     StaticReshape,
@@ -126,8 +127,30 @@ def _elementwise(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
 
 def _multiply(op: XnnpackOp) -> list[Spellings]:
     """A value times itself runs as a square."""
-    is_square = op.operands[0] is op.operands[1]
-    return _elementwise("Square (NC)" if is_square else "Multiply (ND)")(op)
+    return _square(op) if _is_square(op) else _elementwise("Multiply (ND)")(op)
+
+
+def _is_square(op: object) -> bool:
+    return isinstance(op, Square) or (isinstance(op, Multiply) and op.operands[0] is op.operands[1])
+
+
+def _square(op: XnnpackOp) -> list[Spellings]:
+    """A mean of floats computes the squares that it reads; what nothing else reads is gone."""
+    reader = op.results[0].get_user_of_unique_use()
+    if isinstance(reader, GlobalAveragePooling2d) and _means_squares(reader):
+        return []
+    return _elementwise("Square (NC)")(op)
+
+
+def _means_squares(op: XnnpackOp) -> bool:
+    (given,) = op.operands
+    squared = given.owner
+    return (
+        isinstance(squared, XnnpackOp)
+        and _is_square(squared)
+        and squared.output_range is None
+        and _float(op) in ("F32", "F16")
+    )
 
 
 def _moved(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
@@ -189,8 +212,6 @@ def _convolution(op: Any) -> list[Spellings]:
     kind = "IGEMM"
     if isinstance(op, DepthwiseConvolution2d) and op.filter_shape[3] == op.channels:
         kind = "DWConv"
-    elif isinstance(op, Convolution2d) and op.window == (1, 1) and not any(op.paddings):
-        kind = "GEMM" if op.pair("stride") == (1, 1) else "IGEMM"
     if given == "qdint8":
         return [tuple(f"Convolution (NHWC, {rows}, F32, QC8W) {kind}" for rows in ROWS)]
     return _once(f"Convolution (NHWC, {stored}) {kind}")
@@ -218,7 +239,8 @@ def _average_pooling(op: Any) -> list[Spellings]:
 
 
 def _mean(op: XnnpackOp) -> list[Spellings]:
-    return _once("Mean (ND) Reduce2" if _float(op) in ("F32", "F16") else "Mean (ND)")
+    title = "Mean Squared (ND)" if _means_squares(op) else "Mean (ND)"
+    return _once(f"{title} Reduce2" if _float(op) in ("F32", "F16") else title)
 
 
 def _resize(op: XnnpackOp) -> list[Spellings]:
@@ -267,6 +289,7 @@ _EVENTS: Mapping[type[XnnpackOp], Callable[[Any], list[Spellings]]] = {
     GlobalAveragePooling2d: _mean,
     MaxPooling2d: _max_pooling,
     Multiply: _multiply,
+    Square: _square,
     Softmax: lambda op: _once(f"Softmax (NC, {_float(op)})"),
     ScaledDotProductAttention: lambda op: [],  # The runtime does not run it.
     StaticResizeBilinear2d: _resize,

@@ -16,6 +16,7 @@ from torch import nn
 import stepwell
 
 from .small_models import MODELS, Net, made
+from .versions import undecomposed
 
 
 def ran(edge: Any, *calls: Sequence[torch.Tensor]) -> list[Any]:
@@ -34,6 +35,7 @@ def delegates(edge: Any) -> int:
     )
 
 
+@undecomposed
 @pytest.mark.parametrize("name", MODELS)
 def test_the_flow_has_the_delegates_of_lower_and_the_numbers_of_the_model(name: str) -> None:
     model, inputs, _ = made(name)
@@ -49,6 +51,7 @@ def test_the_flow_has_the_delegates_of_lower_and_the_numbers_of_the_model(name: 
         torch.testing.assert_close(ours, eager, atol=1e-5, rtol=1e-4)
 
 
+@undecomposed
 @pytest.mark.parametrize("comes_first", [True, False])
 def test_what_is_left_goes_to_a_second_partitioner(comes_first: bool) -> None:
     model = Net(lambda s, x: s.b(s.a(x).cumprod(1)), a=nn.Linear(8, 8), b=nn.Linear(8, 4)).eval()
@@ -75,6 +78,7 @@ class Counts(nn.Module):
         return self.total * 2
 
 
+@undecomposed
 def test_state_is_kept_between_calls() -> None:
     torch.manual_seed(0)
     model, first, second = Counts().eval(), torch.rand(1, 4), torch.rand(1, 4)
@@ -85,6 +89,7 @@ def test_state_is_kept_between_calls() -> None:
         torch.testing.assert_close(ours, eager, atol=1e-5, rtol=1e-4)
 
 
+@undecomposed
 def test_several_methods_have_one_partitioner() -> None:
     model, inputs = nn.Linear(4, 2).eval(), (torch.rand(3, 4),)
     programs = {name: torch.export.export(model, inputs) for name in ("forward", "again")}
@@ -105,6 +110,7 @@ def test_a_flow_that_decomposes_first_is_refused(exported: Any) -> None:
         to_edge(exported).to_backend(stepwell.StepwellPartitioner())
 
 
+@undecomposed
 def test_targets_without_delegates_of_xnnpack_are_refused(exported: Any) -> None:
     with pytest.raises(stepwell.StepwellError, match=r"makes delegates of XNNPACK"):
         to_edge_transform_and_lower(
@@ -112,6 +118,7 @@ def test_targets_without_delegates_of_xnnpack_are_refused(exported: Any) -> None
         )
 
 
+@undecomposed
 def test_sizes_known_at_run_time_are_refused_with_a_way_out() -> None:
     model, x = nn.Linear(4, 2).eval(), torch.rand(3, 4)
     sizes = {"input": {0: torch.export.Dim("batch", min=2, max=8)}}
@@ -120,6 +127,7 @@ def test_sizes_known_at_run_time_are_refused_with_a_way_out() -> None:
         to_edge_transform_and_lower(exported, partitioner=[stepwell.StepwellPartitioner()])
 
 
+@undecomposed
 def test_another_memory_format_is_refused_with_a_way_out() -> None:
     model = nn.Conv2d(3, 4, 1).eval()
     x = torch.rand(1, 3, 4, 4).to(memory_format=torch.channels_last)

@@ -13,6 +13,8 @@ from torch import nn
 import stepwell
 from stepwell.recipes import StepwellRecipeProvider, StepwellRecipeType
 
+from .versions import undecomposed
+
 
 class Classifier(nn.Module):
     def __init__(self) -> None:
@@ -33,6 +35,7 @@ def test_there_is_a_recipe_for_each_of_executorchs() -> None:
     assert StepwellRecipeProvider().create_recipe(XNNPackRecipeType.FP32) is None
 
 
+@undecomposed
 @pytest.mark.parametrize(
     "name", ["FP32", "PT2E_INT8_DYNAMIC_PER_CHANNEL", "PT2E_INT8_STATIC_PER_CHANNEL"]
 )

@@ -15,6 +15,8 @@ from torch import nn
 import stepwell
 from stepwell.cli import main
 
+from .versions import channels_last
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
@@ -69,6 +71,7 @@ def test_what_is_no_program_is_refused_with_what_can_be_read() -> None:
         stepwell.load(bytes(range(255, 0, -1)))
 
 
+@channels_last
 def test_a_model_is_quantised_on_all_its_data() -> None:
     """The second input is ten times the first: its range decides on the scale."""
     torch.manual_seed(0)
@@ -107,6 +110,7 @@ def test_the_written_ir_is_read_again(
     torch.testing.assert_close(program.run(files["x"])[0], files["y"], atol=1e-5, rtol=1e-4)
 
 
+@channels_last
 def test_a_quantised_pt2_is_lowered_by_a_process_that_has_registered_nothing(
     tmp_path: Path,
 ) -> None:

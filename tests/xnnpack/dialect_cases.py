@@ -257,6 +257,8 @@ def convolutions() -> Iterator[Case]:
     pointwise = (xnn.Convolution2d, (8, 1, 1, 6))
     for what in ("fp32", "fp16", "qint8", "quint8", "qcint8"):
         yield _convolution(f"xnnpack.convolution_2d pointwise {what}", *pointwise, what, {})
+        grouped = (xnn.Convolution2d, (8, 1, 1, 3), what, {"groups": 2})
+        yield _convolution(f"xnnpack.convolution_2d pointwise grouped {what}", *grouped)
     for cls, kind, shape, groups in (*_FILTERS, (pointwise[0], " pointwise", pointwise[1], {})):
         if cls is not xnn.DepthwiseConvolution2d:
             yield _dynamic_convolution(cls, kind, shape, groups)
@@ -356,6 +358,16 @@ def images() -> Iterator[Case]:
                 return writer(cls.make(value, element=made, **fields))
 
             yield Case(f"{cls.name} {fields} {what}", (numbers(what, 2, 9, 10, 6),), write)
+    for what in ("fp32", "fp16"):
+        for name in ("square", "multiply", "square read twice"):
+
+            def mean(writer: Writer, x: SSAValue, name: str = name) -> list[SSAValue]:
+                product = name == "multiply"
+                y = writer(xnn.Multiply.make(x, x) if product else xnn.Square.make(x))
+                twice = [writer(xnn.Negate.make(y))] if "twice" in name else []
+                return [writer(xnn.GlobalAveragePooling2d.make(y, keep_dims=True)), *twice]
+
+            yield Case(f"xnnpack.mean of a {name} {what}", (numbers(what, 2, 9, 10, 6),), mean)
     for count, cls in xnn.CONCATENATES.items():
         for what in GIVEN:
 
