@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, cast
 
 from stepwell.backends.cortex_m.c_writer import Handler, Writer, literal
 from stepwell.backends.executorch.container import (
-    IntList,
     KernelCall,
     ScalarType,
-    TensorList,
     strides,
 )
 from stepwell.ir.diagnostics import UnsupportedError
@@ -174,16 +171,11 @@ def _softmax(w: Writer, a: dict[str, Any]) -> None:
 def _permuted(w: Writer, source: int, order: Sequence[int], result: int) -> None:
     """Elements of `source` in row-major order of its dimensions permuted."""
     value = w.tensor(source)
-    steps = strides(value.sizes, value.dim_order)
-    _gathered(w, source, [(value.sizes[axis], steps[axis]) for axis in order], result)
-
-
-def _gathered(w: Writer, source: int, loops: Sequence[tuple[int, int]], result: int) -> None:
-    """Elements of `source` as loops of (trips, elements apart) meet them."""
-    if len(loops) > 6:
+    apart = strides(value.sizes, value.dim_order)
+    if len(order) > 6:
         raise UnsupportedError("a transposition of more than 6 dimensions", w.method.name)
-    padded = [(1, 0)] * (6 - len(loops)) + list(loops)
-    sizes, steps = map(list, zip(*padded, strict=True))
+    sizes = [1] * (6 - len(order)) + [value.sizes[axis] for axis in order]
+    steps = [0] * (6 - len(order)) + [apart[axis] for axis in order]
     size = w.tensor(source).scalar_type.itemsize
     given, made = (w.pointer(i, "uint8_t") for i in (source, result))
     params = w.params("permute", {"bytes": size, "size": sizes, "stride": steps})
@@ -231,70 +223,6 @@ def _copy(w: Writer, a: dict[str, Any]) -> None:
         _permuted(w, args[0], w.tensor(made).dim_order, made)
 
 
-def _permute_copy(w: Writer, a: dict[str, Any]) -> None:
-    args = cast(KernelCall, a["call"]).args
-    order = w.method.values[args[1]]
-    assert isinstance(order, IntList)
-    rank = len(order.items)
-    axes = [cast(int, w.method.values[item]) % rank for item in order.items]
-    _permuted(w, args[0], axes, args[-1])
-
-
-def _transpose_copy(w: Writer, a: dict[str, Any]) -> None:
-    args = cast(KernelCall, a["call"]).args
-    axes = list(range(len(w.tensor(args[0]).sizes)))
-    first, second = (cast(int, w.method.values[i]) % len(axes) for i in args[1:3])
-    axes[first], axes[second] = axes[second], axes[first]
-    _permuted(w, args[0], axes, args[-1])
-
-
-def _expand_copy(w: Writer, a: dict[str, Any]) -> None:
-    args = cast(KernelCall, a["call"]).args
-    value, made = w.tensor(args[0]), w.tensor(args[-1])
-    steps = strides(value.sizes, value.dim_order)
-    new = len(made.sizes) - len(value.sizes)
-    repeated = [
-        steps[axis - new] if axis >= new and value.sizes[axis - new] != 1 else 0
-        for axis in range(len(made.sizes))
-    ]
-    loops = [(made.sizes[axis], repeated[axis]) for axis in made.dim_order]
-    _gathered(w, args[0], loops, args[-1])
-
-
-def _cat(w: Writer, a: dict[str, Any]) -> None:
-    args = cast(KernelCall, a["call"]).args
-    listed, made = w.method.values[args[0]], args[-1]
-    assert isinstance(listed, TensorList)
-    value = w.tensor(made)
-    axis = cast(int, w.method.values[args[1]]) % len(value.sizes)
-    inner = math.prod(value.sizes[axis + 1 :]) * value.scalar_type.itemsize
-    whole, outer, at = value.sizes[axis] * inner, math.prod(value.sizes[:axis]), 0
-    for index in listed.items:
-        run = w.tensor(index).sizes[axis] * inner
-        given, into = w.pointer(index, "uint8_t"), w.pointer(made, "uint8_t")
-        w.call("blocks", [outer, run, run, whole, given, f"{into} + {at}"])
-        at += run
-
-
-def _slice(w: Writer, a: dict[str, Any]) -> None:
-    args = cast(KernelCall, a["call"]).args
-    numbers = [cast("int | None", w.method.values[i]) for i in args[1:5]]
-    axis, start, _, step = numbers
-    value, made = w.tensor(args[0]), args[-1]
-    assert axis is not None
-    axis %= len(value.sizes)
-    first = min(
-        max((start or 0) + (value.sizes[axis] if (start or 0) < 0 else 0), 0), value.sizes[axis]
-    )
-    if step not in (None, 1):
-        raise UnsupportedError("a slice with steps has no kernel in C", w.method.name)
-    inner = math.prod(value.sizes[axis + 1 :]) * value.scalar_type.itemsize
-    run, whole = w.tensor(made).sizes[axis] * inner, value.sizes[axis] * inner
-    given, into = w.pointer(args[0], "uint8_t"), w.pointer(made, "uint8_t")
-    outer = math.prod(value.sizes[:axis])
-    w.call("blocks", [outer, run, whole, run, f"{given} + {first * inner}", into])
-
-
 _BY_OPERATOR: dict[str, Handler] = {
     "quantize_per_tensor": _quantize,
     "dequantize_per_tensor": _dequantize,
@@ -326,10 +254,5 @@ HANDLERS: dict[str, Handler] = {
     "aten::view_copy.out": _copy,
     "dim_order_ops::_to_dim_order_copy.out": _copy,
     "dim_order_ops::_clone_dim_order.out": _copy,
-    "aten::expand_copy.out": _expand_copy,
-    "aten::permute_copy.out": _permute_copy,
-    "aten::transpose_copy.int_out": _transpose_copy,
-    "aten::cat.out": _cat,
-    "aten::slice_copy.Tensor_out": _slice,
 }
 """Kernel name → what writes a call of it."""

@@ -1,4 +1,4 @@
-"""Writes one method of a container as C: constants, structures of parameters, calls, a function."""
+"""Writes the calls of methods of a container as C: constants, structures of parameters, calls."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import functools
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
 from stepwell.backends.cortex_m.schemas import declarations
+from stepwell.backends.executorch.builder import STATE
 from stepwell.backends.executorch.container import (
     Constant,
     Container,
-    Data,
     IntList,
     KernelCall,
     Method,
     Planned,
     ScalarType,
+    State,
+    TensorList,
     TensorValue,
 )
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
 from stepwell.ir.arguments import takes_what_it_says
-from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.files import as_path, write_atomically
 
 C_TYPES = {
@@ -37,15 +40,15 @@ C_TYPES = {
     ScalarType.INT: "int32_t",
     ScalarType.LONG: "int64_t",
     ScalarType.FLOAT: "float",
+    ScalarType.DOUBLE: "double",
     ScalarType.BOOL: "uint8_t",
 }
-_TORCH = {
-    ScalarType.CHAR: torch.int8,
-    ScalarType.INT: torch.int32,
-    ScalarType.SHORT: torch.int16,
-    ScalarType.BYTE: torch.uint8,
-}
-_PER_LINE = 16
+_ELEMENTS = {
+    "int16_t": "sw_int16", "int32_t": "sw_int32", "int64_t": "sw_int64",
+    "float": "sw_float", "double": "sw_double",
+}  # fmt: skip
+"""C type → the type that memory of any other may be seen as."""
+_BY_SIZE = {1: "uint8_t", 2: "sw_int16", 4: "sw_int32", 8: "sw_int64"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Sources:
 
 
 @functools.cache
-def _sections() -> dict[str, tuple[tuple[str, ...], str]]:
+def sections() -> dict[str, tuple[tuple[str, ...], str]]:
     """Section name → what it needs, and its text."""
     text = Path(__file__).with_name("portable_kernels.c").read_text()
     parts = re.split(r"^/\* section (\w+):([\w ]*)\*/\n", text, flags=re.MULTILINE)[1:]
@@ -105,58 +108,41 @@ class Library:
 
 
 @dataclass
-class Writer:
-    """One method of a container, call by call."""
+class Shared:
+    """What the methods of a program have in common: constants, parameters, kernels."""
 
     container: Container
-    method: Method
     name: str
     library: Library | None = None
     constants: dict[tuple[int, ScalarType], str] = field(default_factory=dict[Any, str])
-    statements: list[str] = field(default_factory=list[str])
     parameters: dict[str, str] = field(default_factory=dict[str, str])
     """Declarations, with `{name}` where their name goes, and their names."""
     used: dict[str, None] = field(default_factory=dict[str, None])
+    """Sections of our own kernels."""
+    functions: dict[str, str] = field(default_factory=dict[str, str])
+    """Loops of an operator, with `{name}` likewise."""
 
-    def sources(self, handlers: Mapping[str, Handler]) -> Sources:
-        """The files.
+    def use(self, section: str) -> None:
+        """Take in a section of the kernels, and what it needs."""
+        needs, _ = sections()[section]
+        for name in needs:
+            self.use(name)
+        self.used[section] = None
 
-        Args:
-            handlers: by kernel name, what writes a call of it.
 
-        Raises:
-            UnsupportedError: naming every call that has none.
-        """
-        problems: list[Problem] = []
-        for step, call in enumerate(self.method.instructions):
-            if not isinstance(call, KernelCall) or call.kernel not in handlers:
-                what = call.kernel if isinstance(call, KernelCall) else type(call).__name__
-                where = f"method {self.method.name}, instruction {step}"
-                problems.append(Problem(f"{what} has no kernel in C", where, _REMEDY))
-                continue
-            handlers[call.kernel](self, self._arguments(call))
-        for index in (*self.method.inputs, *self.method.outputs):
-            if not isinstance(self.method.values[index], TensorValue):
-                problems.append(Problem("an input or output is no tensor", self.method.name))
-        if len(self.container.mutable_data) > 1:
-            problems.append(Problem("state kept between calls has no form in C", self.method.name))
-        if problems:
-            raise UnsupportedError(problems)
-        flash = sum(self._size(index, kind) for index, kind in self.constants)
-        arena = self.method.arena_sizes[1]
-        files = {
-            f"{self.name}.h": self._header(flash, arena),
-            f"{self.name}.c": self._source(arena),
-            "main.c": self._main(),
-            "CMakeLists.txt": (
-                _CMAKE + ("" if self.library is None else self.library.cmake)
-            ).format(name=self.name),
-        }
-        return Sources(files, flash, arena, len(self.method.instructions))
+@dataclass
+class Writer:
+    """One method of a container, call by call."""
+
+    shared: Shared
+    method: Method
+    statements: list[str] = field(default_factory=list[str])
+    variables: frozenset[int] = frozenset()
+    """Values that are numbers which instructions write."""
 
     # -- what a call names -----------------------------------------------------------------------
 
-    def _arguments(self, call: KernelCall) -> dict[str, Any]:
+    def arguments(self, call: KernelCall) -> dict[str, Any]:
         """Schema name → value index, or the Python value of what is no tensor."""
         values = self.method.values
         operator = call.kernel.removeprefix("cortex_m::").removesuffix(".out")
@@ -179,23 +165,100 @@ class Writer:
         assert isinstance(value, TensorValue)
         return value
 
+    def c_element(self, index: int) -> str:
+        """The C type that elements of a tensor are read and written as, wherever they lie.
+
+        Raises:
+            UnsupportedError: C has none.
+        """
+        kind = self.tensor(index).scalar_type
+        if kind not in C_TYPES:
+            raise UnsupportedError(f"{kind.name.lower()} elements have no type in C")
+        return _ELEMENTS.get(C_TYPES[kind], C_TYPES[kind])
+
     def pointer(self, index: int | None, kind: str = "int8_t") -> str:
         """A C expression for where a tensor lies."""
         if index is None:
             return "NULL"
         value = self.tensor(index)
-        if isinstance(value.storage, Constant):
-            name = self.constants.setdefault(
-                (value.storage.index, value.scalar_type), f"c{len(self.constants)}"
-            )
+        storage = value.storage
+        if isinstance(storage, Constant):
+            constants = self.shared.constants
+            name = constants.setdefault((storage.index, value.scalar_type), f"c{len(constants)}")
             return name if C_TYPES[value.scalar_type] == kind else f"(const {kind} *){name}"
-        assert isinstance(value.storage, Planned)
-        base = "arena" if kind == "int8_t" else f"({kind} *)arena"
-        return (
-            f"&({base})[{value.storage.offset}]"
-            if kind != "int8_t"
-            else (f"&arena[{value.storage.offset}]")
+        if storage is None:
+            return f"({kind} *){self.port(index)}"
+        assert isinstance(storage, Planned | State)
+        place = f"{'state' if storage.memory_id == STATE else 'arena'}[{storage.offset}]"
+        return f"&{place}" if kind == "int8_t" else f"({kind} *)(void *)&{place}"
+
+    def ports(self) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+        """The names of inputs and of outputs, with the tensors that they are."""
+
+        def named(stem: str, indices: Sequence[int]) -> list[tuple[str, int]]:
+            tensors = [i for i in indices if isinstance(self.method.values[i], TensorValue)]
+            alone = len(tensors) == 1
+            return [(stem if alone else f"{stem}_{k}", i) for k, i in enumerate(tensors)]
+
+        return named("input", self.method.inputs), named("output", self.method.outputs)
+
+    def port(self, index: int) -> str:
+        """The name of an input that lies where the caller has it."""
+        return next(name for name, at in self.ports()[0] if at == index)
+
+    @cached_property
+    def _reads(self) -> frozenset[int]:
+        """Values that a call reads, or that are given out."""
+        read = set(self.method.outputs)
+        for call in self.method.instructions:
+            for index in getattr(call, "args", ())[:-1] if isinstance(call, KernelCall) else ():
+                if index not in self.results(call):
+                    read.add(index)
+                    value = self.method.values[index]
+                    read.update(value.items if isinstance(value, TensorList) else ())
+        return frozenset(read)
+
+    @cached_property
+    def _writes(self) -> frozenset[int]:
+        calls = [c for c in self.method.instructions if isinstance(c, KernelCall)]
+        return frozenset(index for call in calls for index in self.results(call))
+
+    def results(self, call: KernelCall) -> tuple[int, ...]:
+        """What a call gives, which its last argument names again."""
+        last = self.method.values[call.args[-1]]
+        return last.items if isinstance(last, TensorList) else (call.args[-1],)
+
+    def is_read(self, index: int) -> bool:
+        """Whether anything reads a result, or a view of it."""
+        if index in self._reads:
+            return True
+        own = self.tensor(index)
+        return any(
+            other in self._reads
+            and other not in self._writes
+            and isinstance(value, TensorValue)
+            and (value.storage, value.nbytes) == (own.storage, own.nbytes)
+            for other, value in enumerate(self.method.values)
         )
+
+    def number(self, index: int) -> str:
+        """A number of the plan: a variable, or what it is."""
+        if index in self.variables:
+            return f"v{index}"
+        value = self.method.values[index]
+        if not isinstance(value, bool | int | float):
+            raise UnsupportedError("an argument is no number")
+        return literal(float(value)) if isinstance(value, float) else str(int(value))
+
+    def declared(self) -> list[str]:
+        """The declarations of the variables that the statements name."""
+        kinds = {bool: "int", int: "int64_t", float: "double"}
+        held = {i: self.method.values[i] for i in sorted(self.variables)}
+        return [
+            f"{kinds[type(value)]} v{index} = {int(value)};"
+            for index, value in held.items()
+            if isinstance(value, bool | int | float)
+        ]
 
     def physical(self, index: int) -> list[int]:
         """Sizes in the order of memory."""
@@ -211,16 +274,59 @@ class Writer:
         """Elements of a tensor."""
         return math.prod(self.tensor(index).sizes)
 
+    # -- statements ------------------------------------------------------------------------------
+
     def call(self, section: str, arguments: Sequence[str | int]) -> None:
         """A statement that calls a kernel."""
-        self._use(section)
+        self.shared.use(section)
         self.statements.append(f"sw_{section}({', '.join(map(str, arguments))});")
 
     def checked_call(self, function: str, arguments: Sequence[str | int]) -> None:
         """A statement that calls a library's function, and gives up where it refuses."""
-        assert self.library is not None
+        assert self.shared.library is not None
         called = f"{function}({', '.join(map(str, arguments))})"
-        self.statements += [f"if ({called} != {self.library.status}) {{", "    return 2;", "}"]
+        status = self.shared.library.status
+        self.statements += [f"if ({called} != {status}) {{", "    return 2;", "}"]
+
+    def function(
+        self,
+        lines: Sequence[str],
+        reads: Sequence[tuple[str, int]],
+        writes: Sequence[tuple[str, int]],
+        needs: Iterable[str] = (),
+        *,
+        bits: bool = False,
+        checked: bool = False,
+    ) -> None:
+        """A statement that calls a function of these lines, one for equal ones.
+
+        Args:
+            lines: its body.
+            reads: the names of pointers that it reads, and the tensors that they point to.
+            writes: likewise of what it writes.
+            needs: sections of the kernels that it calls.
+            bits: it only moves elements, which are as many bytes.
+            checked: it gives 0, or 3 where an index lies outside of its tensor.
+        """
+        for section in ("elements", *sorted(needs)):
+            self.shared.use(section)
+
+        def kind(index: int) -> str:
+            own = self.c_element(index)
+            return _BY_SIZE[self.tensor(index).scalar_type.itemsize] if bits else own
+
+        given = [(name, f"const {kind(i)}", i) for name, i in reads]
+        made = [(name, kind(i), i) for name, i in writes]
+        parameters = ", ".join(f"{kind} *{name}" for name, kind, _ in (*given, *made))
+        body = "\n".join(f"    {line}" for line in (*lines, *(["return 0;"] if checked else [])))
+        text = f"static {'int' if checked else 'void'} {{name}}({parameters})\n{{\n{body}\n}}"
+        name = self.shared.functions.setdefault(text, f"loops_{len(self.shared.functions)}")
+        pointers = ", ".join(self.pointer(index, kind) for _, kind, index in (*given, *made))
+        pointers = pointers.replace("const const ", "const ")
+        called = f"{name}({pointers})"
+        self.statements += (
+            [f"if ({called} != 0) {{", "    return 3;", "}"] if checked else [f"{called};"]
+        )
 
     def params(self, type_: str, values: Mapping[str, Any]) -> str:
         """A constant structure of parameters of our own kernels; gives its address."""
@@ -237,117 +343,12 @@ class Writer:
             f"static const {type_} {{name}}[{len(values)}] = {literal(list(values))};"
         )
 
+    def table(self, type_: str, text: str, count: int) -> str:
+        """A constant array of numbers as C spells them; gives its name."""
+        return self._declared(f"static const {type_} {{name}}[{count}] = {{{text}}};")
+
     def _declared(self, text: str) -> str:
-        return self.parameters.setdefault(text, f"p{len(self.parameters)}")
-
-    def _use(self, section: str) -> None:
-        needs, _ = _sections()[section]
-        for name in needs:
-            self._use(name)
-        self.used[section] = None
-
-    # -- text ------------------------------------------------------------------------------------
-
-    def _data(self, index: int) -> Data:
-        return self.container.constants[index]
-
-    def _size(self, index: int, kind: ScalarType) -> int:
-        return len(self._data(index)) // kind.itemsize * kind.itemsize
-
-    def _ports(self) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-        def named(stem: str, indices: Sequence[int]) -> list[tuple[str, int]]:
-            alone = len(indices) == 1
-            return [(stem if alone else f"{stem}_{k}", i) for k, i in enumerate(indices)]
-
-        return named("input", self.method.inputs), named("output", self.method.outputs)
-
-    def _prototype(self) -> str:
-        taken, given = self._ports()
-        arguments = [f"const {C_TYPES[self.tensor(i).scalar_type]} *{n}" for n, i in taken]
-        arguments += [f"{C_TYPES[self.tensor(i).scalar_type]} *{n}" for n, i in given]
-        return f"int {self.name}_run({', '.join(arguments) or 'void'})"
-
-    def _header(self, flash: int, arena: int) -> str:
-        guard, upper = f"{self.name.upper()}_H", self.name.upper()
-        taken, given = self._ports()
-        lines = [f"#define {upper}_ARENA_BYTES {arena}", f"#define {upper}_FLASH_BYTES {flash}"]
-        for port, index in (*taken, *given):
-            value = self.tensor(index)
-            shape = " x ".join(map(str, value.sizes)) or "scalar"
-            order = (
-                ""
-                if value.dim_order == tuple(range(len(value.sizes)))
-                else (f", dimensions in memory {list(value.dim_order)}")
-            )
-            kind = C_TYPES[value.scalar_type]
-            lines.append(f"/* {port}: {kind}, {shape}{order} */")
-            lines.append(f"#define {upper}_{port.upper()}_COUNT {math.prod(value.sizes)}")
-        body = "\n".join(lines)
-        refused = "" if self.library is None else ", or 2 if a kernel refuses its arguments"
-        return (
-            f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n"
-            f'#ifdef __cplusplus\nextern "C" {{\n#endif\n\n{body}\n\n'
-            f"/* 0, or 1 if a pointer is NULL{refused}. Not reentrant: there is one arena. */\n"
-            f"{self._prototype()};\n\n#ifdef __cplusplus\n}}\n#endif\n\n#endif\n"
-        )
-
-    def _source(self, arena: int) -> str:
-        taken, given = self._ports()
-        checks = " || ".join(f"({name} == NULL)" for name, _ in (*taken, *given)) or "0"
-        body = [f"if ({checks}) {{", "    return 1;", "}"]
-        for name, index in taken:
-            value = self.tensor(index)
-            if not isinstance(value.storage, Planned):
-                continue  # It is handed on as a constant, which nothing reads.
-            body.append(f"memcpy({self.pointer(index)}, {name}, {value.nbytes});")
-        body += self.statements
-        for name, index in given:
-            value = self.tensor(index)
-            body.append(f"memcpy({name}, {self.pointer(index)}, {value.nbytes});")
-        body.append("return 0;")
-        kernels = "\n".join(_sections()[name][1] for name in self.used)
-        needs_math = {"quantize", "div"} & set(self.used)
-        includes = "#include <stddef.h>\n#include <string.h>\n" + (
-            "#include <math.h>\n" if needs_math else ""
-        )
-        if self.library is not None:
-            includes += f'#include "{self.library.header}"\n'
-        constants = "\n".join(
-            _array(name, self._data(index), kind) for (index, kind), name in self.constants.items()
-        )
-        parameters = "\n".join(
-            text.replace("{name}", name, 1) for text, name in self.parameters.items()
-        )
-        run = "\n".join(f"    {line}" for line in body)
-        return (
-            f'/* Generated by stepwell. */\n#include "{self.name}.h"\n\n{includes}\n{kernels}\n'
-            f"static union {{\n    int8_t bytes[{arena}];\n    int64_t aligned;\n}} memory;\n\n"
-            f"{constants}\n{parameters}\n\n"
-            f"{self._prototype()}\n{{\n    int8_t *const arena = memory.bytes;\n{run}\n}}\n"
-        )
-
-    def _main(self) -> str:
-        taken, given = self._ports()
-        upper = self.name.upper()
-        kinds = {n: C_TYPES[self.tensor(i).scalar_type] for n, i in (*taken, *given)}
-        buffers = "\n".join(
-            f"static {kinds[n]} {n}[{upper}_{n.upper()}_COUNT];" for n, _ in (*taken, *given)
-        )
-        reads = "\n".join(
-            f"    if (fread({n}, sizeof({n}), 1, stdin) != 1) {{\n        return 2;\n    }}"
-            for n, _ in taken
-        )
-        writes = "\n".join(
-            f"    if (fwrite({n}, sizeof({n}), 1, stdout) != 1) {{\n        return 3;\n    }}"
-            for n, _ in given
-        )
-        names = ", ".join(n for n, _ in (*taken, *given))
-        return (
-            "/* Inputs from standard input, outputs to standard output, as raw bytes. */\n"
-            f'#include <stdio.h>\n\n#include "{self.name}.h"\n\n{buffers}\n\n'
-            f"int main(void)\n{{\n{reads}\n    if ({self.name}_run({names}) != 0) {{\n"
-            f"        return 1;\n    }}\n{writes}\n    return 0;\n}}\n"
-        )
+        return self.shared.parameters.setdefault(text, f"data_{len(self.shared.parameters)}")
 
 
 def literal(value: Any) -> str:
@@ -364,31 +365,6 @@ def literal(value: Any) -> str:
     if value == -(1 << 31):
         return "INT32_MIN"
     return str(int(value))
-
-
-def _array(name: str, data: Data, kind: ScalarType) -> str:
-    values = torch.frombuffer(bytearray(data), dtype=_TORCH[kind]).tolist()
-    text = ["INT32_MIN" if value == -(1 << 31) else str(value) for value in values]
-    rows = [", ".join(text[at : at + _PER_LINE]) for at in range(0, len(text), _PER_LINE)]
-    joined = ",\n    ".join(rows)
-    return f"static const {C_TYPES[kind]} {name}[{len(values)}] = {{\n    {joined}\n}};"
-
-
-_REMEDY = 'quantise what it computes; io="int8" takes float inputs and outputs away'
-
-_CMAKE = """\
-# Host: cmake -B build && cmake --build build && build/{name} < input.bin > output.bin
-# Device: give CMake your board's toolchain file, and call {name}_run from your own main.
-cmake_minimum_required(VERSION 3.16)
-project({name} C)
-set(CMAKE_C_STANDARD 99)
-add_library({name}_model STATIC {name}.c)
-target_compile_options({name}_model PRIVATE -Wall -Wextra -Wconversion)
-target_include_directories({name}_model PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
-target_link_libraries({name}_model PUBLIC m)
-add_executable({name} main.c)
-target_link_libraries({name} PRIVATE {name}_model)
-"""
 
 
 Handler = Callable[[Writer, dict[str, Any]], None]

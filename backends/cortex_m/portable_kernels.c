@@ -466,15 +466,6 @@ static void sw_pad(const sw_pad_params *p, const int8_t *in, int8_t *out)
     }
 }
 
-/* section blocks: */
-/* `count` runs of `bytes`, from `from` apart to `to` apart. */
-static void sw_blocks(int32_t count, int32_t bytes, int32_t from, int32_t to, const uint8_t *in, uint8_t *out)
-{
-    for (int32_t i = 0; i < count; i++) {
-        memcpy(&out[i * to], &in[i * from], (size_t)bytes);
-    }
-}
-
 /* section quantize: */
 static void sw_quantize(int32_t count, float scale, int32_t zero, int32_t low, int32_t high,
                         const uint8_t *in, int8_t *out)
@@ -515,4 +506,103 @@ static void sw_div(const sw_div_params *p, const int8_t *a, const int8_t *b, int
         const int32_t whole = (scaled < 0.0f) ? -(int32_t)limited : (int32_t)limited;
         out[i] = sw_clamp8(whole + p->out_zero, -128, 127);
     }
+}
+
+/* section elements: */
+#if defined(__GNUC__)
+#define SW_ANY __attribute__((__may_alias__))
+#else
+#define SW_ANY
+#endif
+typedef int16_t SW_ANY sw_int16;
+typedef int32_t SW_ANY sw_int32;
+typedef int64_t SW_ANY sw_int64;
+typedef float SW_ANY sw_float;
+typedef double SW_ANY sw_double;
+
+/* section whole_numbers: */
+static inline int64_t sw_wrap(uint64_t value)
+{
+    return (value <= (uint64_t)INT64_MAX) ? (int64_t)value : (-(int64_t)(UINT64_MAX - value) - 1);
+}
+
+/* towards zero, within the range; 0 of what is no number */
+static inline int64_t sw_whole(double value)
+{
+    if (!(value > -9223372036854775808.0)) {
+        return (value != value) ? 0 : INT64_MIN;
+    }
+    return (value < 9223372036854775808.0) ? (int64_t)value : INT64_MAX;
+}
+
+static inline int64_t sw_whole_maximum(int64_t a, int64_t b)
+{
+    return (a > b) ? a : b;
+}
+
+static inline int64_t sw_whole_minimum(int64_t a, int64_t b)
+{
+    return (a < b) ? a : b;
+}
+
+static inline int64_t sw_whole_modulo(int64_t a, int64_t b)
+{
+    const int64_t rest = ((b == 0) || (b == -1)) ? 0 : (a % b);
+    return ((rest != 0) && ((rest < 0) != (b < 0))) ? (rest + b) : rest;
+}
+
+static inline int64_t sw_whole_quotient(int64_t a, int64_t b)
+{
+    if ((b == 0) || (b == -1)) {
+        return (b == 0) ? 0 : sw_wrap(0U - (uint64_t)a);
+    }
+    return (a / b) - ((((a % b) != 0) && ((a < 0) != (b < 0))) ? 1 : 0);
+}
+
+/* section float_numbers: */
+static inline float sw_float_maximum(float a, float b)
+{
+    return ((a > b) || (a != a)) ? a : b;
+}
+
+static inline float sw_float_minimum(float a, float b)
+{
+    return ((a < b) || (a != a)) ? a : b;
+}
+
+static inline float sw_float_modulo(float a, float b)
+{
+    const float rest = fmodf(a, b);
+    return ((rest != 0.0f) && ((rest < 0.0f) != (b < 0.0f))) ? (rest + b) : rest;
+}
+
+static inline float sw_float_quotient(float a, float b)
+{
+    const float whole = (a - sw_float_modulo(a, b)) / b;
+    const float below = floorf(whole);
+    return (b == 0.0f) ? (a / b) : (((whole - below) > 0.5f) ? (below + 1.0f) : below);
+}
+
+/* section double_numbers: */
+static inline double sw_double_maximum(double a, double b)
+{
+    return ((a > b) || (a != a)) ? a : b;
+}
+
+static inline double sw_double_minimum(double a, double b)
+{
+    return ((a < b) || (a != a)) ? a : b;
+}
+
+static inline double sw_double_modulo(double a, double b)
+{
+    const double rest = fmod(a, b);
+    return ((rest != 0.0) && ((rest < 0.0) != (b < 0.0))) ? (rest + b) : rest;
+}
+
+static inline double sw_double_quotient(double a, double b)
+{
+    const double whole = (a - sw_double_modulo(a, b)) / b;
+    const double below = floor(whole);
+    return (b == 0.0) ? (a / b) : (((whole - below) > 0.5) ? (below + 1.0) : below);
 }

@@ -1,22 +1,28 @@
-"""A Cortex-M program as C without a runtime: constants, one static arena, a function that runs it.
+"""A Cortex-M program as C without a runtime: constants, one static arena, functions that run it.
 
 The calls, their order and the places of tensors are those of the `.pte`: what is written here is
 the container that `emit` made, call by call. The kernels are this project's own, plain C99
 (`portable_kernels.c`), bit for bit what the interpreter and CMSIS-NN compute, without scratch; or
-CMSIS-NN's own, through its public API. Nothing is allocated; a program needs its constants in flash
+CMSIS-NN's own, through its public API. What is no call of the library is loops, made of what its
+operator says that it is. Nothing is allocated; a program needs its constants in flash
 and its arena in RAM.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from stepwell.backends.cortex_m.c_array import check_identifier
 from stepwell.backends.cortex_m.c_calls import HANDLERS
 from stepwell.backends.cortex_m.c_calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
-from stepwell.backends.cortex_m.c_writer import Sources, Writer
+from stepwell.backends.cortex_m.c_control import write_method
+from stepwell.backends.cortex_m.c_files import Files
+from stepwell.backends.cortex_m.c_writer import Handler, Library, Shared, Sources, Writer
 from stepwell.backends.cortex_m.emit import TARGET_METHOD, emit
+from stepwell.backends.executorch.container import Container, Method
 from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.cmsis.ops.base import to_attribute
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 
 __all__ = ["KERNELS", "Sources", "to_sources"]
@@ -26,14 +32,18 @@ KERNELS = {"portable": (None, HANDLERS), "cmsis-nn": (CMSIS_NN, CMSIS_NN_HANDLER
 
 
 def to_sources(
-    program: Program, name: str = "model", method: str = "forward", kernels: str = "portable"
+    program: Program,
+    name: str = "model",
+    method: str | None = None,
+    kernels: str = "portable",
 ) -> Sources:
-    """The C files of one method: `<name>.h`, `<name>.c`, and a skeleton of a firmware around them.
+    """The C files of the methods: `<name>.h`, `<name>.c`, and a skeleton of a firmware around them.
 
     Args:
         program: at the cmsis level.
         name: of the files and the function.
-        method: which one.
+        method: which one alone; None: all. The function of the only one is `<name>_run`, of
+            several each is `<name>_<method>`.
         kernels: a key of `KERNELS`.
 
     Raises:
@@ -46,12 +56,37 @@ def to_sources(
         raise StepwellError(f"there are no kernels {kernels!r} in C", help=f"they are {known}")
     library, handlers = KERNELS[kernels]
     container = emit(_without_scratch(program) if library is None else program)
-    found = container.method(method)
-    if found is None or method == TARGET_METHOD:
+    found = [each for each in container.methods if each.name != TARGET_METHOD]
+    if method is not None:
+        found = [each for each in found if each.name == method]
+    if not found:
         raise StepwellError(
             f"there is no method {method!r}", help="methods are " + ", ".join(program.methods)
         )
-    return Writer(container, found, name, library).sources(handlers)
+    return write_files(container, found, name, library, handlers)
+
+
+def write_files(
+    container: Container,
+    methods: Sequence[Method],
+    name: str,
+    library: Library | None,
+    handlers: Mapping[str, Handler],
+) -> Sources:
+    """The C files of methods of a container.
+
+    Raises:
+        UnsupportedError: naming every call that has no form in C.
+    """
+    shared, problems, written = Shared(container, name, library), list[Problem](), list[Writer]()
+    for method in methods:
+        try:
+            written.append(write_method(shared, method, handlers))
+        except UnsupportedError as error:
+            problems += error.problems
+    if problems:
+        raise UnsupportedError(problems)
+    return Files(shared, written).sources()
 
 
 def _without_scratch(program: Program) -> Program:

@@ -27,8 +27,8 @@ def _refuses(op: Operation) -> str | None:
             if isinstance(value.type, TensorType) and quantization(value.type) is not None:
                 return f"it computes with reals, its operand is {value.type}"
         return None
-    if op.name.startswith("sym."):
-        return None  # A number that an ATen op takes as an operand.
+    if op.name.startswith(("sym.", "control.")):
+        return None  # A number that an ATen op takes as an operand, a choice, a loop.
     return "it is neither of the cmsis level nor an ATen op beside it"
 
 

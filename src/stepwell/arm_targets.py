@@ -192,7 +192,7 @@ def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
     return to_c_array(to_pte(program), name, header=header)
 
 
-def _cortex_m_sources(program: Program, *, name: str, method: str, kernels: str) -> Any:
+def _cortex_m_sources(program: Program, *, name: str, method: str | None, kernels: str) -> Any:
     from stepwell.backends.cortex_m.standalone import to_sources
 
     return to_sources(program, name, method, kernels)

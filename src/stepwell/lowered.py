@@ -168,7 +168,7 @@ class Lowered(Shown):
         *,
         runtime: None,
         kernels: Literal["portable", "cmsis-nn"] = ...,
-        method: str = ...,
+        method: str | None = ...,
     ) -> Sources: ...
 
     @takes_what_it_says
@@ -179,7 +179,7 @@ class Lowered(Shown):
         header: bool = True,
         runtime: str | None = "executorch",
         kernels: str = "portable",
-        method: str = "forward",
+        method: str | None = None,
     ) -> str | Sources:
         """C for firmware (cortex-m targets).
 
@@ -194,7 +194,8 @@ class Lowered(Shown):
             kernels: without a runtime, whose kernels: `"portable"`: our own, which need nothing
                 but the C library; `"cmsis-nn"`: calls of CMSIS-NN's public API, which the program
                 is then linked with, as the `.pte` makes them.
-            method: which method, without a runtime.
+            method: which method alone, without a runtime; None: all. Of several, each has a
+                function `<name>_<method>`.
 
         Returns:
             Text, or the files by name (`Sources.save(folder)`).

@@ -73,15 +73,23 @@ _PLACES = {
 
 
 def run_on_host(
-    sources: Sources, folder: Path, inputs: Sequence[Tensor], library: Sequence[str | Path] = ()
+    sources: Sources,
+    folder: Path,
+    inputs: Sequence[Tensor],
+    library: Sequence[str | Path] = (),
+    *,
+    compiler: str = "gcc",
+    method: str | None = None,
 ) -> bytes:
     """What the program writes for inputs as they lie in memory, built strictly and sanitized."""
     sources.save(folder)
     names = [name for name in sources.files if name.endswith(".c")]
-    command = ["gcc", *STRICT, *SANITIZED, *names, *library, "-o", "program", "-lm"]
+    strict = STRICT if compiler == "gcc" else ["-std=c++20", "-x", "c++", *STRICT[1:-1]]
+    command = [compiler, *strict, *SANITIZED, *names, *library, "-o", "program", "-lm"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     given = b"".join(in_memory(x).numpy().tobytes() for x in inputs)
-    done = subprocess.run([folder / "program"], input=given, capture_output=True, check=True)
+    program = [folder / "program", *([] if method is None else [method])]
+    done = subprocess.run(program, input=given, capture_output=True, check=True)
     return done.stdout
 
 

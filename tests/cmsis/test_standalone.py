@@ -15,8 +15,9 @@ from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as
 from torch import Tensor, nn
 
 import stepwell
+from stepwell.backends.cortex_m.as_they_lie import as_they_lie
 from stepwell.backends.cortex_m.c_calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
-from stepwell.backends.cortex_m.c_writer import Writer
+from stepwell.backends.cortex_m.standalone import write_files
 from stepwell.backends.executorch.read import read_container
 from stepwell.dialects.cmsis.ops import CmsisOp
 
@@ -226,22 +227,102 @@ def test_a_stock_program_read_back_computes_what_its_kernels_make_of_memory(
     x = channels_last(torch.randn(1, 3, 8, 8))
     exported = quantised(channels_last(model()), (x,), StockQuantizer())
     data = stock_programs.stock_pte(exported, "cortex-m4")
-    container = read_container(bytearray(data))
-    method = container.method("forward")
-    assert method is not None
-    sources = Writer(container, method, "model", CMSIS_NN).sources(CMSIS_NN_HANDLERS)
+    container = as_they_lie(read_container(bytearray(data)))
+    sources = write_files(container, container.methods, "model", CMSIS_NN, CMSIS_NN_HANDLERS)
     made = builds.run_on_host(sources, tmp_path, [x], cmsis_nn)
     (read,) = stepwell.read_pte(data).run(x)
     assert builds.equals(read, made)
 
 
-def test_what_has_no_kernel_in_c_is_named(quantised: Any) -> None:
-    class Floats(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.cumsum(x, 1) + x
+class Floats(nn.Module):
+    """Elementwise functions, folds, movement, windows and a look-up, as floats and as integers."""
 
-    lowered = stepwell.lower(quantised(Floats(), (torch.randn(2, 4),)), "cortex-m4")
-    with pytest.raises(stepwell.StepwellError, match=r"aten::cumsum\.out has no kernel in C"):
+    def forward(self, x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+        y = nn.functional.layer_norm(x.roll(1, 2).flip(1), (5,))
+        z = torch.where(y > 0, torch.log_softmax(x, 1), y.var(2, keepdim=True) / 3)
+        rows = torch.cat([z[:, ::2], nn.functional.pad(y, (1, 0))[:, 1:, :5].abs()], 1)
+        pooled = nn.functional.max_pool2d(x[None], 2, ceil_mode=True)
+        whole = (at * 3 - 7) // 2 % 5
+        return rows @ rows.mT, pooled, rows.argmax(-1), rows.index_select(1, whole.abs() % 3), whole
+
+
+@needs_gcc
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_what_is_no_call_of_the_library_is_loops_made_of_its_meaning(
+    tmp_path: Path, compiler: str
+) -> None:
+    inputs = (torch.randn(2, 6, 5), torch.tensor([0, 4, -3]))
+    lowered = stepwell.lower(torch.export.export(Floats(), inputs), "cortex-m7")
+    sources = lowered.to_c("model", runtime=None)
+    data = builds.run_on_host(sources, tmp_path, inputs, compiler=compiler)
+    for wanted in Floats()(*inputs):
+        size = wanted.numel() * wanted.element_size()
+        made = torch.frombuffer(bytearray(data[:size]), dtype=wanted.dtype)
+        torch.testing.assert_close(made.reshape(wanted.shape), wanted, rtol=1e-5, atol=1e-6)
+        data = data[size:]
+    assert not data
+
+
+class Ring(nn.Module):
+    """The last three rows, kept between calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.ones(3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.cat([self.rows[1:], x])
+        self.rows.copy_(rows)
+        return rows.sum(0)
+
+
+@needs_gcc
+def test_state_is_kept_between_calls_in_c_and_methods_share_memory(tmp_path: Path) -> None:
+    x = torch.randn(1, 4)
+    exported = torch.export.export(Ring(), (x,))
+    sources = stepwell.lower(exported, "cortex-m4").to_c("model", runtime=None)
+    data = builds.run_on_host(sources, tmp_path / "one", [x, 2 * x, 3 * x])
+    wanted = torch.cat([2 + x, 1 + 3 * x, 6 * x])
+    torch.testing.assert_close(torch.frombuffer(bytearray(data), dtype=x.dtype), wanted.flatten())
+    assert "void model_reset(void);" in sources.files["model.h"]
+    other = torch.export.export(nn.Flatten(), (x.reshape(1, 2, 2),))
+    both = stepwell.lower({"push": exported, "flatten": other}, "cortex-m4")
+    sources = both.to_c("model", runtime=None)
+    data = builds.run_on_host(sources, tmp_path / "two", [x], method="flatten")
+    assert builds.equals(x, data)
+
+
+class Loops(nn.Module):
+    """A loop that ends when a number says so, and a choice."""
+
+    def forward(self, x: Tensor, count: Tensor) -> Tensor:
+        def again(at: Tensor, y: Tensor) -> Tensor:
+            return at < count
+
+        def double(at: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return at + 1, y * 2
+
+        _, y = torch.while_loop(again, double, (torch.zeros((), dtype=torch.int64), x))
+        return torch.cond(count > 2, lambda y: y - 1, lambda y: y + 1, (y,))
+
+
+@needs_gcc
+def test_control_flow_is_jumps_in_c(tmp_path: Path) -> None:
+    x, count = torch.randn(3), torch.tensor(3)
+    lowered = stepwell.lower(torch.export.export(Loops(), (x, count)), "cortex-m4")
+    sources = lowered.to_c("model", runtime=None)
+    data = builds.run_on_host(sources, tmp_path, [x, count, x, count - 2])
+    wanted = torch.cat([x * 8 - 1, x * 2 + 1])
+    torch.testing.assert_close(torch.frombuffer(bytearray(data), dtype=x.dtype), wanted)
+
+
+def test_what_has_no_kernel_in_c_is_named(quantised: Any) -> None:
+    class Sorted(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.topk(x, 2)[0] + 1
+
+    lowered = stepwell.lower(quantised(Sorted(), (torch.randn(2, 4),)), "cortex-m4")
+    with pytest.raises(stepwell.StepwellError, match=r"aten::topk\.values has no kernel in C: "):
         lowered.to_c(runtime=None)
 
 

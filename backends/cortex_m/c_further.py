@@ -1,0 +1,501 @@
+"""Operators that no meaning says alone, as loops in C: windows, look-ups, orders, what is written.
+
+Lines are C with `{name}` for numbers known now; tensors are `x0`, `x1` … and `y0`, `y1` …, read and
+written by the steps of their axes, so that any order of dimensions in memory does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, TypeVar
+
+import torch
+from xdsl.ir import SSAValue
+
+from stepwell.backends.cortex_m.c_elements import write_term
+from stepwell.backends.cortex_m.c_operators import Operator
+from stepwell.backends.cortex_m.c_terms import C_KIND, constant, kind_of
+from stepwell.backends.cortex_m.c_writer import Writer
+from stepwell.backends.executorch.container import strides
+from stepwell.ir.axis_forms import elementwise, mapped, reduced
+from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.families import ops_of
+from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.means import (
+    Term,
+    argument,
+    average,
+    element_of,
+    equal,
+    greatest,
+    least,
+    not_,
+    sqrt,
+    total,
+)
+from stepwell.ir.types import element
+from stepwell.ir.weights import WeightStore
+
+Further = Callable[[Writer, Operator], bool]
+FURTHER: dict[str, Further] = {}
+"""Op's name → what writes a call of it; False where its family or its meaning says enough."""
+_F = TypeVar("_F", bound=Further)
+
+
+def _writes(*names: str) -> Callable[[_F], _F]:
+    def register(function: _F) -> _F:
+        FURTHER.update({f"aten.{name}": function for name in names})
+        return function
+
+    return register
+
+
+def _index_of(found: Operator, name: str) -> int | None:
+    """The plan's value that an argument is, if it is a tensor."""
+    held = found.op.arg(name)
+    if not isinstance(held, SSAValue):
+        return None
+    return found.operands[list(found.op.operands).index(held)]
+
+
+def _steps(w: Writer, index: int) -> tuple[int, ...]:
+    value = w.tensor(index)
+    return strides(value.sizes, value.dim_order)
+
+
+def _at(w: Writer, index: int, variables: Sequence[str]) -> str:
+    """An index expression from an index along each axis."""
+    steps = zip(variables, _steps(w, index), strict=True)
+    terms = [name if step == 1 else f"({name}) * {step}" for name, step in steps if name != "0"]
+    return " + ".join(terms) or "0"
+
+
+def _loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
+    lines = list(body)
+    for name, size in reversed(sizes.items()):
+        head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"
+        lines = [head, *(f"    {line}" for line in lines), "}"]
+    return lines
+
+
+def _pair(numbers: Sequence[int], rank: int) -> list[int]:
+    return list(numbers) * rank if len(numbers) == 1 else list(numbers)
+
+
+# -- products over windows -----------------------------------------------------------------------
+
+
+@_writes("convolution.default")
+def _convolution(w: Writer, found: Operator) -> bool:
+    op, result = found.op, found.results[0]
+    image, weight = found.operands[:2]
+    made, given, filter_ = (w.tensor(i).sizes for i in (result, image, weight))
+    spatial = len(filter_) - 2
+    if len(given) != spatial + 2:
+        raise UnsupportedError("an image without a batch")
+    stride, padding, dilation = (
+        _pair(op.arg(name), spatial) for name in ("stride", "padding", "dilation")
+    )
+    groups, is_transposed = op.arg("groups"), bool(op.arg("transposed"))
+    bias = _index_of(found, "bias")
+    kind = C_KIND[kind_of(element(op.results[0].type))]
+    axes = range(spatial)
+    out_of_group, in_of_group = made[1] // groups, given[1] // groups
+    places = [f"p{a}" for a in axes]
+    channel = f"(o / {out_of_group}) * {in_of_group} + c" if groups > 1 else "c"
+    if in_of_group == 1:
+        channel = f"o / {out_of_group}" if groups > 1 else "0"
+    taps = [f"k{a}" for a in axes]
+    filter_at = (
+        [channel, f"o % {out_of_group}", *taps] if is_transposed else ["o", "c", *taps]
+    )  # fmt: skip
+    at: list[str] = []
+    for a in axes:
+        if is_transposed:
+            at.append(f"const int32_t q{a} = o{a} + {padding[a]} - (k{a} * {dilation[a]});")
+            at.append(f"const int32_t p{a} = q{a} / {stride[a]};")
+        else:
+            at.append(f"const int32_t p{a} = (o{a} * {stride[a]}) - {padding[a]} + "
+                      f"(k{a} * {dilation[a]});")  # fmt: skip
+    start = [f"(q{a} >= 0) && ((q{a} % {stride[a]}) == 0)" for a in axes] if is_transposed else []
+    inside = [f"({p} >= 0) && ({p} < {given[2 + a]})" for a, p in zip(axes, places, strict=True)]
+    read = f"x0[{_at(w, image, ['n', channel, *places])}]"
+    product = f"sum += {read} * x1[{_at(w, weight, filter_at)}];"
+    inner = [*at, f"if ({' && '.join([*start, *inside])}) {{", f"    {product}", "}"]
+    first = constant(0, kind_of(element(op.results[0].type))) if bias is None else "x2[o]"
+    body = [
+        f"{kind} sum = {first};",
+        *_loops(
+            {"c": in_of_group, **{f"k{a}": filter_[2 + a] for a in axes}}, inner
+        ),
+        f"y0[{_at(w, result, ['n', 'o', *(f'o{a}' for a in axes)])}] = sum;",
+    ]  # fmt: skip
+    sizes = {"n": made[0], "o": made[1], **{f"o{a}": made[2 + a] for a in axes}}
+    reads = [("x0", image), ("x1", weight), *([] if bias is None else [("x2", bias)])]
+    w.function(_loops(sizes, body), reads, [("y0", result)])
+    return True
+
+
+@_writes("max_pool2d_with_indices.default", "avg_pool2d.default")
+def _pool(w: Writer, found: Operator) -> bool:
+    op, image, result = found.op, found.operands[0], found.results[0]
+    given, made = w.tensor(image).sizes, w.tensor(result).sizes
+    lead, rank = [f"n{a}" for a in range(len(made) - 2)], len(made)
+    kernel = _pair(op.arg("kernel_size"), 2)
+    stride, padding = _pair(op.arg("stride") or kernel, 2), _pair(op.arg("padding"), 2)
+    is_greatest = "max" in op.name
+    dilation = _pair(op.arg("dilation"), 2) if is_greatest else [1, 1]
+    type_ = element(op.results[0].type)
+    kind, of = C_KIND[kind_of(type_)], kind_of(type_)
+    height, width = given[-2:]
+    at = [f"const int32_t p{a} = (o{a} * {stride[a]}) - {padding[a]} + (k{a} * {dilation[a]});"
+          for a in range(2)]  # fmt: skip
+    inside = f"(p0 >= 0) && (p0 < {height}) && (p1 >= 0) && (p1 < {width})"
+    read = f"x0[{_at(w, image, [*lead, 'p0', 'p1'])}]"
+    place = _at(w, result, [*lead, "o0", "o1"])
+    needs = {f"{of}_numbers"}
+    writes = [("y0", result)]
+    if is_greatest:
+        is_placed = w.is_read(found.results[1])
+        least = {"float": "-INFINITY", "double": "-(double)INFINITY"}.get(of, "INT64_MIN")
+        first = [f"{kind} best = {least};", *(["int64_t where = 0;"] if is_placed else [])]
+        where = [f"        where = (int64_t)(p0 * {width} + p1);"] if is_placed else []
+        nan = " || (value != value)" if of in ("float", "double") else ""
+        step = [f"    const {kind} value = {read};", f"    if ((value > best){nan}) {{"]
+        step += ["        best = value;", *where, "    }"]
+        last = [f"y0[{place}] = ({w.c_element(result)})best;"]
+        if is_placed:
+            writes.append(("y1", found.results[1]))
+            last.append(f"y1[{_at(w, found.results[1], [*lead, 'o0', 'o1'])}] = where;")
+    else:
+        override = op.arg("divisor_override")
+        counts = bool(op.arg("count_include_pad"))
+        first = [f"{kind} sum = {constant(0, of)};", "int32_t count = 0;"]
+        step = [f"    sum += {read};", *([] if counts else ["    count++;"])]
+        bounds = [f"(p{a} < {given[rank - 2 + a]} + {padding[a]})" for a in range(2)]
+        if counts:
+            at = [*at, f"count += ({' && '.join(bounds)}) ? 1 : 0;"]
+        divisor = f"({kind})count" if override is None else constant(override, of)
+        last = [
+            *(["(void)count;"] if override is not None else []),
+            f"y0[{place}] = sum / {divisor};",
+        ]
+    windows = _loops({"k0": kernel[0], "k1": kernel[1]}, [*at, f"if ({inside}) {{", *step, "}"])
+    sizes = {**dict(zip(lead, made, strict=False)), "o0": made[-2], "o1": made[-1]}
+    w.function(_loops(sizes, [*first, *windows, *last]), [("x0", image)], writes, needs)
+    return True
+
+
+@_writes("upsample_bilinear2d.vec", "upsample_bilinear2d.default")
+def _bilinear(w: Writer, found: Operator) -> bool:
+    op, image, result = found.op, found.operands[0], found.results[0]
+    given, made = w.tensor(image).sizes, w.tensor(result).sizes
+    factors = op.arg("scale_factors") if "scale_factors" in op.SCHEMA.by_name else (
+        op.arg("scales_h"), op.arg("scales_w")
+    )  # fmt: skip
+    factors = factors or (None, None)
+    lines: list[str] = []
+    for a in range(2):
+        size, wanted = given[2 + a], made[2 + a]
+        if op.arg("align_corners"):
+            scale = (size - 1) / (wanted - 1) if wanted > 1 else 0.0
+            place = f"(float)o{a} * {constant(scale, 'float')}"
+        else:
+            scale = 1.0 / factors[a] if factors[a] else size / wanted
+            place = f"((float)o{a} + 0.5f) * {constant(scale, 'float')} - 0.5f"
+        lines += [
+            f"const float r{a} = {place};",
+            f"const float s{a} = (r{a} > 0.0f) ? r{a} : 0.0f;",
+            f"const int32_t b{a} = ((int32_t)s{a} < {size - 1}) ? (int32_t)s{a} : {size - 1};",
+            f"const int32_t e{a} = (b{a} < {size - 1}) ? (b{a} + 1) : b{a};",
+            f"const float u{a} = s{a} - (float)b{a};",
+        ]
+
+    def read(one: str, other: str) -> str:
+        return f"x0[{_at(w, image, ['n', 'c', one, other])}]"
+
+    def row(at: str) -> str:
+        return f"((1.0f - u1) * {read(at, 'b1')} + u1 * {read(at, 'e1')})"
+
+    value = f"(1.0f - u0) * {row('b0')} + u0 * {row('e0')}"
+    lines.append(f"y0[{_at(w, result, ['n', 'c', 'o0', 'o1'])}] = {value};")
+    sizes = dict(zip(("n", "c", "o0", "o1"), made, strict=True))
+    w.function(_loops(sizes, lines), [("x0", image)], [("y0", result)])
+    return True
+
+
+# -- what C has a function of, and folds that no axis map is said of -----------------------------
+
+_BITS = {f"bitwise_{name}": f"{name}_" if name != "xor" else name for name in ("and", "or", "xor")}
+
+
+@_writes("asinh.default", "acosh.default", "atanh.default", "atan2.default")
+@_writes(*(f"{name}.{form}" for name in (*_BITS, "fmod") for form in ("Tensor", "Scalar")))
+def _own_function(w: Writer, found: Operator) -> bool:
+    name = found.op.name.split(".")[1]
+    names = [a.name for a in found.op.SCHEMA.arguments][:2]
+    term = Term(_BITS.get(name, name), tuple(argument(found.op, each) for each in names))
+    write_term(w, found, term, elementwise(found.op))
+    return True
+
+
+@_writes("var.correction", "var.dim", "var_mean.correction", "any.dim", "any.dims", "any.default",
+         "all.dim", "all.dims", "all.default", "linalg_vector_norm.default", "max.default",
+         "min.default", "mean.default", "sum.default")  # fmt: skip
+def _folded(w: Writer, found: Operator) -> bool:
+    op = found.op
+    name, sizes = op.name.split(".")[1], w.tensor(found.operands[0]).sizes
+    has = op.SCHEMA.by_name
+    dim = op.arg("dim") if "dim" in has else None
+    rank = len(sizes)
+    axes = [dim] if isinstance(dim, int) else list(dim or range(rank))
+    axes = [axis % rank for axis in axes] if rank else []
+    keeps = bool(op.arg("keepdim")) if "keepdim" in has else False
+    links = mapped(op, reduced(rank, axes, keeps))
+    x = element_of(op.operands[0])
+    mean = average(x)
+    terms = [mean]
+    match name:
+        case "any":
+            terms = [greatest(not_(equal(x, 0)))]
+        case "all":
+            terms = [least(not_(equal(x, 0)))]
+        case "max" | "min":
+            terms = [(greatest if name == "max" else least)(x)]
+        case "sum":
+            terms = [total(x)]
+        case "linalg_vector_norm":
+            if op.arg("ord") != 2:
+                raise UnsupportedError("a norm that is not of squares")
+            terms = [sqrt(total(x * x))]
+        case "var" | "var_mean":
+            given = op.arg("correction") if "correction" in has else float(op.arg("unbiased"))
+            rest = prod(sizes[a] for a in axes) - (1.0 if given is None else given)
+            terms = [total((x - mean) * (x - mean)) / float(max(rest, 0)), mean]
+    for number, (term, index) in enumerate(zip(terms, found.results, strict=False)):
+        if w.is_read(index):
+            write_term(w, found, term, links, number)
+    return True
+
+
+# -- along one axis ------------------------------------------------------------------------------
+
+
+@_writes("argmax.default", "argmin.default")
+def _argmax(w: Writer, found: Operator) -> bool:
+    op, source, result = found.op, found.operands[0], found.results[0]
+    sizes, dim = w.tensor(source).sizes, op.arg("dim")
+    rank = len(sizes)
+    axes = [f"i{a}" for a in range(rank)]
+    folded = list(range(rank)) if dim is None else [dim % rank]
+    outer = {axes[a]: sizes[a] for a in range(rank) if a not in folded}
+    inner = {axes[a]: sizes[a] for a in folded}
+    number = "0"
+    for a in folded:
+        number = axes[a] if number == "0" else f"({number}) * {sizes[a]} + {axes[a]}"
+    kind = C_KIND[kind_of(element(op.operands[0].type))]
+    sign = ">" if "max" in op.name else "<"
+    nan = " || ((value != value) && (best == best))" if kind in ("float", "double") else ""
+    first = ["0" if a in folded else axes[a] for a in range(rank)]
+    body = [
+        f"{kind} best = x0[{_at(w, source, first)}];",
+        "int64_t where = 0;",
+        *_loops(inner, [
+            f"const {kind} value = x0[{_at(w, source, axes)}];",
+            f"if ((value {sign} best){nan}) {{", "    best = value;", f"    where = {number};", "}",
+        ]),
+    ]  # fmt: skip
+    keeps = bool(op.arg("keepdim"))
+    kept = [("0" if a in folded else axes[a]) for a in range(rank) if keeps or a not in folded]
+    at = _at(w, result, kept if len(kept) == len(w.tensor(result).sizes) else [])
+    w.function(_loops(outer, [*body, f"y0[{at}] = where;"]), [("x0", source)], [("y0", result)])
+    return True
+
+
+@_writes("cumsum.default")
+def _cumsum(w: Writer, found: Operator) -> bool:
+    op, source, result = found.op, found.operands[0], found.results[0]
+    sizes = w.tensor(source).sizes
+    axis = op.arg("dim") % max(len(sizes), 1)
+    axes = [f"i{a}" for a in range(len(sizes))]
+    of = kind_of(element(op.results[0].type))
+    kind = C_KIND[of]
+    add = (
+        f"sum += ({kind})x0[{_at(w, source, axes)}];"
+        if of in ("float", "double")
+        else f"sum = sw_wrap((uint64_t)sum + (uint64_t)(int64_t)x0[{_at(w, source, axes)}]);"
+    )
+    store = f"y0[{_at(w, result, axes)}] = ({w.c_element(result)})sum;"
+    inner = _loops({axes[axis]: sizes[axis]}, [add, store])
+    outer = {axes[a]: size for a, size in enumerate(sizes) if a != axis}
+    body = _loops(outer, [f"{kind} sum = 0;", *inner])
+    w.function(body, [("x0", source)], [("y0", result)], {"whole_numbers"})
+    return True
+
+
+@_writes("native_group_norm.default")
+def _group_norm(w: Writer, found: Operator) -> bool:
+    op, source, result = found.op, found.operands[0], found.results[0]
+    if any(w.is_read(index) for index in found.results[1:]):
+        raise UnsupportedError("the means of its groups are read")
+    sizes = w.tensor(source).sizes
+    kind = C_KIND[kind_of(element(op.results[0].type))]
+    within = sizes[1] // op.arg("group")
+    rest = {f"i{a}": size for a, size in enumerate(sizes) if a > 1}
+    inner = {"c": within, **rest}
+    count = prod(inner.values())
+    axes = ["n", f"g * {within} + c", *rest]
+    read, root = f"x0[{_at(w, source, axes)}]", "sqrtf" if kind == "float" else "sqrt"
+    value = "(x - mean) * scale"
+    reads = [("x0", source)]
+    for name, sign in (("weight", "*"), ("bias", "+")):
+        index = _index_of(found, name)
+        if index is not None:
+            value = f"{value} {sign} x{len(reads)}[g * {within} + c]"
+            reads.append((f"x{len(reads)}", index))
+    body = [
+        f"{kind} sum = 0;",
+        *_loops(inner, [f"sum += {read};"]),
+        f"const {kind} mean = sum / ({kind}){count};",
+        f"{kind} squares = 0;",
+        *_loops(inner, [f"const {kind} x = {read} - mean;", "squares += x * x;"]),
+        f"const {kind} scale = ({kind})1 / "
+        f"{root}((squares / ({kind}){count}) + ({kind}){constant(op.arg('eps'), 'double')});",
+        *_loops(inner, [f"const {kind} x = {read};", f"y0[{_at(w, result, axes)}] = {value};"]),
+    ]
+    w.function(_loops({"n": sizes[0], "g": op.arg("group")}, body), reads, [("y0", result)])
+    return True
+
+
+# -- places that a tensor names ------------------------------------------------------------------
+
+
+def _checked(index: str, size: int) -> list[str]:
+    """The lines that make `at` of an index, which may count from the end."""
+    return [
+        f"const int64_t named = {index};",
+        f"const int64_t at = (named < 0) ? (named + {size}) : named;",
+        f"if ((at < 0) || (at >= {size})) {{", "    return 3;", "}",
+    ]  # fmt: skip
+
+
+@_writes("embedding.default", "index_select.default", "gather.default", "index.Tensor")
+def _lookup(w: Writer, found: Operator) -> bool:
+    op, source, result = found.op, found.operands[0], found.results[0]
+    sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
+    axes = [f"i{a}" for a in range(len(made))]
+    if op.name == "aten.index.Tensor":
+        return _indexed(w, found)
+    if op.name == "aten.embedding.default":
+        index = found.operands[1]
+        named = axes[: len(w.tensor(index).sizes)]
+        axis, read = 0, ["(int32_t)at", axes[-1]]
+    else:
+        held = _index_of(found, "index")
+        assert held is not None
+        index, axis = held, op.arg("dim") % len(sizes)
+        named = axes if op.name == "aten.gather.default" else [axes[axis]]
+        named = named[: len(w.tensor(index).sizes)]
+        read = ["(int32_t)at" if a == axis else axes[a] for a in range(len(sizes))]
+    body = [
+        *_checked(f"x1[{_at(w, index, named)}]", sizes[axis]),
+        f"y0[{_at(w, result, axes)}] = x0[{_at(w, source, read)}];",
+    ]
+    reads = [("x0", source), ("x1", index)]
+    w.function(
+        _loops(dict(zip(axes, made, strict=True)), body), reads, [("y0", result)], checked=True
+    )
+    return True
+
+
+def _indexed(w: Writer, found: Operator) -> bool:
+    """`x[i, :, j]` with indices that stand together."""
+    op, source, result = found.op, found.operands[0], found.results[0]
+    given: list[Any] = list(op.arg("indices"))
+    at = [axis for axis, index in enumerate(given) if index is not None]
+    if any(kind_of(element(given[axis].type)) != "whole" for axis in at):
+        raise UnsupportedError("places that are named by truth values")
+    sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
+    tensors = [found.operands[list(op.operands).index(given[axis])] for axis in at]
+    wide = max(len(w.tensor(index).sizes) for index in tensors)
+    first = at[0] if at == list(range(at[0], at[-1] + 1)) else 0
+    axes = [f"i{a}" for a in range(len(made))]
+    common = axes[first : first + wide]
+    others = iter([*axes[:first], *axes[first + wide :]])
+    body: list[str] = []
+    read: list[str] = []
+    for axis, size in enumerate(sizes):
+        if axis not in at:
+            read.append(next(others))
+            continue
+        number = at.index(axis)
+        held = w.tensor(tensors[number]).sizes
+        named = [
+            "0" if n == 1 else c for n, c in zip(held, common[wide - len(held) :], strict=True)
+        ]
+        lines = _checked(f"x{number + 1}[{_at(w, tensors[number], named)}]", size)
+        body += [line.replace("named", f"named{number}").replace(" at ", f" at{number} ")
+                 .replace("(at ", f"(at{number} ") for line in lines]  # fmt: skip
+        read.append(f"(int32_t)at{number}")
+    body.append(f"y0[{_at(w, result, axes)}] = x0[{_at(w, source, read)}];")
+    reads = [("x0", source), *((f"x{n + 1}", index) for n, index in enumerate(tensors))]
+    w.function(
+        _loops(dict(zip(axes, made, strict=True)), body), reads, [("y0", result)], checked=True
+    )
+    return True
+
+
+@_writes("index_put.default")
+def _put(w: Writer, found: Operator) -> bool:
+    """Rows written at indices along the first axes, where the tensor lies."""
+    op, into = found.op, found.results[0]
+    given: list[Any] = list(op.arg("indices"))
+    rows = _index_of(found, "values")
+    at = [axis for axis, index in enumerate(given) if index is not None]
+    if into != found.operands[0] or op.arg("accumulate") or len(at) != 1 or rows is None:
+        raise UnsupportedError("other than along one axis, where the tensor lies")
+    (axis,) = at
+    index = found.operands[list(op.operands).index(given[axis])]
+    sizes, made = w.tensor(into).sizes, w.tensor(rows).sizes
+    if len(made) != len(sizes) or len(w.tensor(index).sizes) != 1:
+        raise UnsupportedError("rows of another rank")
+    axes = [f"i{a}" for a in range(len(sizes))]
+    into_at = ["(int32_t)at" if a == axis else axes[a] for a in range(len(sizes))]
+    count = w.tensor(index).sizes[0]
+    trips = {axes[a]: count if a == axis else size for a, size in enumerate(sizes)}
+    named = ["0" if n == 1 else axes[a] for a, n in enumerate(made)]
+    body = [
+        *_checked(f"x1[{_at(w, index, [axes[axis]])}]", sizes[axis]),
+        f"y0[{_at(w, into, into_at)}] = x0[{_at(w, rows, named)}];",
+    ]
+    reads = [("x0", rows), ("x1", index)]
+    w.function(_loops(trips, body), reads, [("y0", into)], checked=True)
+    return True
+
+
+# -- numbers that hang on nothing ----------------------------------------------------------------
+
+
+def _filled(w: Writer, found: Operator) -> bool:
+    """What a factory makes is made now, and copied."""
+    op, result = found.op, found.results[0]
+    given = {
+        value: torch.zeros(w.tensor(index).sizes)
+        for value, index in zip(op.operands, found.operands, strict=True)
+    }
+    Interpreter(WeightStore()).step(op, environment := dict[SSAValue, Any](given))
+    kind = kind_of(element(op.results[0].type))
+    numbers = environment[op.results[0]].permute(w.tensor(result).dim_order).flatten().tolist()
+    if not numbers:
+        return True
+    one = constant(numbers[0], kind)
+    if len(set(numbers)) > 1:
+        text = ", ".join(constant(number, kind) for number in numbers)
+        one = f"{w.table(C_KIND[kind], text, len(numbers))}[i]"
+    body = [f"y0[i] = ({w.c_element(result)}){one};"]
+    w.function(_loops({"i": len(numbers)}, body), [], [("y0", result)])
+    return True
+
+
+FURTHER.update(dict.fromkeys(ops_of("factory", "aten"), _filled))
