@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from stepwell.backends.cortex_m.c_elements import write_elements
-from stepwell.backends.cortex_m.c_further import FURTHER
+from stepwell.backends.cortex_m.c_lookups import FURTHER
 from stepwell.backends.cortex_m.c_movement import write_movement
 from stepwell.backends.cortex_m.c_operators import operator_of
 from stepwell.backends.cortex_m.c_writer import Handler, Shared, Writer

@@ -1,4 +1,4 @@
-"""Operators that no meaning says alone, as loops in C: windows, look-ups, orders, what is written.
+"""Operators that no meaning says alone, as loops in C: windows, orders, folds without a map.
 
 Lines are C with `{name}` for numbers known now; tensors are `x0`, `x1` … and `y0`, `y1` …, read and
 written by the steps of their axes, so that any order of dimensions in memory does.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import torch
 from xdsl.ir import SSAValue
 
 from stepwell.backends.cortex_m.c_elements import write_term
@@ -20,8 +19,6 @@ from stepwell.backends.cortex_m.c_writer import Writer
 from stepwell.backends.executorch.container import strides
 from stepwell.ir.axis_forms import elementwise, mapped, reduced
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.families import ops_of
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.means import (
     Term,
     argument,
@@ -35,7 +32,6 @@ from stepwell.ir.means import (
     total,
 )
 from stepwell.ir.types import element
-from stepwell.ir.weights import WeightStore
 
 Further = Callable[[Writer, Operator], bool]
 FURTHER: dict[str, Further] = {}
@@ -43,7 +39,9 @@ FURTHER: dict[str, Further] = {}
 _F = TypeVar("_F", bound=Further)
 
 
-def _writes(*names: str) -> Callable[[_F], _F]:
+def writes(*names: str) -> Callable[[_F], _F]:
+    """Register what writes calls of these ATen operators."""
+
     def register(function: _F) -> _F:
         FURTHER.update({f"aten.{name}": function for name in names})
         return function
@@ -51,7 +49,7 @@ def _writes(*names: str) -> Callable[[_F], _F]:
     return register
 
 
-def _index_of(found: Operator, name: str) -> int | None:
+def index_of(found: Operator, name: str) -> int | None:
     """The plan's value that an argument is, if it is a tensor."""
     held = found.op.arg(name)
     if not isinstance(held, SSAValue):
@@ -64,14 +62,15 @@ def _steps(w: Writer, index: int) -> tuple[int, ...]:
     return strides(value.sizes, value.dim_order)
 
 
-def _at(w: Writer, index: int, variables: Sequence[str]) -> str:
+def index_at(w: Writer, index: int, variables: Sequence[str]) -> str:
     """An index expression from an index along each axis."""
     steps = zip(variables, _steps(w, index), strict=True)
     terms = [name if step == 1 else f"({name}) * {step}" for name, step in steps if name != "0"]
     return " + ".join(terms) or "0"
 
 
-def _loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
+def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
+    """Statements within loops, by their variables and trips, the outermost first."""
     lines = list(body)
     for name, size in reversed(sizes.items()):
         head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"
@@ -86,7 +85,7 @@ def _pair(numbers: Sequence[int], rank: int) -> list[int]:
 # -- products over windows -----------------------------------------------------------------------
 
 
-@_writes("convolution.default")
+@writes("convolution.default")
 def _convolution(w: Writer, found: Operator) -> bool:
     op, result = found.op, found.results[0]
     image, weight = found.operands[:2]
@@ -98,7 +97,7 @@ def _convolution(w: Writer, found: Operator) -> bool:
         _pair(op.arg(name), spatial) for name in ("stride", "padding", "dilation")
     )
     groups, is_transposed = op.arg("groups"), bool(op.arg("transposed"))
-    bias = _index_of(found, "bias")
+    bias = index_of(found, "bias")
     kind = C_KIND[kind_of(element(op.results[0].type))]
     axes = range(spatial)
     out_of_group, in_of_group = made[1] // groups, given[1] // groups
@@ -120,24 +119,24 @@ def _convolution(w: Writer, found: Operator) -> bool:
                       f"(k{a} * {dilation[a]});")  # fmt: skip
     start = [f"(q{a} >= 0) && ((q{a} % {stride[a]}) == 0)" for a in axes] if is_transposed else []
     inside = [f"({p} >= 0) && ({p} < {given[2 + a]})" for a, p in zip(axes, places, strict=True)]
-    read = f"x0[{_at(w, image, ['n', channel, *places])}]"
-    product = f"sum += {read} * x1[{_at(w, weight, filter_at)}];"
+    read = f"x0[{index_at(w, image, ['n', channel, *places])}]"
+    product = f"sum += {read} * x1[{index_at(w, weight, filter_at)}];"
     inner = [*at, f"if ({' && '.join([*start, *inside])}) {{", f"    {product}", "}"]
     first = constant(0, kind_of(element(op.results[0].type))) if bias is None else "x2[o]"
     body = [
         f"{kind} sum = {first};",
-        *_loops(
+        *loops(
             {"c": in_of_group, **{f"k{a}": filter_[2 + a] for a in axes}}, inner
         ),
-        f"y0[{_at(w, result, ['n', 'o', *(f'o{a}' for a in axes)])}] = sum;",
+        f"y0[{index_at(w, result, ['n', 'o', *(f'o{a}' for a in axes)])}] = sum;",
     ]  # fmt: skip
     sizes = {"n": made[0], "o": made[1], **{f"o{a}": made[2 + a] for a in axes}}
     reads = [("x0", image), ("x1", weight), *([] if bias is None else [("x2", bias)])]
-    w.function(_loops(sizes, body), reads, [("y0", result)])
+    w.function(loops(sizes, body), reads, [("y0", result)])
     return True
 
 
-@_writes("max_pool2d_with_indices.default", "avg_pool2d.default")
+@writes("max_pool2d_with_indices.default", "avg_pool2d.default")
 def _pool(w: Writer, found: Operator) -> bool:
     op, image, result = found.op, found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
@@ -152,8 +151,8 @@ def _pool(w: Writer, found: Operator) -> bool:
     at = [f"const int32_t p{a} = (o{a} * {stride[a]}) - {padding[a]} + (k{a} * {dilation[a]});"
           for a in range(2)]  # fmt: skip
     inside = f"(p0 >= 0) && (p0 < {height}) && (p1 >= 0) && (p1 < {width})"
-    read = f"x0[{_at(w, image, [*lead, 'p0', 'p1'])}]"
-    place = _at(w, result, [*lead, "o0", "o1"])
+    read = f"x0[{index_at(w, image, [*lead, 'p0', 'p1'])}]"
+    place = index_at(w, result, [*lead, "o0", "o1"])
     needs = {f"{of}_numbers"}
     writes = [("y0", result)]
     if is_greatest:
@@ -167,7 +166,7 @@ def _pool(w: Writer, found: Operator) -> bool:
         last = [f"y0[{place}] = ({w.c_element(result)})best;"]
         if is_placed:
             writes.append(("y1", found.results[1]))
-            last.append(f"y1[{_at(w, found.results[1], [*lead, 'o0', 'o1'])}] = where;")
+            last.append(f"y1[{index_at(w, found.results[1], [*lead, 'o0', 'o1'])}] = where;")
     else:
         override = op.arg("divisor_override")
         counts = bool(op.arg("count_include_pad"))
@@ -181,13 +180,13 @@ def _pool(w: Writer, found: Operator) -> bool:
             *(["(void)count;"] if override is not None else []),
             f"y0[{place}] = sum / {divisor};",
         ]
-    windows = _loops({"k0": kernel[0], "k1": kernel[1]}, [*at, f"if ({inside}) {{", *step, "}"])
+    windows = loops({"k0": kernel[0], "k1": kernel[1]}, [*at, f"if ({inside}) {{", *step, "}"])
     sizes = {**dict(zip(lead, made, strict=False)), "o0": made[-2], "o1": made[-1]}
-    w.function(_loops(sizes, [*first, *windows, *last]), [("x0", image)], writes, needs)
+    w.function(loops(sizes, [*first, *windows, *last]), [("x0", image)], writes, needs)
     return True
 
 
-@_writes("upsample_bilinear2d.vec", "upsample_bilinear2d.default")
+@writes("upsample_bilinear2d.vec", "upsample_bilinear2d.default")
 def _bilinear(w: Writer, found: Operator) -> bool:
     op, image, result = found.op, found.operands[0], found.results[0]
     given, made = w.tensor(image).sizes, w.tensor(result).sizes
@@ -213,15 +212,15 @@ def _bilinear(w: Writer, found: Operator) -> bool:
         ]
 
     def read(one: str, other: str) -> str:
-        return f"x0[{_at(w, image, ['n', 'c', one, other])}]"
+        return f"x0[{index_at(w, image, ['n', 'c', one, other])}]"
 
     def row(at: str) -> str:
         return f"((1.0f - u1) * {read(at, 'b1')} + u1 * {read(at, 'e1')})"
 
     value = f"(1.0f - u0) * {row('b0')} + u0 * {row('e0')}"
-    lines.append(f"y0[{_at(w, result, ['n', 'c', 'o0', 'o1'])}] = {value};")
+    lines.append(f"y0[{index_at(w, result, ['n', 'c', 'o0', 'o1'])}] = {value};")
     sizes = dict(zip(("n", "c", "o0", "o1"), made, strict=True))
-    w.function(_loops(sizes, lines), [("x0", image)], [("y0", result)])
+    w.function(loops(sizes, lines), [("x0", image)], [("y0", result)])
     return True
 
 
@@ -230,8 +229,8 @@ def _bilinear(w: Writer, found: Operator) -> bool:
 _BITS = {f"bitwise_{name}": f"{name}_" if name != "xor" else name for name in ("and", "or", "xor")}
 
 
-@_writes("asinh.default", "acosh.default", "atanh.default", "atan2.default")
-@_writes(*(f"{name}.{form}" for name in (*_BITS, "fmod") for form in ("Tensor", "Scalar")))
+@writes("asinh.default", "acosh.default", "atanh.default", "atan2.default")
+@writes(*(f"{name}.{form}" for name in (*_BITS, "fmod") for form in ("Tensor", "Scalar")))
 def _own_function(w: Writer, found: Operator) -> bool:
     name = found.op.name.split(".")[1]
     names = [a.name for a in found.op.SCHEMA.arguments][:2]
@@ -240,7 +239,7 @@ def _own_function(w: Writer, found: Operator) -> bool:
     return True
 
 
-@_writes("var.correction", "var.dim", "var_mean.correction", "any.dim", "any.dims", "any.default",
+@writes("var.correction", "var.dim", "var_mean.correction", "any.dim", "any.dims", "any.default",
          "all.dim", "all.dims", "all.default", "linalg_vector_norm.default", "max.default",
          "min.default", "mean.default", "sum.default")  # fmt: skip
 def _folded(w: Writer, found: Operator) -> bool:
@@ -282,7 +281,7 @@ def _folded(w: Writer, found: Operator) -> bool:
 # -- along one axis ------------------------------------------------------------------------------
 
 
-@_writes("argmax.default", "argmin.default")
+@writes("argmax.default", "argmin.default")
 def _argmax(w: Writer, found: Operator) -> bool:
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes, dim = w.tensor(source).sizes, op.arg("dim")
@@ -299,21 +298,21 @@ def _argmax(w: Writer, found: Operator) -> bool:
     nan = " || ((value != value) && (best == best))" if kind in ("float", "double") else ""
     first = ["0" if a in folded else axes[a] for a in range(rank)]
     body = [
-        f"{kind} best = x0[{_at(w, source, first)}];",
+        f"{kind} best = x0[{index_at(w, source, first)}];",
         "int64_t where = 0;",
-        *_loops(inner, [
-            f"const {kind} value = x0[{_at(w, source, axes)}];",
+        *loops(inner, [
+            f"const {kind} value = x0[{index_at(w, source, axes)}];",
             f"if ((value {sign} best){nan}) {{", "    best = value;", f"    where = {number};", "}",
         ]),
     ]  # fmt: skip
     keeps = bool(op.arg("keepdim"))
     kept = [("0" if a in folded else axes[a]) for a in range(rank) if keeps or a not in folded]
-    at = _at(w, result, kept if len(kept) == len(w.tensor(result).sizes) else [])
-    w.function(_loops(outer, [*body, f"y0[{at}] = where;"]), [("x0", source)], [("y0", result)])
+    at = index_at(w, result, kept if len(kept) == len(w.tensor(result).sizes) else [])
+    w.function(loops(outer, [*body, f"y0[{at}] = where;"]), [("x0", source)], [("y0", result)])
     return True
 
 
-@_writes("cumsum.default")
+@writes("cumsum.default")
 def _cumsum(w: Writer, found: Operator) -> bool:
     op, source, result = found.op, found.operands[0], found.results[0]
     sizes = w.tensor(source).sizes
@@ -322,19 +321,19 @@ def _cumsum(w: Writer, found: Operator) -> bool:
     of = kind_of(element(op.results[0].type))
     kind = C_KIND[of]
     add = (
-        f"sum += ({kind})x0[{_at(w, source, axes)}];"
+        f"sum += ({kind})x0[{index_at(w, source, axes)}];"
         if of in ("float", "double")
-        else f"sum = sw_wrap((uint64_t)sum + (uint64_t)(int64_t)x0[{_at(w, source, axes)}]);"
+        else f"sum = sw_wrap((uint64_t)sum + (uint64_t)(int64_t)x0[{index_at(w, source, axes)}]);"
     )
-    store = f"y0[{_at(w, result, axes)}] = ({w.c_element(result)})sum;"
-    inner = _loops({axes[axis]: sizes[axis]}, [add, store])
+    store = f"y0[{index_at(w, result, axes)}] = ({w.c_element(result)})sum;"
+    inner = loops({axes[axis]: sizes[axis]}, [add, store])
     outer = {axes[a]: size for a, size in enumerate(sizes) if a != axis}
-    body = _loops(outer, [f"{kind} sum = 0;", *inner])
+    body = loops(outer, [f"{kind} sum = 0;", *inner])
     w.function(body, [("x0", source)], [("y0", result)], {"whole_numbers"})
     return True
 
 
-@_writes("native_group_norm.default")
+@writes("native_group_norm.default")
 def _group_norm(w: Writer, found: Operator) -> bool:
     op, source, result = found.op, found.operands[0], found.results[0]
     if any(w.is_read(index) for index in found.results[1:]):
@@ -346,156 +345,23 @@ def _group_norm(w: Writer, found: Operator) -> bool:
     inner = {"c": within, **rest}
     count = prod(inner.values())
     axes = ["n", f"g * {within} + c", *rest]
-    read, root = f"x0[{_at(w, source, axes)}]", "sqrtf" if kind == "float" else "sqrt"
+    read, root = f"x0[{index_at(w, source, axes)}]", "sqrtf" if kind == "float" else "sqrt"
     value = "(x - mean) * scale"
     reads = [("x0", source)]
     for name, sign in (("weight", "*"), ("bias", "+")):
-        index = _index_of(found, name)
+        index = index_of(found, name)
         if index is not None:
             value = f"{value} {sign} x{len(reads)}[g * {within} + c]"
             reads.append((f"x{len(reads)}", index))
     body = [
         f"{kind} sum = 0;",
-        *_loops(inner, [f"sum += {read};"]),
+        *loops(inner, [f"sum += {read};"]),
         f"const {kind} mean = sum / ({kind}){count};",
         f"{kind} squares = 0;",
-        *_loops(inner, [f"const {kind} x = {read} - mean;", "squares += x * x;"]),
+        *loops(inner, [f"const {kind} x = {read} - mean;", "squares += x * x;"]),
         f"const {kind} scale = ({kind})1 / "
         f"{root}((squares / ({kind}){count}) + ({kind}){constant(op.arg('eps'), 'double')});",
-        *_loops(inner, [f"const {kind} x = {read};", f"y0[{_at(w, result, axes)}] = {value};"]),
+        *loops(inner, [f"const {kind} x = {read};", f"y0[{index_at(w, result, axes)}] = {value};"]),
     ]
-    w.function(_loops({"n": sizes[0], "g": op.arg("group")}, body), reads, [("y0", result)])
+    w.function(loops({"n": sizes[0], "g": op.arg("group")}, body), reads, [("y0", result)])
     return True
-
-
-# -- places that a tensor names ------------------------------------------------------------------
-
-
-def _checked(index: str, size: int) -> list[str]:
-    """The lines that make `at` of an index, which may count from the end."""
-    return [
-        f"const int64_t named = {index};",
-        f"const int64_t at = (named < 0) ? (named + {size}) : named;",
-        f"if ((at < 0) || (at >= {size})) {{", "    return 3;", "}",
-    ]  # fmt: skip
-
-
-@_writes("embedding.default", "index_select.default", "gather.default", "index.Tensor")
-def _lookup(w: Writer, found: Operator) -> bool:
-    op, source, result = found.op, found.operands[0], found.results[0]
-    sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
-    axes = [f"i{a}" for a in range(len(made))]
-    if op.name == "aten.index.Tensor":
-        return _indexed(w, found)
-    if op.name == "aten.embedding.default":
-        index = found.operands[1]
-        named = axes[: len(w.tensor(index).sizes)]
-        axis, read = 0, ["(int32_t)at", axes[-1]]
-    else:
-        held = _index_of(found, "index")
-        assert held is not None
-        index, axis = held, op.arg("dim") % len(sizes)
-        named = axes if op.name == "aten.gather.default" else [axes[axis]]
-        named = named[: len(w.tensor(index).sizes)]
-        read = ["(int32_t)at" if a == axis else axes[a] for a in range(len(sizes))]
-    body = [
-        *_checked(f"x1[{_at(w, index, named)}]", sizes[axis]),
-        f"y0[{_at(w, result, axes)}] = x0[{_at(w, source, read)}];",
-    ]
-    reads = [("x0", source), ("x1", index)]
-    w.function(
-        _loops(dict(zip(axes, made, strict=True)), body), reads, [("y0", result)], checked=True
-    )
-    return True
-
-
-def _indexed(w: Writer, found: Operator) -> bool:
-    """`x[i, :, j]` with indices that stand together."""
-    op, source, result = found.op, found.operands[0], found.results[0]
-    given: list[Any] = list(op.arg("indices"))
-    at = [axis for axis, index in enumerate(given) if index is not None]
-    if any(kind_of(element(given[axis].type)) != "whole" for axis in at):
-        raise UnsupportedError("places that are named by truth values")
-    sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
-    tensors = [found.operands[list(op.operands).index(given[axis])] for axis in at]
-    wide = max(len(w.tensor(index).sizes) for index in tensors)
-    first = at[0] if at == list(range(at[0], at[-1] + 1)) else 0
-    axes = [f"i{a}" for a in range(len(made))]
-    common = axes[first : first + wide]
-    others = iter([*axes[:first], *axes[first + wide :]])
-    body: list[str] = []
-    read: list[str] = []
-    for axis, size in enumerate(sizes):
-        if axis not in at:
-            read.append(next(others))
-            continue
-        number = at.index(axis)
-        held = w.tensor(tensors[number]).sizes
-        named = [
-            "0" if n == 1 else c for n, c in zip(held, common[wide - len(held) :], strict=True)
-        ]
-        lines = _checked(f"x{number + 1}[{_at(w, tensors[number], named)}]", size)
-        body += [line.replace("named", f"named{number}").replace(" at ", f" at{number} ")
-                 .replace("(at ", f"(at{number} ") for line in lines]  # fmt: skip
-        read.append(f"(int32_t)at{number}")
-    body.append(f"y0[{_at(w, result, axes)}] = x0[{_at(w, source, read)}];")
-    reads = [("x0", source), *((f"x{n + 1}", index) for n, index in enumerate(tensors))]
-    w.function(
-        _loops(dict(zip(axes, made, strict=True)), body), reads, [("y0", result)], checked=True
-    )
-    return True
-
-
-@_writes("index_put.default")
-def _put(w: Writer, found: Operator) -> bool:
-    """Rows written at indices along the first axes, where the tensor lies."""
-    op, into = found.op, found.results[0]
-    given: list[Any] = list(op.arg("indices"))
-    rows = _index_of(found, "values")
-    at = [axis for axis, index in enumerate(given) if index is not None]
-    if into != found.operands[0] or op.arg("accumulate") or len(at) != 1 or rows is None:
-        raise UnsupportedError("other than along one axis, where the tensor lies")
-    (axis,) = at
-    index = found.operands[list(op.operands).index(given[axis])]
-    sizes, made = w.tensor(into).sizes, w.tensor(rows).sizes
-    if len(made) != len(sizes) or len(w.tensor(index).sizes) != 1:
-        raise UnsupportedError("rows of another rank")
-    axes = [f"i{a}" for a in range(len(sizes))]
-    into_at = ["(int32_t)at" if a == axis else axes[a] for a in range(len(sizes))]
-    count = w.tensor(index).sizes[0]
-    trips = {axes[a]: count if a == axis else size for a, size in enumerate(sizes)}
-    named = ["0" if n == 1 else axes[a] for a, n in enumerate(made)]
-    body = [
-        *_checked(f"x1[{_at(w, index, [axes[axis]])}]", sizes[axis]),
-        f"y0[{_at(w, into, into_at)}] = x0[{_at(w, rows, named)}];",
-    ]
-    reads = [("x0", rows), ("x1", index)]
-    w.function(_loops(trips, body), reads, [("y0", into)], checked=True)
-    return True
-
-
-# -- numbers that hang on nothing ----------------------------------------------------------------
-
-
-def _filled(w: Writer, found: Operator) -> bool:
-    """What a factory makes is made now, and copied."""
-    op, result = found.op, found.results[0]
-    given = {
-        value: torch.zeros(w.tensor(index).sizes)
-        for value, index in zip(op.operands, found.operands, strict=True)
-    }
-    Interpreter(WeightStore()).step(op, environment := dict[SSAValue, Any](given))
-    kind = kind_of(element(op.results[0].type))
-    numbers = environment[op.results[0]].permute(w.tensor(result).dim_order).flatten().tolist()
-    if not numbers:
-        return True
-    one = constant(numbers[0], kind)
-    if len(set(numbers)) > 1:
-        text = ", ".join(constant(number, kind) for number in numbers)
-        one = f"{w.table(C_KIND[kind], text, len(numbers))}[i]"
-    body = [f"y0[i] = ({w.c_element(result)}){one};"]
-    w.function(_loops({"i": len(numbers)}, body), [], [("y0", result)])
-    return True
-
-
-FURTHER.update(dict.fromkeys(ops_of("factory", "aten"), _filled))
