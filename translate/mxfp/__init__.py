@@ -86,9 +86,9 @@ def to_mxfp(
         form: `operators` on separate data and scales, block-scaled `types`, or `types-bf16`, which
             adds up in bf16; they round differently. `types` by default: the specification has
             removed the operators, which files for tosa-tools 2026.8 may still hold.
-        error_budget: choose the smallest payload of each layer so that the outputs stay within
-            this relative error (L2 norm) of the float model on every sample; `payload` and
-            `weight_payload` are then not looked at.
+        error_budget: choose the payload of each layer, with the fewest bits in all, so that the
+            outputs stay within this relative error (L2 norm) of the float model on every sample;
+            `payload` and `weight_payload` are then not looked at.
         samples: inputs of the model, for `error_budget`.
 
     Returns:

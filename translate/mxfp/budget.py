@@ -1,15 +1,15 @@
-"""The smallest payload of each layer with which a model's outputs stay inside an error budget.
+"""The fewest bits with which a model's outputs stay inside an error budget.
 
-Each layer's own error is measured in each payload (`accuracy`).  One limit on it, the same
-for all layers, gives each the payload of fewest bits within; layers that have none stay float.
-The limit starts at the largest error there is and falls by a fifth until the whole model,
-run in MX, is inside the budget on every sample.  A smaller budget therefore never gives a layer a
-smaller payload.
+Each layer is put into fp4 alone, and how far the outputs move is measured; in another payload they
+move in proportion to the layer's own error (`accuracy`).  Errors of layers add up as squares, so an
+exact knapsack over bits times numbers gives payloads for any bound on their sum.  The bound is
+moved until the whole model, run in MX, is just inside the budget on every sample; then every layer
+in turn takes fewer bits, or gives and takes with another one, while the model stays inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -17,9 +17,11 @@ from xdsl.ir import Operation
 
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
+from stepwell.ir.knapsack import least_cost
 from stepwell.ir.program import Program
+from stepwell.ir.types import dims
 from stepwell.translate.exporting import export
-from stepwell.translate.mxfp.accuracy import LAYERS, measure, smallest
+from stepwell.translate.mxfp.accuracy import LAYERS, measure
 from stepwell.translate.mxfp.conversion import (
     MATCHING,
     Float,
@@ -67,13 +69,18 @@ def within_budget(
     return convert_module(model, lambda name, _: by_name.get(name), None, convolutions, form)
 
 
-def _bits(payload: str) -> int:
-    return payload_named(payload).bits
-
-
 def products(program: Program) -> list[Operation]:
     """The layers of a program, in order; those of its clones stand at the same places."""
     return [op for op in program.method().walk() if type(op) in LAYERS]
+
+
+FLOAT = 32
+"""Bits of a number in a layer that stays as it is."""
+PROBE = "fp4e2m1"
+ROUNDS = 6
+"""Trials that move the bound."""
+Chosen = list[str | None]
+"""The payload of each of `products`; None: it stays float."""
 
 
 def _search(
@@ -84,30 +91,134 @@ def _search(
     convolutions: bool,
     attention: bool,
     form: str,
-) -> tuple[Program, list[str | None]]:
+) -> tuple[Program, Chosen]:
     """The converted program, and the payload of each of `products`."""
+    ops = products(program)
     expected = [program.run(*sample) for sample in samples]
     measured = measure(program, samples, convolutions, attention, form)
-    errors = [
+    own = [
         measured.get(op, {}) if chooses(layers, module_path(op.location) or "", op) else {}
-        for op in products(program)
+        for op in ops
     ]
-    before: list[str | None] = []
-    for limit in _limits(errors):
-        chosen = [smallest(layer, limit) for layer in errors]
-        if chosen == before or not any(chosen):
-            continue
-        before = chosen
-        converted = program.clone()
-        held = dict(zip(products(converted), chosen, strict=True))
-        convert(converted, lambda _, op: held.get(op), None, convolutions, attention, form)  # noqa: B023
-        given = [converted.run(*sample) for sample in samples]
-        if max(map(relative_error, given, expected)) <= budget:
-            return converted, chosen
-    raise StepwellError(
-        f"with any layer in MX the outputs move by more than {budget:g} of themselves",
-        help="mx_accuracy(model, samples) tells how far each layer moves in each payload",
-    )
+    if not any(own):
+        raise StepwellError("no layer of the model matches", help=MATCHING)
+
+    def converted(chosen: Chosen) -> Program:
+        result = program.clone()
+        held = dict(zip(products(result), chosen, strict=True))
+        if any(chosen):
+            convert(result, lambda _, op: held.get(op), None, convolutions, attention, form)
+        return result
+
+    def error(chosen: Chosen) -> float:
+        runs = converted(chosen)
+        given = [runs.run(*sample) for sample in samples]
+        return max(map(relative_error, given, expected))
+
+    sizes = [_numbers(op) for op in ops]
+    losses = [_losses(at, errors, error, len(ops)) for at, errors in enumerate(own)]
+    chosen = _bounded(losses, sizes, budget, error)
+    if not any(chosen):
+        raise StepwellError(
+            f"with any layer in MX the outputs move by more than {budget:g} of themselves",
+            help="mx_accuracy(model, samples) tells how far each layer moves in each payload",
+        )
+    chosen = _improved(chosen, losses, sizes, lambda trial: error(trial) <= budget)
+    return converted(chosen), chosen
+
+
+def _numbers(op: Operation) -> int:
+    """Of a layer's second operand; 1 where a size is open."""
+    total = 1
+    for size in dims(op.operands[1].type):
+        total *= size if isinstance(size, int) else 1
+    return total
+
+
+def _losses(
+    at: int, own: Mapping[str, float], error: Callable[[Chosen], float], count: int
+) -> dict[str | None, float]:
+    """How far the outputs move, by payload, with this layer alone in MX."""
+    if not own:
+        return {None: 0.0}
+    probe = PROBE if PROBE in own else max(own, key=lambda name: own[name])
+    moved = error([probe if i == at else None for i in range(count)])
+    share = moved / own[probe] if own[probe] else 0.0
+    return {None: 0.0, **{payload: share * local for payload, local in own.items()}}
+
+
+def _bits(payload: str | None) -> int:
+    return FLOAT if payload is None else payload_named(payload).bits
+
+
+def _bounded(
+    losses: Sequence[Mapping[str | None, float]],
+    sizes: Sequence[int],
+    budget: float,
+    error: Callable[[Chosen], float],
+) -> Chosen:
+    """The knapsack's payloads for the largest bound that was tried and keeps the model inside."""
+    names = [list(options) for options in losses]
+    things = [
+        [(float(_bits(name) * size), options[name] ** 2) for name in options]
+        for options, size in zip(losses, sizes, strict=True)
+    ]
+
+    def payloads(bound: float) -> Chosen:
+        picks = least_cost(things, bound**2) or []
+        return [options[pick] for options, pick in zip(names, picks, strict=True)]
+
+    best: Chosen = [None] * len(names)
+    low, high = 0.0, float("inf")
+    bound = budget
+    for _ in range(ROUNDS):
+        trial = payloads(bound)
+        if error(trial) <= budget:
+            best, low = trial, bound
+            bound = bound * 1.6 if high == float("inf") else (low + high) / 2
+        else:
+            high = bound
+            bound = (low + high) / 2 if low else bound / 2.5
+    return best
+
+
+def _improved(
+    chosen: Chosen,
+    losses: Sequence[Mapping[str | None, float]],
+    sizes: Sequence[int],
+    fits: Callable[[Chosen], bool],
+) -> Chosen:
+    """Fewer bits for one layer, or for one against another, for as long as that fits."""
+
+    def cost(trial: Chosen) -> int:
+        return sum(_bits(name) * size for name, size in zip(trial, sizes, strict=True))
+
+    def others(at: int) -> list[Chosen]:
+        """Payloads with another one here, the best of each number of bits."""
+        by_bits: dict[int, str | None] = {}
+        for name in sorted(losses[at], key=lambda name: losses[at][name]):
+            by_bits.setdefault(_bits(name), name)
+        return [[*chosen[:at], name, *chosen[at + 1 :]] for name in by_bits.values()]
+
+    singles = [trial for at in range(len(chosen)) for trial in others(at)]
+    changed = [
+        [one[i] if one[i] != chosen[i] else other[i] for i in range(len(chosen))]
+        for n, one in enumerate(singles)
+        for other in singles[n + 1 :]
+    ] if len(chosen) <= PAIRED else []  # fmt: skip
+    better = [trial for trial in [*singles, *changed] if cost(trial) < cost(chosen)]
+    for trial in sorted(better, key=cost):
+        moved = sum(losses[i][name] ** 2 for i, name in enumerate(trial))
+        now = sum(losses[i][name] ** 2 for i, name in enumerate(chosen))
+        if moved <= SLACK * now and fits(trial):
+            return _improved(trial, losses, sizes, fits)
+    return chosen
+
+
+PAIRED = 8
+"""Layers up to which pairs are tried."""
+SLACK = 2.0
+"""How much more, in squares, the estimate may say of what is tried: it is an estimate."""
 
 
 def relative_error(given: Sequence[Any], expected: Sequence[Any]) -> float:
@@ -118,14 +229,3 @@ def relative_error(given: Sequence[Any], expected: Sequence[Any]) -> float:
             norm = float(b.double().norm()) or 1.0
             errors.append(float((a.double() - b.double()).norm()) / norm)
     return max(errors)
-
-
-def _limits(errors: Sequence[Mapping[str, float]]) -> Iterator[float]:
-    every = [error for layer in errors for error in layer.values()]
-    if not every:
-        raise StepwellError("no layer of the model matches", help=MATCHING)
-    limit, least = max(every), min(every)
-    while limit >= least:
-        yield limit
-        limit /= 2**0.25
-    yield least

@@ -1,0 +1,183 @@
+"""Where trained nets lose accuracy, what is won back, and what finding it costs.
+
+    python bench/accuracy.py [--only WORD] [--rows FILE] [--weights FOLDER]
+
+Nets of `_accuracy_nets.py`, trained here where the folder holds none. Rows, each kept in the file
+as it is there (a second call goes on behind them):
+
+- `rank`: the cheap rank of layers beside each of them measured alone, on the same net: Spearman's
+  correlation of the divergence from the float model, and the share of CPU seconds;
+- `int8`: points of accuracy that quantising loses, and the artefact on its engine;
+- `cure`: what mixing, rounding and distilling win back, fitted on training data, each accepted on
+  one part of the held-out data, reported on another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from _accuracy_nets import NETS, Net
+
+import stepwell
+from stepwell.attributing.attribute import estimates
+from stepwell.attributing.measure import imported
+from stepwell.attributing.metrics import Batch, Tally, judged
+from stepwell.attributing.playback import Playback
+from stepwell.attributing.sites import Quantised, paired
+from stepwell.curing.mixing import bits_a_weight
+
+MX = "tosa-1.1+fp+mx_common+mx_fp4e2m1+mx_fp8e4m3"
+CURES = {
+    "vit fp4e2m1": 0.8,
+    "mixer fp4e2m1": 0.6,
+    "cnn fp4e2m1": 0.8,
+    "language fp4e2m1": 0.6,
+    "language 8da4w": 0.5,
+    "vit 8da4w": 0.5,
+}
+"""Net and form, with the part of the loss that must come back."""
+RANKS = [f"{name} {form}" for form in ("fp4e2m1", "int8-xnnpack")
+         for name in ("vit", "mixer", "cnn", "mobilenet", "language", "resnet")]  # fmt: skip
+TEST, ACCEPT, FIT = 6, 3, 16
+"""Batches."""
+
+
+def trained(name: str, folder: Path) -> torch.nn.Module:
+    """A net with its weights: from the folder, or trained and put there."""
+    net, file = NETS[name], folder / f"{name}.pt"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        torch.save(net.train().state_dict(), file)
+    torch.manual_seed(0)
+    model = net.make()
+    model.load_state_dict(torch.load(file))
+    return model.eval()
+
+
+def pair_of(model: torch.nn.Module, net: Net, form: str) -> Quantised:
+    """A net and its quantised form, calibrated on training data."""
+    fit = net.batches("train", 2)
+    source = imported(model, fit[0][0])
+    if form.startswith("fp"):
+        return paired(stepwell.to_mxfp(source, form, convolutions=True, attention=True), source)
+    inputs = [x for x, _ in fit][: 1 if form.startswith("8") else 2]
+    return paired(imported(stepwell.quantise(model, form, inputs), inputs[0]), source)
+
+
+def seconds(since: float) -> float:
+    return round(time.process_time() - since, 2)
+
+
+def spearman(one: list[float], other: list[float]) -> float:
+    ranks = [torch.tensor(v).argsort().argsort().double() for v in (one, other)]
+    return float(torch.corrcoef(torch.stack(ranks))[0, 1])
+
+
+def rank(name: str, form: str, folder: Path) -> dict[str, Any]:
+    net = NETS[name]
+    pair = pair_of(trained(name, folder), net, form)
+    data = net.batches("test", 4)
+    started = time.process_time()
+    cheap = estimates(pair, data[:1])
+    cheap_seconds = seconds(started)
+    started = time.process_time()
+    brute: dict[str, Tally] = {site.name: Tally() for site in pair.sites}
+    for inputs, labels in data:
+        floats = Playback(pair, inputs, free=True)
+        for site in pair.sites:
+            found = judged(floats.flipped(site), labels, floats.outputs)
+            brute[site.name].add(found.divergence)
+    whole = seconds(started)
+    means = [brute[site.name].mean for site in pair.sites]
+    found = spearman([cheap[site] for site in pair.sites], means)
+    sites = {"sites": len(pair.sites), "cheap_s": cheap_seconds, "brute_s": whole}
+    return {"spearman": round(found, 3), "cost": round(cheap_seconds / whole, 3), **sites}
+
+
+def scored(pair: Quantised, batches: list[Batch], free: bool = False) -> tuple[float, float]:
+    """Mean loss and score of a program on batches."""
+    loss, score = Tally(), Tally()
+    with torch.no_grad():
+        for inputs, labels in batches:
+            outputs = Playback(pair, inputs, free=free).outputs
+            found = judged(outputs, labels, outputs)
+            loss.add(found.loss)
+            score.add(found.score)
+    return loss.mean, score.mean
+
+
+def int8(name: str, target: str, folder: Path) -> dict[str, Any]:
+    net = NETS[name]
+    model = trained(name, folder)
+    form = {"xnnpack": "int8-xnnpack", "cortex-m55": "int8-cortex-m"}[target]
+    pair = pair_of(model, net, form)
+    data: list[Any] = net.batches("test", 12)
+    floats, low = scored(pair, data, True), scored(pair, data)
+    lowered = stepwell.lower(pair.program, target)
+    flips = 0
+    for inputs, _ in data[:1]:
+        ours = lowered.run(*inputs)[0].argmax(-1)
+        flips += int((ours != Playback(pair, inputs, free=False).outputs[0].argmax(-1)).sum())
+    points = round(100 * (floats[1] - low[1]), 3)
+    lost = round(low[0] - floats[0], 5)
+    return {"float": floats[1], "lost_points": points, "lost_loss": lost, "artefact_flips": flips,
+            "samples": len(data) * net.rows}  # fmt: skip
+
+
+def cure(name: str, form: str, folder: Path) -> dict[str, Any]:
+    net = NETS[name]
+    started = time.process_time()
+    model, test = trained(name, folder), net.batches("test", TEST)
+    names = ["rounding", "distilling"]
+    names = ["mixing", *names] if form.startswith("fp") else names
+    pair = pair_of(model, net, form)
+    found = stepwell.accuracy(
+        model, MX if form.startswith("fp") else "xnnpack", net.batches("accept", ACCEPT),
+        quantised=pair.program, cures=names, fit=net.batches("train", FIT), levels=0,
+    )  # fmt: skip
+    assert found.program is not None
+    better = paired(found.program, pair.original)
+    floats, low, now = scored(pair, test, True), scored(pair, test), scored(better, test)
+    steps = {c.name: [round(c.recovered, 3), c.kept] for c in found.cures}
+    kept = {"float": floats, "plain": low, "cured": now, "accepted": steps}
+    loss = (low[0] - now[0]) / (low[0] - floats[0])
+    points = (now[1] - low[1]) / ((floats[1] - low[1]) or 1e-9)
+    bits = bits_a_weight(better) if form.startswith("fp") else 4.0
+    return {"recovered_loss": round(loss, 3), "recovered_points": round(points, 3),
+            "bits": round(bits, 3), "needs": CURES[f"{name} {form}"], **kept,
+            "sentence": found.sentence, "seconds": seconds(started)}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="rows whose name has this word")
+    parser.add_argument("--rows", type=Path, help="a file that keeps rows as JSON lines")
+    parser.add_argument("--weights", type=Path, default=Path("accuracy_nets"), help="a folder")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    rows: dict[str, Any] = {}
+    if given.rows is not None and given.rows.exists():
+        rows = {r["row"]: r for r in map(json.loads, given.rows.read_text().splitlines())}
+    tasks: list[tuple[str, Any]] = [(f"cure {one}", cure) for one in CURES]
+    tasks += [(f"int8 {name} xnnpack", int8) for name in NETS]
+    tasks += [(f"rank {one}", rank) for one in RANKS]
+    tasks += [(f"int8 {name} cortex-m55", int8) for name in NETS if name in ("cnn", "mobilenet")]
+    for row, make in tasks:
+        if given.only not in row:
+            continue
+        if row not in rows:
+            _, name, form = row.split()
+            rows[row] = {"row": row, **make(name, form, given.weights)}
+            if given.rows is not None:
+                with given.rows.open("a") as file:
+                    print(json.dumps(rows[row]), file=file)
+        print(json.dumps(rows[row]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""Cures of what quantisation loses: other weights on the same grids, no operator added."""
+
+from stepwell.curing.cure import CURES, cured
+
+__all__ = ["CURES", "cured"]

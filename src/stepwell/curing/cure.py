@@ -1,0 +1,87 @@
+"""Cures, each accepted only if it wins on batches that it was not fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from stepwell.attributing.attribute import Attribution
+from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, judged
+from stepwell.attributing.playback import Playback
+from stepwell.attributing.result import Accuracy, Cured
+from stepwell.attributing.sites import Quantised
+from stepwell.curing.distilling import distil
+from stepwell.curing.mixing import mixed
+from stepwell.curing.rounding import second_order
+from stepwell.curing.weights import Weights
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import nearest
+
+Cure = Callable[[Weights, Sequence[Batch], Attribution], Weights]
+CURES: Mapping[str, Cure] = {
+    "mixing": lambda weights, _, found: mixed(weights, found),
+    "rounding": lambda weights, batches, _: second_order(weights, batches[:MOMENTS]),
+    "distilling": lambda weights, batches, _: distil(weights, batches),
+}
+"""By name: other weights, fitted on batches, or the same in a program of other payloads."""
+MOMENTS = 4
+"""Batches that second moments are taken on."""
+
+
+def cured(
+    found: Accuracy,
+    pair: Quantised,
+    fit: Sequence[Batch],
+    held_out: Sequence[Batch],
+    metric: Metric | None,
+    cures: Sequence[str],
+) -> Accuracy:
+    """The result with the program that cures make of it.
+
+    Raises:
+        StepwellError: there is no such cure.
+    """
+    for name in cures:
+        if name not in CURES:
+            raise StepwellError(
+                f"there is no cure {name!r}",
+                help=nearest(name, CURES) + f"cures: {', '.join(CURES)}",
+            )
+    floats = [Playback(pair, inputs, free=True).outputs for inputs, _ in held_out]
+
+    def judge(weights: Weights | None) -> list[Judged]:
+        with torch.no_grad():
+            runs = (Playback(pair, x, free=False) if weights is None else weights.run(x)
+                    for x, _ in held_out)  # fmt: skip
+            return [
+                judged(run.outputs, labels, wanted, metric)
+                for run, (_, labels), wanted in zip(runs, held_out, floats, strict=True)
+            ]
+
+    base = [judged(f, labels, f, metric) for f, (_, labels) in zip(floats, held_out, strict=True)]
+    low = now = judge(None)
+    best = weights = Weights.of(pair)
+    kept = False
+    tried: list[Cured] = []
+    for name in cures:
+        weights = CURES[name](best, fit, found.attribution)
+        given = judge(weights)
+        loss, score = difference(now, given, "loss"), difference(given, now, "score")
+        lost, won = difference(low, base, "loss"), difference(low, given, "loss")
+        wins = loss.mean > 0 and not (score.is_sure and score.mean < 0)
+        why = "" if wins else f"on held-out batches the loss moves by {-loss.mean:+.4f}"
+        part = won.mean / lost.mean if lost.mean else 0.0
+        tried.append(Cured(name, part, score, wins, why))
+        if wins:
+            best, now, kept = weights, given, True
+    return replace(found, cures=tuple(tried), program=best.program() if kept else pair.program)
+
+
+def difference(one: Sequence[Judged], other: Sequence[Judged], what: str) -> Tally:
+    """Sample by sample."""
+    tally = Tally()
+    for a, b in zip(one, other, strict=True):
+        tally.add(getattr(a, what) - getattr(b, what))
+    return tally

@@ -1,0 +1,97 @@
+"""Cures win back what rounding loses, on data that they were not fitted on, or are not kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import stepwell
+from stepwell.curing import cure
+from stepwell.curing.rounding import solved
+
+TARGET = "tosa-1.1+fp+mx_common+mx_fp4e2m1+mx_fp8e4m3"
+
+
+def net() -> nn.Module:
+    torch.manual_seed(1)
+    layers = [nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 6)]
+    model = nn.Sequential(*layers).eval()
+    with torch.no_grad():
+        model[4].weight.mul_(12)  # pyright: ignore
+    return model
+
+
+def batches(seed: int, count: int) -> list[Any]:
+    """Rows of few directions, as activations are."""
+    random = torch.Generator().manual_seed(seed)
+    basis = torch.randn(12, 64, generator=torch.Generator().manual_seed(0))
+    return [((torch.randn(128, 12, generator=random) @ basis / 3,), None) for _ in range(count)]
+
+
+@pytest.mark.parametrize("form", ["fp4e2m1", "8da4w"])
+def test_other_weights_on_the_same_grid_win_the_loss_back(form: str) -> None:
+    target = TARGET if form == "fp4e2m1" else "xnnpack"
+    found = stepwell.accuracy(
+        net(), target, batches(7, 3), quantise=form, levels=0, fit=batches(8, 6),
+        cures=("rounding", "distilling"),
+    )  # fmt: skip
+    assert [c.name for c in found.cures if c.kept] == ["rounding", "distilling"], str(found)
+    assert found.cures[-1].recovered > 0.3, str(found)  # What rounds activations stays.
+    assert found.program is not None
+    plain = stepwell.accuracy(net(), target, batches(7, 1), quantise=form, levels=0).program
+    assert plain is not None
+    ops = [Counter(op.name for op in p.module.walk()) for p in (plain, found.program)]
+    assert ops[0] == ops[1]
+    (x,) = batches(7, 1)[0][0]
+    given = [stepwell.lower(p, target).run(x)[0] for p in (plain, found.program)]
+    wanted = net()(x)
+    assert (given[1] - wanted).norm() < (given[0] - wanted).norm()
+
+
+def test_the_worst_layer_is_wider_within_the_budget() -> None:
+    model = net()
+    found = stepwell.accuracy(
+        model, TARGET, batches(7, 2), quantise="fp4e2m1", levels=0, cures=("mixing",)
+    )
+    assert found.program is not None and found.cures[0].kept, str(found)
+    ops = [op for op in found.program.method().walk() if op.name.startswith("stepwell_mx")]
+    payloads = [op.arg("weight_payload") for op in ops]  # pyright: ignore
+    assert set(payloads) == {"fp4e2m1", "fp8e4m3"}
+    sizes = [64 * 64, 64 * 64, 64 * 6]
+    wide = sum(s for s, p in zip(sizes, payloads, strict=True) if p == "fp8e4m3")
+    assert 4 + 4 * wide / sum(sizes) <= 4.5
+
+
+def test_a_cure_that_does_not_win_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worse(weights: Any, batches: Any, found: Any) -> Any:
+        result = weights.copy()
+        for tensor in result.tensors():
+            tensor.mul_(1.3)
+        return result
+
+    monkeypatch.setitem(cure.CURES, "worse", worse)  # pyright: ignore
+    found = stepwell.accuracy(
+        net(), TARGET, batches(7, 2), quantise="fp4e2m1", levels=0, cures=("worse",)
+    )
+    assert not found.cures[0].kept and "moves by +" in found.cures[0].why
+    with pytest.raises(stepwell.StepwellError, match="no cure 'polishing'"):
+        stepwell.accuracy(net(), TARGET, batches(7, 2), levels=0, cures=("polishing",))
+
+
+def test_one_input_makes_up_for_another() -> None:
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(500, 6, generator=random) @ torch.randn(6, 24, generator=random)
+    x = (x + 0.1 * torch.randn(500, 24, generator=random)).double()
+    weight = torch.randn(8, 24, generator=random)
+
+    def snap(w: Tensor) -> Tensor:
+        return (w * 2).round() / 2
+
+    chosen = solved(weight, x, x, snap)
+    assert torch.equal(chosen, snap(chosen))
+    moved = [float((x @ (w - weight).double().T).norm()) for w in (chosen, snap(weight))]
+    assert moved[0] < 0.5 * moved[1]
