@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram, export
 from torch.utils._pytree import tree_leaves
+from xdsl.dialects.func import FuncOp
 
 import stepwell
 from stepwell.commands.sources import random_values
@@ -109,10 +110,15 @@ def _read_again(program: stepwell.Program, folder: str) -> stepwell.Program:
 def artefact(model: Model, target: str) -> str:
     """Our artefact, read and written again."""
     _, data = model.emitted(target)
-    if stepwell.emit(stepwell.load(data), target) == data:
+    held, inputs = _read(data, model)
+    again = stepwell.emit(held, target)
+    if again == data:
         return EQUAL
-    again = stepwell.emit(stepwell.load(data), target)
-    same = structurally_equal(stepwell.load(again).module, stepwell.load(data).module)
+    if inputs is not model.inputs:
+        ran = [_tensors(stepwell.run_pte(each, inputs)) for each in (data, again)]
+        alike = all(map(torch.equal, *ran))
+        return f"{'named' if alike else 'differs'}: which axes vary it does not say; at its largest"
+    same = structurally_equal(stepwell.load(again).module, held.module)
     return "named: its values are numbered otherwise" if same else "differs: another program"
 
 
@@ -122,26 +128,26 @@ def stock(model: Model, target: str) -> str:
         data = stock_pte(model.exported)
     except Exception as error:  # The stock flow has no way down.
         raise NotTaken(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}") from error
-    again = stepwell.emit(stepwell.read_pte(data), target)
+    held, inputs = _read(data, model)
+    again = stepwell.emit(held, target)
     if again == data:
         return EQUAL
-    pairs = zip(
-        _tensors(stepwell.run_pte(data, model.inputs)),
-        _tensors(stepwell.run_pte(again, model.inputs)),
-        strict=True,
-    )
+    pairs = zip(*(_tensors(stepwell.run_pte(each, inputs)) for each in (data, again)), strict=True)
     alike = all(torch.equal(one, other) for one, other in pairs)
     return f"{EQUAL} in what it computes" if alike else "differs in what it computes"
 
 
 def raised(model: Model, target: str) -> str:
     """An artefact raised to torch, run there, and lowered again: to its target and to another."""
-    _, data = model.emitted(target)
-    held = stepwell.load(data)
+    direct, data = model.emitted(target)
+    port = direct.program.method("forward")
+    held, given = _read(data, model)
+    wanted = model.wanted if given is model.inputs else _tensors(model.source.run(*given))
+    inputs = taken(port, given)
     up = held.raise_to("aten")
     up.verify()
-    limit = STEPS * _distance(_run(held, model.inputs), model.wanted) + FLOATS
-    found = {"torch": _tensors(_in_torch(up, model.inputs))}
+    limit = STEPS * _distance(_run(held, inputs, port), wanted) + FLOATS
+    found = {"torch": given_back(port, _tensors(_in_torch(up, inputs)))}
     for other in OTHER_WAYS[target]:
         try:
             lowered = stepwell.lower(up, other).program
@@ -149,8 +155,8 @@ def raised(model: Model, target: str) -> str:
             if _takes(model, other):
                 raise
             continue
-        found[other] = _tensors(_run(lowered, model.inputs))
-    far = {way: _distance(got, model.wanted) for way, got in found.items()}
+        found[other] = _run(lowered, inputs, port)
+    far = {way: _distance(got, wanted) for way, got in found.items()}
     outside = [f"{way} {by:.1e} > {limit:.1e}" for way, by in far.items() if not by <= limit]
     return f"differs: {', '.join(outside)}" if outside else f"{EQUAL}: {max(far.values()):.1e}"
 
@@ -164,15 +170,30 @@ def _takes(model: Model, target: str) -> bool:
     return True
 
 
-def _run(program: stepwell.Program, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """What a program gives; it may take and give integers in place of reals, or narrower ones."""
+def _read(data: bytes, model: Model) -> tuple[stepwell.Program, Sequence[Any]]:
+    """An artefact as a program, and inputs for it.
+
+    One whose sizes vary says the largest alone: it is read at these, and takes other inputs.
+    """
+    try:
+        return stepwell.load(data), model.inputs
+    except stepwell.StepwellError as error:
+        if "largest" not in str(error):
+            raise
+        held = stepwell.read_pte(data, largest=True)
+        return held, random_values(held, "forward", 0)
+
+
+def _run(program: stepwell.Program, inputs: Sequence[Any], port: FuncOp) -> list[torch.Tensor]:
+    """What a program gives, as the model gives it, whose way down ended in `port`."""
     (name,) = program.methods
     func = program.method(name)
     held = [
         value.to(torch_dtype(element(type_))) if _is_wide(value, type_) else value
         for value, type_ in zip(taken(func, inputs), func.function_type.inputs, strict=True)
     ]
-    return given_back(func, program.run(*held, method=name))
+    found = given_back(func, program.run(*held, method=name))
+    return found if any(x.is_floating_point() for x in found) else given_back(port, found)
 
 
 def _in_torch(program: stepwell.Program, inputs: Sequence[Any]) -> Any:

@@ -28,6 +28,7 @@ from xdsl.traits import IsTerminator
 
 from stepwell.dialects.aten import PermuteDefault
 from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.control import CondOp, WhileLoopOp, YieldOp
 from stepwell.dialects.ethosu import DelegateOp as EthosuDelegate
 from stepwell.dialects.quant.ops import DequantizeCast, QuantizeCast, StorageCast
@@ -83,7 +84,7 @@ from stepwell.translate.rewrites.calls.traced_calls import to_ir
 from stepwell.translate.rewrites.sizes.sizes import Sizes
 from stepwell.translate.rewrites.views import permutes
 
-RAISED = ("xnnpack", "tosa", "executorch", "ethosu")
+RAISED = ("xnnpack", "tosa", "executorch", "cmsis", "ethosu")
 """Levels that have a way up."""
 OPENED = (XnnpackDelegate, EthosuDelegate, CondIfOp, TosaWhileLoopOp)
 """What is said by what stands in it."""
@@ -167,6 +168,9 @@ class _Raiser:
             elif isinstance(op, XnnpackOp | TosaOp):
                 if not self.problems or not any(o in self.shapes for o in op.operands):
                     self._raise(op, new)
+            elif isinstance(op, CmsisOp):
+                if self._is_ready(op):
+                    self._problem(op, "the kernel keeps ratios of scales, and no scales")
             else:
                 self._copy(op, new)
         return None
