@@ -1,6 +1,7 @@
 """Texts of upstream's dialects, one function each: which come in and go down, and what is refused.
 
     python bench/upstream.py FOLDER [-t TARGET]   # .mlir files; functions part them
+    python bench/upstream.py FOLDER --rows FILE   # a row a function, kept; not asked again
     python bench/upstream.py --tosa-opt 46        # texts that upstream's tosa-opt prints
 
 Nothing of the files is kept. With `--tosa-opt` stepwell's programs go through the `tosa-opt` of
@@ -10,11 +11,12 @@ tosa-tools, pretty and generic, and what it prints is read and must give the sam
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -34,7 +36,7 @@ def texts(folder: Path) -> Iterator[tuple[str, str]]:
         bare = re.sub(r"//.*$", "", path.read_text(errors="replace"), flags=re.M)
         for found in re.finditer(r"^[ \t]*func\.func (?!private)@([\w.$]+)", bare, flags=re.M):
             if (text := _whole(bare, found.start())) is not None:
-                yield f"{path.name}: {found[1]}", text
+                yield f"{path.relative_to(folder)}: {found[1]}", text
 
 
 def _whole(text: str, start: int) -> str | None:
@@ -98,22 +100,48 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("-t", "--target", default="xnnpack")
     parser.add_argument("--tosa-opt", type=int, default=0, metavar="N")
+    parser.add_argument("--rows", type=Path, help="kept here, a line each")
     parser.add_argument("-v", "--verbose", action="store_true")
     given = parser.parse_args()
     if given.tosa_opt:
         made_by_tosa_opt(given.tosa_opt)
     if given.folder is None:
         return
-    far: Counter[str] = Counter()
-    why: Counter[str] = Counter()
+    rows = _kept(given.rows)
     for name, text in texts(given.folder):
-        kind, reason = outcome(text, given.target)
-        far[kind] += 1
-        if reason:
-            why[f"{kind}: {re.sub(r'<[^:]*>', '<…>', reason)[:110]}"] += 1
+        if name in rows:
+            continue
+        rows[name] = outcome(text, given.target)
+        if given.rows is not None:
+            with given.rows.open("a", encoding="utf-8") as out:
+                out.write(json.dumps([name, *rows[name]]) + "\n")
         if given.verbose:
-            print(f"{kind:10} {name}: {reason}", flush=True)
-    print(f"{sum(far.values())} texts to {given.target}: {dict(far)}")
+            print(f"{rows[name][0]:10} {name}: {rows[name][1]}", flush=True)
+    _show(rows, given.target)
+
+
+def _kept(file: Path | None) -> dict[str, tuple[str, str]]:
+    """Rows of an earlier run: name to how far, and why."""
+    if file is None or not file.exists():
+        return {}
+    lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return {name: (kind, reason) for name, kind, reason in lines}
+
+
+def _show(rows: Mapping[str, tuple[str, str]], target: str) -> None:
+    far = Counter(kind for kind, _ in rows.values())
+    print(f"{far.total()} texts to {target}: {dict(far)}")
+    files: dict[str, list[str]] = {}
+    for name, (kind, _) in rows.items():
+        files.setdefault(name.partition(": ")[0], []).append(kind)
+    some = sum("down" in kinds for kinds in files.values())
+    whole = sum(set(kinds) == {"down"} for kinds in files.values())
+    print(f"{len(files)} files: {some} of which functions go down, {whole} whole")
+    why = Counter(
+        f"{kind}: {re.sub(r'<[^:]*>', '<…>', reason)[:110]}"
+        for kind, reason in rows.values()
+        if reason
+    )
     for reason, count in why.most_common():
         print(f"{count:5} {reason}")
 

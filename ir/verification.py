@@ -57,7 +57,8 @@ def find_problems(
             lowering, ops of two levels stand side by side; so they do in a module that says it
             stopped there.
     """
-    membership = membership and stopped_after(module) is None
+    is_between = stopped_after(module) is not None
+    membership = membership and not is_between
     level = find_level(level_of(module))
     if level is None:
         known = ", ".join(known_levels())
@@ -99,7 +100,7 @@ def find_problems(
         problem = _type_problem(op)
         if problem is not None:
             yield problem
-        elif key is not None:
+        elif key is not None and not is_between:
             remember_sound(op, key)
 
 

@@ -43,8 +43,9 @@ def load(path: Content) -> Program:
     kind = held[_IDENTIFIER]
     if kind[:2] in (b"ET", b"BP"):
         from stepwell.artefacts import read_pte
+        from stepwell.backends.executorch.bundled import is_bundled, unbundled
 
-        return read_pte(_unbundled(held) if kind[:2] == b"BP" else held)
+        return read_pte(unbundled(held) if is_bundled(held) else held)
     if kind == b"TOSA":
         from stepwell.artefacts import read_tosa
 
@@ -71,14 +72,3 @@ def _of_pt2(place: Path) -> Program:
     from stepwell.translate.pt2 import load_pt2
 
     return from_exported_program(load_pt2(place))
-
-
-def _unbundled(held: bytes) -> bytes:
-    """The `.pte` in a bundled program."""
-    from stepwell.backends.executorch.read import shipped
-    from stepwell.backends.flatbuffer import parse_schema, read_root
-
-    folder = shipped("devtools", "bundled_program", "serialize")
-    text = (folder / "bundled_program_schema.fbs").read_text()
-    schema = parse_schema(text, lambda name: (folder / name).read_text())
-    return bytes(read_root(held, schema, what="bundled program")["program"])

@@ -12,7 +12,7 @@ from stepwell.ir.above import Shown
 from stepwell.ir.arguments import takes_what_it_says
 from stepwell.ir.calling import bind, with_frozen
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import as_path, write_atomically, written_beside
+from stepwell.ir.files import Content, as_path, write_atomically, written_beside
 from stepwell.ir.levels import stopped_after
 from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
@@ -123,6 +123,26 @@ class Lowered(Shown):
             told["progress"] = progress
         with written_beside(place) as beside:
             write(self.program, path=beside, **told)
+
+    @takes_what_it_says
+    def to_bpte(
+        self,
+        cases: Content | Mapping[str, Sequence[tuple[Any, ...]]],
+        **options: OptionValue,
+    ) -> bytes:
+        """The `.pte` bundled with inputs and what it should give for them (`.bpte`).
+
+        Args:
+            cases: a bundled program, whose cases are kept as they are; or inputs of calls by
+                method, for which what was lowered says what they give.
+            options: as for `to_pte`.
+
+        Raises:
+            StepwellError: the cases call a method that there is not, or what was lowered is gone.
+        """
+        from stepwell.bundling import to_bpte
+
+        return to_bpte(self, self.to_pte(**options), cases)
 
     @takes_what_it_says
     def to_pte_and_ptd(self, **options: OptionValue) -> tuple[bytes, bytes]:

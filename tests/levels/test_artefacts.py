@@ -10,7 +10,8 @@ from level_programs import program
 
 import stepwell
 from stepwell.artefacts import random_inputs
-from stepwell.ir.diagnostics import describe_location, location_of
+from stepwell.cli import main
+from stepwell.ir.diagnostics import StepwellError, describe_location, location_of
 from stepwell.ir.text import structurally_equal
 
 DATA = Path(__file__).resolve().parents[1] / "xnnpack" / "data"
@@ -78,3 +79,29 @@ def test_an_edited_pte_computes_what_was_edited() -> None:
 )
 def test_a_location_that_was_described_is_read_from_its_description(text: str) -> None:
     assert describe_location(location_of(text)) == text
+
+
+def test_a_bundled_program_is_read_and_written_with_its_cases(tmp_path: Path) -> None:
+    source, x = program("tiny:mlp"), torch.randn(4, 64)
+    lowered = stepwell.lower(source, "xnnpack")
+    bundle = lowered.to_bpte({"forward": [(x,)]})
+    place, again = tmp_path / "mlp.bpte", tmp_path / "again.bpte"
+    place.write_bytes(bundle)
+    assert main(["emit", str(place), "-t", "xnnpack", "-o", str(again)]) == 0
+    assert again.read_bytes() == bundle
+
+    from executorch.extension.pybindings import portable_lib
+
+    held = portable_lib._load_bundled_program_from_buffer(bundle)
+    module = portable_lib._load_for_executorch_from_bundled_program(held)
+    (got,) = module.run_method("forward", [x])
+    torch.testing.assert_close(got, source.run(x)[0], atol=1e-5, rtol=1e-5)
+
+    read = stepwell.load(place)
+    edited = stepwell.parse(
+        str(read).replace("output_min=0.0", "output_min=-1.0"), weights=read.weights
+    )
+    made = stepwell.lower(edited, "xnnpack").to_bpte(place)
+    assert made != bundle and stepwell.load(made).run(x)[0].equal(edited.run(x)[0])
+    with pytest.raises(StepwellError, match=r"no method 'other'"):
+        lowered.to_bpte({"other": []})

@@ -11,11 +11,13 @@ from torch.export import export
 
 import stepwell
 from stepwell.cli import main
+from stepwell.commands.sources import random_values
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.stages import stages_of
 from stepwell.targets import PIPELINES
 
 WAYS = (
+    ("bert:bert", "tosa-1.0+fp"),
     ("control_flow:cond_model", "xnnpack"),
     ("dynamic:dynamic_batch", "xnnpack"),
     ("quantised:cnn_per_tensor", "xnnpack"),
@@ -129,6 +131,31 @@ def test_an_op_that_is_replaced_by_hand_at_any_stage_is_in_the_artefact(target: 
         lowered = stepwell.lower(stepwell.parse(edited, weights=program.weights), target)
         assert ".tanh" in text and "tanh" not in str(lowered.program).replace("%tanh", "")
         torch.testing.assert_close(lowered.run(x)[0], wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cortex-m55", "tosa-1.0+int+cpu"])
+def test_an_edit_of_integers_at_the_level_that_is_emitted_is_what_the_artefact_computes(
+    target: str,
+) -> None:
+    source = program("quantised:cnn_per_tensor")
+    lowered = stepwell.lower(source, target)
+    text = lowered.program.text(locations=True)
+    old, new = EDITS[lowered.program.level]
+    assert old in text
+    edited = stepwell.parse(text.replace(old, new, 1), weights=lowered.program.weights)
+    edited.verify()
+    data = stepwell.emit(edited, target)
+    (image,) = random_values(source, "forward", 0)
+    (wanted,) = edited.run(image)
+    assert not wanted.equal(lowered.program.run(image)[0])
+    assert stepwell.load(data).run(image)[0].equal(wanted)
+
+
+EDITS = {
+    "cmsis": ("activation_max = 127 : i64", "activation_max = -60 : i64"),
+    "ethosu": ("tosa.add ", "tosa.sub "),
+}
+"""At the levels `cmsis` and `ethosu`: an addition that saturates earlier, and a difference."""
 
 
 def test_what_stopped_on_the_way_is_no_artefact_and_says_how_it_becomes_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from xdsl.dialects.builtin import TensorType, UnrankedTensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
@@ -18,10 +18,12 @@ from stepwell.dialects.tosa.meaning.shapes import BINARY, UNARY
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import i64
 from stepwell.ir.inference import infers
+from stepwell.ir.levels import stopped_after
 from stepwell.ir.on_demand import torch
 from stepwell.ir.size import UNKNOWN, Size
-from stepwell.ir.types import Dim, WeightAttr, dims, tensor
+from stepwell.ir.types import Dim, WeightAttr, dims, element, tensor
 
 Shape = tuple[Dim, ...] | None
 """Sizes, strings where unknown; None if not even the rank is known."""
@@ -42,7 +44,7 @@ def shaped(*classes: type[TosaOp]) -> Callable[[_F], _F]:
         def inference(op: Operation) -> Sequence[Attribute]:
             assert isinstance(op, TosaOp)
             expected = rule(op)
-            if not has_form(op):
+            if not has_form(op) and not _awaits_narrowing(op):
                 raise StepwellError(no_form(op))
             if len(expected) != len(op.results):
                 raise StepwellError(f"there are {len(op.results)} results, {len(expected)} are due")
@@ -195,3 +197,17 @@ def broadcast(a: Shape, b: Shape) -> Shape:
         else:
             result.append(second if isinstance(first, Size) else first)
     return tuple(result)
+
+
+def _awaits_narrowing(op: Operation) -> bool:
+    """Whether a step ahead makes an operator's 64-bit integers narrower, or refuses them."""
+    top = op
+    while (parent := top.parent_op()) is not None:
+        top = parent
+    held = [element(value.type) for value in (*op.operands, *op.results) if _is_tensor(value)]
+    return isinstance(top, ModuleOp) and stopped_after(top) is not None and i64 in held
+
+
+def _is_tensor(value: SSAValue) -> bool:
+    """Whether a value is a tensor, and no shape."""
+    return isinstance(value.type, TensorType)

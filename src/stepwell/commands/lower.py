@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
         lowered.program.save(arguments.emit_ir)
     if arguments.output:
         if after is None:
-            _save(lowered, arguments.output)
+            _save(lowered, arguments.output, arguments.model)
         elif arguments.output.suffix == ".mlir":
             lowered.program.save(arguments.output)
         else:
@@ -162,7 +162,7 @@ def emit(arguments: argparse.Namespace) -> Outcome:
     with waiting(f"emitting {arguments.model}"):
         model = open_source(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
         lowered = lower(model.program, arguments.target, start=arguments.start, **options)
-        _save(lowered, arguments.output)
+        _save(lowered, arguments.output, arguments.model)
     print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")
     return Outcome(_figures(lowered), [arguments.output])
 
@@ -172,8 +172,11 @@ def _figures(lowered: Lowered) -> dict[str, Any]:
     return {**lowered.report.figures, "stopped_after": lowered.stopped_after}
 
 
-def _save(lowered: Lowered, output: Path) -> None:
-    """Write the target's bytes, or C text around them where the file's name asks for it."""
+def _save(lowered: Lowered, output: Path, model: str = "") -> None:
+    """Write the target's bytes, or what else the file's name asks for: C around them, a bundle."""
+    if output.suffix == ".bpte":
+        write_atomically(output, lowered.to_bpte(_cases(lowered, model)))
+        return
     if output.suffix not in (".h", ".c"):
         with stepping(f"writing {output}") as tell:
             lowered.save(output, progress=tell)
@@ -182,3 +185,14 @@ def _save(lowered: Lowered, output: Path) -> None:
 
     name = identifier_of(output.stem)
     write_atomically(output, lowered.to_c(name, header=output.suffix == ".h").encode())
+
+
+def _cases(lowered: Lowered, model: str) -> Any:
+    """The bundle that was read, for its cases; of another model inputs drawn from a seed."""
+    from stepwell.commands.sources import random_values
+    from stepwell.ir.program import Program
+
+    if model.endswith(".bpte"):
+        return Path(model)
+    source = lowered.source if isinstance(lowered.source, Program) else lowered.program
+    return {name: [tuple(random_values(source, name, 0))] for name in source.methods}

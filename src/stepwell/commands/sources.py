@@ -54,17 +54,20 @@ def open_artefact(spec: str, *, largest: bool = False) -> Artefact | None:
     """The artefact in a file, whoever wrote it; None for what is no artefact.
 
     Args:
-        spec: a `.pte`, a `.tosa`, or a file of a plug-in's target that has a reader.
+        spec: a `.pte`, a `.bpte`, a `.tosa`, or a file of a plug-in's target that has a reader.
         largest: read a `.pte` at the largest sizes it declares.
 
     Raises:
         StepwellError: the file is missing or does not read.
     """
+    from stepwell.backends.executorch.bundled import unbundled
+
     path = Path(spec)
-    found = _reader_of(path.suffix, largest)
+    is_bundle = path.suffix == ".bpte"
+    found = _reader_of(".pte" if is_bundle else path.suffix, largest)
     if found is None:
         return None
-    data = read_bytes(path)
+    data = unbundled(read_bytes(path)) if is_bundle else read_bytes(path)
     program, target = found(data)
     return Artefact(path.stem, data, program, target)
 
