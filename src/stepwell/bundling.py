@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
@@ -14,23 +14,19 @@ from stepwell.ir.files import Content, content
 from stepwell.ir.program import Program
 from stepwell.program import from_exported_program
 
-if TYPE_CHECKING:
-    from stepwell.lowered import Lowered
-
 
 def to_bpte(
-    lowered: Lowered, pte: bytes, cases: Content | Mapping[str, Sequence[tuple[Any, ...]]]
+    source: Any, pte: bytes, cases: Content | Mapping[str, Sequence[tuple[Any, ...]]]
 ) -> bytes:
-    """As `Lowered.to_bpte`."""
+    """As `Lowered.to_bpte`; `source` is what was lowered, as it was given."""
     if not isinstance(cases, Mapping):
         return rebundled(content(cases, "bundled program"), pte)
-    source = lowered.source
     if source is None:
         raise StepwellError(
             "what was lowered is not there to say what the cases give",
             help="lower it in this process, or give a bundled program whose cases are kept",
         )
-    program = source if isinstance(source, Program) else from_exported_program(cast(Any, source))
+    program = source if isinstance(source, Program) else from_exported_program(source)
     named = cast("Mapping[str, Sequence[tuple[Any, ...]]]", cases)
     return bundled(
         pte,

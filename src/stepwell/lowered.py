@@ -142,7 +142,7 @@ class Lowered(Shown):
         """
         from stepwell.bundling import to_bpte
 
-        return to_bpte(self, self.to_pte(**options), cases)
+        return to_bpte(self.source, self.to_pte(**options), cases)
 
     @takes_what_it_says
     def to_pte_and_ptd(self, **options: OptionValue) -> tuple[bytes, bytes]:
