@@ -9,6 +9,7 @@ from typing import Any
 
 from xdsl.ir import Attribute, Operation
 
+import stepwell.dialects.aten.families  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.means import Limit, limited, times
 from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.ir.axes import axis_map
@@ -27,6 +28,7 @@ from stepwell.ir.means import (
     greatest,
     log,
     means,
+    ranges,
     reciprocal,
     round_,
     rsqrt,
@@ -78,7 +80,7 @@ def _of_one_scale(type_: Attribute) -> Quantization:
     return held
 
 
-@means(*ops_of("cast", "aten"), *ops_of("cast", "tosa"), "xnnpack.convert")
+@means(*ops_of("cast", "aten"), "tosa.cast", "xnnpack.convert")
 def cast(x: Term, *, op: Operation) -> Term:
     return cast_to(x, element(op.results[0].type))
 
@@ -109,6 +111,12 @@ def mean(x: Term) -> Term:
 @means("aten.topk.default", "aten.sort.default", "aten.max.dim", "aten.min.dim")
 def picks(x: Term) -> Term:
     return some(x)
+
+
+@ranges("tosa.argmax")
+def _places(op: Any) -> tuple[int, int]:
+    size = dims(op.operands[0].type)[op.axis.value.data]
+    return 0, (size if isinstance(size, int) else 1 << 31) - 1
 
 
 @means("aten.max_pool2d.default", "tosa.max_pool2d")

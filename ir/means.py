@@ -39,7 +39,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.axes import All, axis_map
 from stepwell.ir.families import is_movement, is_of
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, element
 
 PRIMITIVES = {
     name: int(arity)
@@ -222,8 +222,13 @@ def meaning(op: Operation) -> Meaning | None:
     if is_of(op, "lookup"):
         return Meaning(moved=(element_of(op.operands[0]),))
     if is_of(op, "padding"):
+        x, *others = (element_of(v) for v in op.operands if _is_tensor(v))
         filled = argument(op, "value" if hasattr(op, "arg") else "padding_value")
-        return Meaning(moved=(element_of(op.operands[0]), 0.0 if filled is None else filled))
+        return Meaning(moved=(x, *(others or (0.0 if filled is None else filled,))))
+    if is_of(op, "write") and not hasattr(op, "arg"):
+        made = element(op.results[0].type)
+        tensors = (v for v in op.operands if _is_tensor(v) and element(v.type) == made)
+        return Meaning(moved=tuple(map(element_of, tensors)))
     return None
 
 
@@ -293,6 +298,28 @@ def counts(*names: str) -> Callable[[Count], Count]:
         return function
 
     return register
+
+
+Range = Callable[[Any], tuple[int, int]]
+_RANGES: dict[str, Range] = {}
+
+
+def ranges(*names: str) -> Callable[[Range], Range]:
+    """Register between which numbers the results of ops lie, whatever they read."""
+
+    def register(function: Range) -> Range:
+        for name in names:
+            assert name not in _RANGES, name
+            _RANGES[name] = function
+        return function
+
+    return register
+
+
+def range_of(op: Operation) -> tuple[int, int] | None:
+    """The least and the greatest number that an op gives, if that is declared."""
+    function = _RANGES.get(op.name)
+    return None if function is None else function(op)
 
 
 def count_of(op: Operation) -> int | None:

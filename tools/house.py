@@ -1,7 +1,7 @@
 """The house in figures, counted from its files and classes as they stand: `python tools/house.py`.
 
 A row each: lines, rules that are their own text, engines and the targets that use them, axis maps,
-import circles, the toy target.
+the toy target; and of what should be said once (`tools/census.py`), each with its aim.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
 
+import census  # noqa: E402
 import check_imports  # noqa: E402
 import lines  # noqa: E402
 
@@ -77,10 +78,9 @@ def rows() -> Iterator[tuple[str, str]]:
     names = sum(len(mapped_names(dialect)) for dialect in ("aten", "tosa", "cmsis", "xnnpack"))
     own = [cls for cls in classes(HasAxes) if "axis_map" in vars(cls) and cls is not SchemaOp]
     yield "axis maps: by name, by class", f"{names}, {len(own)}"
-    circles = [p for p in check_imports.problems(ROOT) if p.startswith("import cycle")]
-    yield "import circles, imports in functions included", str(len(circles))
     toy = (ROOT / "tests/layout/toy3.py").read_text(encoding="utf-8").splitlines()
     yield "lines of a toy target on all engines", str(len(toy))
+    yield from census.rows()
 
 
 def classes(base: type) -> Iterator[type]:

@@ -19,7 +19,8 @@ from stepwell.ir.families import is_of
 from stepwell.ir.means import Scalar, Term, meaning
 from stepwell.ir.program import Program
 from stepwell.ir.types import element
-from stepwell.translate.values.engine import Analysis, Evaluation, kind_of_value, values_of
+from stepwell.translate.values.engine import Analysis, values_of
+from stepwell.translate.values.evaluation import Evaluation, kind_of_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ projections, and the scores, of attention behind a norm are bounded by the weigh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf, isnan
@@ -21,18 +21,16 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 import stepwell.dialects.means_of_folds  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.ir.axes import axis_map
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
+from stepwell.ir.dtypes import has_torch_dtype, i64, torch_dtype
 from stepwell.ir.families import is_of
-from stepwell.ir.means import Scalar, Term, count_of, keeps_axes, meaning
-from stepwell.ir.once_each import once_each
+from stepwell.ir.means import Scalar, Term, meaning, range_of
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import UnknownValue
 from stepwell.ir.xdsl_private import operands_of
-from stepwell.translate.values.interval import ANY, Interval, Kind, hull, kind_of, of_number
-from stepwell.translate.values.intervals import LEAST_EPSILON, RULES
+from stepwell.translate.values.evaluation import Evaluation, kind_of_value
+from stepwell.translate.values.interval import ANY, Interval, hull, of_number
 
 LARGEST_READ = 1 << 18
 """Elements of a weight that are looked at."""
@@ -108,11 +106,15 @@ class Analysis(ABC, Generic[_T]):
 class Values(Analysis[Interval]):
     """Between which numbers elements lie, and whether they may be NaN."""
 
+    assumed: Mapping[SSAValue, Interval] = field(default_factory=dict[SSAValue, Interval])
+    """What inputs are declared to hold."""
     rows: dict[str, float] = field(default_factory=dict[str, float])
     """The greatest sum of sizes along a row, by the key of a layer's weight."""
 
     def given(self, value: SSAValue) -> Interval:
         """What is known of a value that no meaning is followed behind: an input, an opaque op."""
+        if value in self.assumed:
+            return self.assumed[value]
         kind = kind_of_value(value)
         if kind is None or kind.is_float:
             return ANY
@@ -142,14 +144,35 @@ class Values(Analysis[Interval]):
             return of_number(given)
         return ANY if given.value is None else self.of(given.value)
 
+    def chosen(self, value: SSAValue) -> Interval:
+        """What elements are wherever a choice takes them, if choices are all that reads a value."""
+        parts: list[Interval] = []
+        for use in value.uses:
+            op = use.operation
+            said, kind = meaning(op), kind_of_value(op.results[0]) if op.results else None
+            term = said.element if said else None
+            if term is None or kind is None or term.function != "where":
+                return self.of(value)
+            condition, *sides = term.operands
+            taken = [isinstance(side, Term) and side.value is value for side in sides]
+            if not any(taken):
+                return self.of(value)
+            self.of(op.results[0])
+            ask = Evaluation(self, op, kind)
+            pairs = zip(sides, (True, False), taken, strict=True)
+            parts += [ask.under(condition, side, holds) for side, holds, is_it in pairs if is_it]
+        return hull(parts) if parts else self.of(value)
+
     def _in_range(self, op: Operation, found: Interval) -> Interval:
-        if not isinstance(op, XnnpackOp) or op.output_range is None:
+        limits = op.output_range if isinstance(op, XnnpackOp) else range_of(op)
+        if limits is None:
             return found
-        low, high = op.output_range
+        low, high = limits
         return Interval(max(found.low, low), min(found.high, high), found.nan, found.whole)
 
     def _of_weight(self, key: str, value: SSAValue) -> Interval:
-        if _count(self.program.weights.type_of(key)) > LARGEST_READ:
+        held_as = self.program.weights.type_of(key)
+        if _count(held_as) > LARGEST_READ and element(held_as) != i64:
             return self.given(value)
         held = self.program.weights.get(key)
         if not held.numel():
@@ -186,209 +209,6 @@ class Values(Analysis[Interval]):
         rows = held.detach().flatten(1).abs()  # A tenth of the time of `vector_norm`.
         found = float(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)).max())
         return inf if isnan(found) else found
-
-
-@dataclass
-class Evaluation:
-    """One op's meaning over intervals: what `intervals.RULES` ask of other terms."""
-
-    values: Values
-    op: Operation
-    kind: Kind
-    known: dict[Term, Interval] = field(default_factory=dict[Term, Interval])
-
-    def __call__(self, given: Scalar) -> Interval:
-        """The interval of a term or a number."""
-        if not isinstance(given, Term):
-            return self.kind.number(given)
-        if given.value is not None:
-            return self.values.of(given.value)
-        found = self.known.get(given)
-        if found is None:
-            rule = RULES.get(given.function)
-            found = ANY if rule is None else rule(self, given)
-            is_exact = self.kind.is_float and given.function in _EXACT
-            if given.function not in _TRUTHS and not is_exact:
-                found = self.kind.held(found)
-            self.known[given] = found
-        return found
-
-    @property
-    def is_float(self) -> bool:
-        """Whether the result is of floats."""
-        return self.kind.is_float
-
-    @property
-    def slack(self) -> float:
-        """What one rounding is off by, relative."""
-        return self.kind.slack
-
-    @property
-    def largest(self) -> float:
-        """The largest number of the result's type."""
-        return float(self.kind.high)
-
-    @property
-    def count(self) -> int | None:
-        """How many elements are folded for one of the result; None if that is symbolic."""
-        return count_of(self.op)
-
-    @property
-    def nan_is_zero(self) -> bool:
-        """Whether a NaN that is cast to an integer is zero, as TOSA says."""
-        return self.op.name.startswith("tosa.")
-
-    def look(self, given: Scalar) -> tuple[Scalar, Operation]:
-        """What an element is in turn, with the op that it is of; other terms as they are."""
-        if isinstance(given, Term) and given.value is not None:
-            owner = given.value.owner
-            if isinstance(owner, Operation) and given.value is owner.results[0]:
-                said = meaning(owner)
-                if said is not None and said.element is not None:
-                    return said.element, owner
-        return given, self.op
-
-    def fold(self, given: Scalar, *functions: str) -> tuple[Term, Operation] | None:
-        """What an element is if it is folded, and stands in the place of what it was folded of."""
-        found, op = self.look(given)
-        if not isinstance(found, Term) or found.function not in functions:
-            return None
-        return (found, op) if op is self.op or keeps_axes(op) else None
-
-    def same(self, one: Scalar, other: Scalar) -> bool:
-        """Whether two terms are one, or elements of one value in one place."""
-        if one is other:
-            return True
-        if not isinstance(one, Term) or not isinstance(other, Term):
-            return False
-        if one.value is None or one.value is not other.value:
-            return False
-        places = [at for at, value in enumerate(self.op.operands) if value is one.value]
-        axes = axis_map(self.op) if len(places) > 1 else None
-        # A matrix times itself is no square: its rows are multiplied by its columns.
-        return len(places) < 2 or (axes is not None and len({axes.links[at] for at in places}) == 1)
-
-    def elements_of_norm(self, x: Scalar, factor: Scalar) -> int | None:
-        """Of how many squares `x · rsqrt(average(x²) + ε)` takes the mean; None: it does not."""
-        root, _ = self.look(factor)
-        if not isinstance(root, Term) or root.function != "rsqrt":
-            return None
-        shifted, of = self.look(root.operands[0])
-        if not isinstance(shifted, Term) or shifted.function != "add":
-            return None
-        inner = Evaluation(self.values, of, self.kind)
-        mean = inner.fold(shifted.operands[0], "average")
-        least = max(LEAST_EPSILON, self.kind.tiny)
-        if mean is None or inner(shifted.operands[1]).low < least:
-            return None
-        square, _ = self.look(mean[0].operands[0])
-        if not isinstance(square, Term) or square.function != "multiply":
-            return None
-        squares = self.same(square.operands[0], x) and self.same(square.operands[1], x)
-        return count_of(mean[1]) if squares else None
-
-    def is_part_of_sum(self, x: Scalar, sum_: Scalar) -> bool:
-        """Whether `x` is divided by its sum, or by that and a number that is not negative."""
-        more, of = self.look(sum_)
-        if isinstance(more, Term) and more.function == "add":
-            inner = Evaluation(self.values, of, self.kind)
-            if inner(more.operands[1]).low >= 0:
-                sum_ = more.operands[0]
-        found = self.fold(sum_, "total")
-        return found is not None and self.same(found[0].operands[0], x)
-
-    def is_of_greatest(self, given: Scalar) -> bool:
-        """Whether a term is `exp(x - greatest(x))`, one of which is 1."""
-        if not isinstance(given, Term) or given.function != "exp":
-            return False
-        less = given.operands[0]
-        if not isinstance(less, Term) or less.function != "subtract":
-            return False
-        x, most_ = less.operands
-        if not isinstance(most_, Term) or most_.function != "greatest":
-            return False
-        return self.same(most_.operands[0], x)
-
-    def sum_of_products(self, given: Scalar) -> float | None:
-        """What sums of products of an operand with a layer's weight are at most; None if others."""
-        if not isinstance(given, Term) or given.function != "multiply":
-            return None
-        x, weight = given.operands
-        size = self(x).most
-        if not isinstance(weight, Term) or weight.value is None or size == inf:
-            return None
-        rows = self.values.most_of_rows(weight.value) if _has_rows(self.op) else inf
-        return size * rows if rows < inf else None
-
-    def under(self, condition: Scalar, given: Scalar, holds: bool) -> Interval:
-        """What a term can be where a condition holds, or where it does not."""
-        found = self(given)
-        for less, more, may_be_nan in _comparisons(self, condition, holds):
-            if self.same(less, given):
-                found = _cut(found, high=self(more), may_be_nan=may_be_nan)
-            if self.same(more, given):
-                found = _cut(found, low=self(less), may_be_nan=may_be_nan)
-        return found
-
-
-def _cut(
-    x: Interval, *, low: Interval | None = None, high: Interval | None = None, may_be_nan: bool
-) -> Interval:
-    """What of an interval is not below one of a term, or not above one."""
-    least = x.low if low is None or (may_be_nan and low.nan) else max(x.low, low.low)
-    greatest = x.high if high is None or (may_be_nan and high.nan) else min(x.high, high.high)
-    if least > greatest:
-        return x  # Nothing is there; whatever is said of it is true.
-    return Interval(least, greatest, x.nan and may_be_nan, x.whole)
-
-
-def _comparisons(
-    ask: Evaluation, condition: Scalar, holds: bool
-) -> Iterator[tuple[Scalar, Scalar, bool]]:
-    """`(a, b, may_be_nan)`: a is at most b where a condition holds (or does not), or one is NaN."""
-    found, _ = ask.look(condition)
-    if not isinstance(found, Term):
-        return
-    match found.function:
-        case "not_":
-            yield from _comparisons(ask, found.operands[0], not holds)
-        case "and_" if holds:
-            for part in found.operands:
-                yield from _comparisons(ask, part, True)
-        case "or_" if not holds:
-            for part in found.operands:
-                yield from _comparisons(ask, part, False)
-        case "less" | "less_equal":
-            one, other = found.operands
-            yield (one, other, False) if holds else (other, one, True)
-        case _:
-            pass
-
-
-_TRUTHS = frozenset("is_nan less less_equal equal not_ cast where".split())
-"""Functions whose results are not of the type of the op's, or are already."""
-_EXACT = frozenset(
-    "negate absolute minimum maximum greatest least some floor ceil round trunc sign".split()
-)
-"""Functions of floats that do not round."""
-
-
-def _has_rows(op: Operation) -> bool:
-    """Whether a weight's rows, `[out, …]`, are what an op sums products with."""
-    name = op.name
-    return name == "aten.linear.default" or ".conv" in name
-
-
-def kind_of_value(value: SSAValue) -> Kind | None:
-    """The kind of a tensor's elements; None where torch has none."""
-    return _kind_in(value.type)
-
-
-@once_each
-def _kind_in(type_: Attribute) -> Kind | None:
-    if not isinstance(type_, TensorType) or not has_torch_dtype(element(type_)):
-        return None
-    return kind_of(element(type_))
 
 
 def _count(type_: Attribute) -> int:

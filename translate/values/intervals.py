@@ -204,10 +204,10 @@ def _cast(ask: Ask, term: Term) -> Interval:
         return kind.rounded(x)
     if (kind.low, kind.high) == (0, 1):
         return TRUTH
-    if not x.whole and x.is_bounded:  # Of a NaN, any integer is made; 0 by those who say.
-        x = Interval(below(min(x.low, 0)), above(max(x.high, 0)), x.nan)
-        return kind.held(Interval(x.low, x.high, x.nan and not ask.nan_is_zero, True))
-    if x.whole and x.is_bounded:
+    if x.is_bounded:
+        is_zero = x.nan and ask.nan_is_zero  # Elsewhere, of a NaN any integer is made.
+        if is_zero or not x.whole:
+            x = Interval(min(x.low, 0), max(x.high, 0), x.nan and not is_zero)
         return kind.held(Interval(below(x.low), above(x.high), x.nan, True))
     return Interval(kind.low, kind.high, False, True)
 

@@ -64,7 +64,7 @@ TRUTHS = f"%t = aten.gt.Scalar(%x, 0.0) : ({F}) -> tensor<3xi1>"
     ("lines", "low", "high"),
     [
         ((SIGMOID, TRUTHS, f"%y = aten.masked_fill.Scalar(%s, %t, -inf) : ({F}, tensor<3xi1>) -> {F}"),
-         -inf, 1.0),
+         -inf, 0.5),  # It stays where x is no more than 0.
         ((SIGMOID, TRUTHS, f"%y = aten.where.self(%t, %s, %x) : (tensor<3xi1>, {F}, {F}) -> {F}"),
          -inf, 1.0),  # Where it is no more than 0.
         ((SIGMOID, f"%y = aten.constant_pad_nd.default(%s, [1, -1], 3.0) : ({F}) -> {F}"), 0.0, 3.0),

@@ -9,8 +9,9 @@ from stepwell.ir.rewriting import History
 from stepwell.translate.lowerings.aten import arithmetic, normalisations
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.tosa.finishing.narrow_indices import Intervals, NarrowIndices
+from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices, demanded
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
+from stepwell.translate.values import Values
 
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : f32[4, 4]'
 LINEAR = "%p = aten.linear.default(%x, %w) : (f32[3, 4], f32[4, 4]) -> f32[3, 4]"
@@ -208,8 +209,7 @@ def test_an_index_has_the_range_of_what_it_names(
 ) -> None:
     values = "f32[1, s0, 2]" if "s0" in lines[-1] else "f32[1, 5, 2]"
     program, _ = programs(written(f"%i: i64[1, 3], %v: {values}, %c: i1[1, 3]", *lines))
-    known = Intervals(program.weights)
-    assert known.demanded(program.method().body.block.args[0]) == found
+    assert demanded(program.method().body.block.args[0], Values(program)) == found
 
 
 def test_what_is_computed_from_a_wide_integer_is_no_further_problem(

@@ -27,6 +27,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
+from stepwell.ir.families import is_of
 from stepwell.ir.once_each import once_each
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
@@ -55,18 +56,14 @@ CONJUGATES = tuple(
 )
 ANGLE = op_class("aten.angle.default")
 
-SHAPED = (
-    aten.ViewDefault,
-    aten.ReshapeDefault,
-    aten.UnsqueezeDefault,
-    aten.SqueezeDim,
-    aten.SqueezeDims,
-)
-"""What keeps the order of elements."""
-
 AS_IS = (aten.CloneDefault, aten.ResolveConjDefault, aten.ResolveNegDefault)
 SUMS = (aten.AddTensor, aten.SubTensor)
 BY_NUMBERS = (aten.MulScalar, aten.DivScalar)
+
+
+def _is_shaped(op: SchemaOp) -> bool:
+    """Whether an op gives the same elements in their order, under another shape."""
+    return is_of(op, "reshape") and not isinstance(op, AS_IS)
 
 
 @once_each
@@ -98,7 +95,11 @@ class ComplexToPairs(Rewrite[SchemaOp]):
         aten.CatDefault,
         aten.ViewAsRealDefault,
         *AS_IS,
-        *SHAPED,
+        aten.ViewDefault,
+        aten.ReshapeDefault,
+        aten.UnsqueezeDefault,
+        aten.SqueezeDim,
+        aten.SqueezeDims,
     )
     bound: ClassVar[Bound] = roundings("magnitudes and products round in another order")
 
@@ -169,8 +170,8 @@ def _refuses_open(op: SchemaOp) -> Refusal | None:
         return None
     shape = dims(op.results[0].type)
     match op:
-        case _ if isinstance(op, (*SHAPED, aten.CatDefault, aten._ToCopyDefault)):
-            if isinstance(op, SHAPED):
+        case _ if _is_shaped(op) or isinstance(op, (aten.CatDefault, aten._ToCopyDefault)):
+            if _is_shaped(op):
                 return cannot_be_viewed_as(op.operands[0], shape)
             if len({element(v.type) for v in values}) > 1 or isinstance(op, aten.CatDefault):
                 return Refusal("the shape is symbolic")
@@ -231,7 +232,7 @@ def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
         case _ if isinstance(op, CONJUGATES):
             return emit(rw, aten.MulTensor.make(first, rw.constant(torch.tensor([1.0, -1.0]))))
         case _:
-            return view(rw, first, (*shape, 2)) if isinstance(op, SHAPED) else first
+            return view(rw, first, (*shape, 2)) if _is_shaped(op) else first
 
 
 def _product(factors: Sequence[SSAValue], rw: Rewriter) -> SSAValue:

@@ -28,6 +28,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import bf16, f32
+from stepwell.ir.families import is_movement
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
@@ -37,15 +38,6 @@ from stepwell.translate.rewrites.building import cast, put
 from stepwell.translate.rewrites.xnnpack.floats.widen_halves import widened
 from stepwell.translate.values import interval
 
-MOVES = (
-    aten.ViewDefault,
-    aten.PermuteDefault,
-    aten.SliceTensor,
-    aten.CatDefault,
-    aten.ExpandDefault,
-    aten.StackDefault,
-    aten.UnbindInt,
-)
 COMPUTES = (
     aten.AddTensor,
     aten.AddScalar,
@@ -96,7 +88,16 @@ class WidenBfloat(Rewrite[SchemaOp]):
     """Layers, arithmetic and movement of bfloat16s in f32, between casts."""
 
     name: ClassVar[str] = "widen-bfloat"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (*COMPUTES, *MOVES)
+    anchors: ClassVar[tuple[type[Operation], ...]] = (
+        *COMPUTES,
+        aten.ViewDefault,
+        aten.PermuteDefault,
+        aten.SliceTensor,
+        aten.CatDefault,
+        aten.ExpandDefault,
+        aten.StackDefault,
+        aten.UnbindInt,
+    )
     bound: ClassVar[Bound] = roundings("torch rounds operands of its parts to bfloat16")
 
     def match(self, op: SchemaOp, program: Program) -> SchemaOp | None:
@@ -106,7 +107,7 @@ class WidenBfloat(Rewrite[SchemaOp]):
         if any(element(result.type) != bf16 for result in op.results):
             return None
         given = [v for v in op.operands if _is_bfloat(v)]
-        if isinstance(op, MOVES) and not any(_was_narrowed(value) for value in given):
+        if is_movement(op) and not any(_was_narrowed(value) for value in given):
             return None
         return op if any(not isinstance(v.owner, WeightOp) for v in given) else None
 

@@ -1,0 +1,202 @@
+"""What the house says more than once, counted from its files: rows for `tools/house.py`.
+
+Each function counts one thing that an engine, a declaration or a word should say; the aim is in
+the row.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import check_imports
+
+ROOT = Path(__file__).resolve().parents[1]
+VAGUE = frozenset("held found given made got thing things stuff tmp temp foo bar said".split())
+"""Names that say of a value only that there is one."""
+SIZES = ("size", "dim", "length", "extent")
+FAMILIES = ("movement", "elementwise", "reduction", "write", "random")
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every hand-written file of the package, parsed."""
+    return {
+        path: ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        for path in check_imports.source_files(ROOT)
+        if "generated" not in str(path)
+    }
+
+
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """Every name that a file binds: variables, parameters, functions, classes, captures."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+            case _:
+                pass
+
+
+def vague_names() -> tuple[int, int, Counter[str]]:
+    """How many bound names are vague, of how many, and which."""
+    names = [name.strip("_") for tree in trees().values() for name in bound_names(tree)]
+    vague = Counter(name for name in names if name in VAGUE)
+    return vague.total(), len(names), vague
+
+
+def engines_of_values() -> list[str]:
+    """`translate/values`, and classes elsewhere that keep an interval of each value."""
+    places = ["translate/values"]
+    for path, tree in trees().items():
+        if path.is_relative_to("translate/values"):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                fields = [ast.unparse(n) for n in node.body if isinstance(n, ast.AnnAssign)]
+                if any("dict[SSAValue" in text and "Interval" in text for text in fields):
+                    places.append(f"{path}: {node.name}")
+    return places
+
+
+def tables() -> Iterator[tuple[str, Any]]:
+    """(place, value) of every constant of a module above the dialects."""
+    for path, tree in trees().items():
+        if path.parts[0] in ("ir", "dialects"):
+            continue
+        names = {
+            target.id
+            for node in tree.body
+            for target in (
+                node.targets
+                if isinstance(node, ast.Assign)
+                else [node.target]
+                if isinstance(node, ast.AnnAssign) and node.value is not None
+                else ()
+            )
+            if isinstance(target, ast.Name) and target.id.isupper()
+        }
+        if names:
+            module = import_module(check_imports.module_name(path))
+            yield from ((f"{path}: {name}", getattr(module, name)) for name in sorted(names))
+
+
+def op_names(table: Any) -> list[str]:
+    """The names of the ops in a tuple or set; nothing if it holds anything else."""
+    if not isinstance(table, tuple | set | frozenset) or len(table) < 2:
+        return []
+    names = [each if isinstance(each, str) else getattr(each, "name", None) for each in table]
+    return [name for name in names if isinstance(name, str) and "." in name]
+
+
+@cache
+def asked_about() -> frozenset[str]:
+    """Names that stand behind `in`, or as the classes of an `isinstance`."""
+    questions: set[str] = set()
+    for tree in trees().values():
+        for node in ast.walk(tree):
+            asked: list[ast.AST] = []
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+                asked = [node.comparators[0]]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                asked = [node.args[1]]
+            questions |= {n.id for each in asked for n in ast.walk(each) if isinstance(n, ast.Name)}
+    return frozenset(questions)
+
+
+def private_sets() -> list[tuple[str, str]]:
+    """(place, family) of sets of ops that are all of one family, and that ops are asked about.
+
+    Anchors of a rewrite, or the spellings that a lowering is for, are no question.
+    """
+    from stepwell.ir.families import families_of
+
+    listed: list[tuple[str, str]] = []
+    for place, table in tables():
+        names = op_names(table)
+        if names and len(names) == len(table) and place.partition(": ")[2] in asked_about():
+            shared = frozenset.intersection(*(families_of(name) for name in names))
+            listed += [(place, family) for family in FAMILIES if family in shared][:1]
+    return listed
+
+
+def questions_of_strings() -> list[str]:
+    """`isinstance(size, str)` where the name says that it is a size."""
+    return [
+        f"{path}:{node.lineno}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "isinstance"
+        and ast.unparse(node.args[1]) == "str"
+        and any(word in ast.unparse(node.args[0]).lower() for word in SIZES)
+    ]
+
+
+def importers(package: str) -> list[str]:
+    """Files that import a package, within functions too."""
+    return [
+        str(path)
+        for path in trees()
+        if any(
+            imported.name.split(".")[0] == package
+            for imported in check_imports.imports_of(ROOT / path, check_imports.module_name(path))
+        )
+    ]
+
+
+def rooms(folders: Iterable[str]) -> Counter[str]:
+    """How many files stand side by side in each folder."""
+    return Counter(str(path.parent) for path in trees() if str(path).startswith(tuple(folders)))
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    """(what, its figure), the aim in brackets."""
+    from stepwell.ir.rewriting import step_name
+    from stepwell.places import places_of
+    from stepwell.targets import PIPELINES
+
+    engines = engines_of_values()
+    yield "engines of value analysis (1)", f"{len(engines)}: {', '.join(engines)}"
+    sets = private_sets()
+    for family in FAMILIES:
+        of = [place for place, each in sets if each == family]
+        aim = " (0)" if family == "movement" else ""
+        yield f"private sets of ops that are all of: {family}{aim}", " ".join([str(len(of)), *of])
+    strings = questions_of_strings()
+    yield "`isinstance(…, str)` of a size (< 20)", str(len(strings))
+    yield "files that import sympy (1)", ", ".join(importers("sympy"))
+    problems = check_imports.problems(ROOT)
+    yield "import circles, all kinds (0)", str(sum(p.startswith("import cycle") for p in problems))
+    above = [p for p in problems if p.startswith("ir/") and " names " in p]
+    yield "names of upper layers in ir/ (0)", str(len(above))
+    for folders in (("translate/rewrites",), ("translate", "dialects", "backends"), ("ir", "src")):
+        (room, most), *_ = rooms(folders).most_common(1)
+        yield f"files in one folder, most, of {', '.join(folders)} (20)", f"{most} ({room})"
+    for target in ("xnnpack", "tosa-1.0+fp", "cortex-m55"):
+        if target not in PIPELINES:
+            continue
+        steps, places = [step_name(step) for step in PIPELINES[target].steps], places_of(target)
+        why = sum(bool(places[name].because) for name in steps if name in places)
+        forms = sum(
+            bool(places[name].needs or places[name].leaves) for name in steps if name in places
+        )
+        yield (
+            f"steps to {target} (xnnpack: 40), with a reason, with forms needed or left",
+            f"{len(steps)}, {why}, {forms}",
+        )
+    vague, names, counts = vague_names()
+    yield (
+        "vague names (< 3 %)",
+        f"{vague} of {names}, {vague / names:.1%}: "
+        + ", ".join(f"{name} {count}" for name, count in counts.most_common(5)),
+    )
