@@ -157,7 +157,7 @@ def remedy(site: Site, pair: Quantised) -> str:
     )
 
 
-def batches_of(data: Iterable[Any]) -> list[Batch]:
+def batches_of(data: Any) -> list[Batch]:
     """Batches as (inputs of a call, labels).
 
     Raises:
@@ -169,7 +169,7 @@ def batches_of(data: Iterable[Any]) -> list[Batch]:
             help="a list of (inputs, labels); labels may be None",
         )
     found: list[Batch] = []
-    for one in data:
+    for one in cast("Iterable[Any]", data):
         if not isinstance(one, tuple | list) or len(cast("Sequence[Any]", one)) != 2:
             raise StepwellError("a batch is (inputs, labels)", help="labels may be None")
         inputs, labels = cast("tuple[Any, Any]", tuple(cast("Sequence[Any]", one)))

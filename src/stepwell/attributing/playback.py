@@ -22,7 +22,7 @@ from stepwell.attributing.grids import rounded
 from stepwell.attributing.sites import MX, Quantised, Site
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.calling import bind_inputs
-from stepwell.ir.core import MutateInputOp, UpdateOp
+from stepwell.ir.core import MutateInputOp, UpdateOp, WeightOp
 from stepwell.ir.interpretation import Interpreter
 from stepwell.translate.rewrites.mxfp.choose_mxfp import MxLinearOp, MxMatmulOp
 
@@ -111,8 +111,8 @@ class Playback:
     ) -> Sequence[Any]:
         if isinstance(op, MX):
             results: Sequence[Any] = (self._evaluate(op, operands, free),)
-        elif op.results and (key := getattr(op, "key", None)) and key.data in self.parameters:
-            results = (self.parameters[key.data],)
+        elif isinstance(op, WeightOp) and op.key.data in self.parameters:
+            results = (self.parameters[op.key.data],)
         else:
             bound: dict[SSAValue, Any] = dict(zip(op.operands, operands, strict=True))
             for region in op.regions:  # What a region reads from outside it.
@@ -156,5 +156,6 @@ class Playback:
             return F.linear(x, other, bias)
         if isinstance(op, MxMatmulOp):
             return torch.matmul(x, other.transpose(1, 2))
-        numbers = [op.arg(name) for name in ("stride", "padding", "dilation")]
-        return F.conv2d(x, other, bias, *map(list, numbers), op.arg("groups"))
+        names = ("stride", "padding", "dilation")
+        stride, padding, dilation = (list[int](op.arg(name)) for name in names)
+        return F.conv2d(x, other, bias, stride, padding, dilation, op.arg("groups"))

@@ -113,10 +113,10 @@ def _rows(weights: Weights, site: Site, inputs: Sequence[Any]) -> tuple[Tensor, 
     if site.is_mx:
         ours = rounded(ours, op.arg("payload"), 1 if isinstance(op, MxConv2dOp) else -1)
     if not (isinstance(op, MxLinearOp) or op_name(op).startswith("aten.linear")):
-        kernel = [int(n) for n in op.operands[1].type.get_shape()[2:]]  # pyright: ignore
+        kernel = tuple(int(n) for n in op.operands[1].type.get_shape()[2:])  # pyright: ignore
         if len(kernel) != 2:
             return None
-        numbers = {n: list(op.arg(n)) for n in ("dilation", "padding", "stride")}
+        numbers = {n: tuple[int, ...](op.arg(n)) for n in ("dilation", "padding", "stride")}
         ours, theirs = (F.unfold(x, kernel, **numbers).transpose(1, 2) for x in (ours, theirs))
     rows = [x.reshape(-1, x.shape[-1]) for x in (ours, theirs)]
     some = torch.randperm(len(rows[0]), generator=torch.Generator().manual_seed(0))[:ROWS]

@@ -95,8 +95,9 @@ class Weights:
         """The weights as the float model has them."""
         plain: dict[str, Tensor] = {}
         for op in pair.func.body.block.ops:
-            is_parameter = isinstance(op, WeightOp) and op.kind.data == "parameter"
-            if is_parameter and any(result.uses for result in op.results):
+            if not isinstance(op, WeightOp) or op.kind.data != "parameter":
+                continue
+            if any(result.uses for result in op.results):
                 held = pair.program.weights.get(op.key.data)
                 if held.dtype == torch.float32:
                     plain[op.key.data] = held.clone()
