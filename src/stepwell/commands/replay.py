@@ -18,7 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-m", "--model", action="append", default=[], help="of the zoo, wildcards (examples/*)"
     )
     parser.add_argument(
-        "-t", "--target", action="append", default=[], help="(xnnpack and tosa-1.0+fp)"
+        "-t",
+        "--target",
+        action="append",
+        default=[],
+        help="(xnnpack and tosa-1.0+fp; what a program is quantised for)",
     )
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="what is kept, by content")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
@@ -39,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     )
 
     from stepwell.plugins import handed_on
-    from stepwell.replaying.replay import MODELS, TARGETS, replay
+    from stepwell.replaying.replay import MODELS, replay
 
     columns = (
         TextColumn("{task.description:48}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -54,7 +58,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
         found = replay(
             arguments.span,
             arguments.model or MODELS,
-            arguments.target or TARGETS,
+            arguments.target,
             cache=arguments.cache,
             workers=arguments.workers,
             tell=show,

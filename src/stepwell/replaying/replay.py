@@ -25,9 +25,10 @@ from stepwell.zoo.catalogue import Entry, select
 
 Tell = Callable[[str, int, int], None]
 
-MODELS = ("examples/*",)
+MODELS = ("examples/*", "quantised/*")
 """What is lowered unless something else is named: what every checkout has."""
 TARGETS = ("xnnpack", "tosa-1.0+fp")
+"""What programs are lowered to that are quantised for none."""
 CHILD = Path(__file__).resolve().with_name("child.py")
 """What lowers them, with whichever commit's stepwell; it is run, not imported."""
 
@@ -80,7 +81,7 @@ class Replay(Shown):
 def replay(
     span: str | None = None,
     models: Sequence[str] = MODELS,
-    targets: Sequence[str] = TARGETS,
+    targets: Sequence[str] = (),
     *,
     cache: Path | None = None,
     workers: int = 2,
@@ -91,7 +92,7 @@ def replay(
     Args:
         span: `BASE..HEAD`; the base is the last release unless it is named.
         models: of the zoo, as for `stepwell.sweep`.
-        targets: as for `stepwell.lower`.
+        targets: as for `stepwell.lower`; if none, `TARGETS`, and what a program is quantised for.
         cache: where exported programs and figures are kept, named by content.
         workers: processes at once.
         tell: told what is being done.
@@ -103,16 +104,19 @@ def replay(
     base, head = both(span)
     place = cache or default_cache()
     say = tell or _silent
-    programs = exported(select(models), place / "programs", say)
+    entries = select(models)
+    programs = exported(entries, place / "programs", say)
+    asked = [
+        (entry.name, target)
+        for entry in entries
+        if entry.name in programs
+        for target in targets or ((entry.target,) if entry.target else TARGETS)
+    ]
     found = {
-        commit: figures(commit, programs, targets, place / "figures", workers, say)
+        commit: figures(commit, programs, asked, place / "figures", workers, say)
         for commit in dict.fromkeys((base, head))
     }
-    pairs = [
-        Pair(name, target, found[base][name, target], found[head][name, target])
-        for name in programs
-        for target in targets
-    ]
+    pairs = [Pair(*key, found[base][key], found[head][key]) for key in asked]
     return Replay(base, head, tuple(pairs))
 
 
@@ -155,7 +159,7 @@ def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path
 def figures(
     commit: str,
     programs: dict[str, Path],
-    targets: Sequence[str],
+    asked: Sequence[tuple[str, str]],
     place: Path,
     workers: int,
     say: Tell,
@@ -166,19 +170,18 @@ def figures(
     versions += registry().identity()
     made_of = digest(content(commit), *versions, CHILD.read_bytes())
     files = {
-        (name, target): place / f"{digest(made_of, program.stem, target)[:24]}.json"
-        for name, program in programs.items()
-        for target in targets
+        (name, target): place / f"{digest(made_of, programs[name].stem, target)[:24]}.json"
+        for name, target in asked
     }
     missing = [key for key, file in files.items() if not file.exists()]
     if missing:
-        asked = [
+        jobs = [
             {"name": name, "target": target, "file": str(programs[name])}
             for name, target in missing
         ]
         with checked_out(commit) as tree:
-            for done, row in enumerate(run(tree, asked, workers), 1):
-                say(f"lower by {commit[:10]}", done, len(asked))
+            for done, row in enumerate(run(tree, jobs, workers), 1):
+                say(f"lower by {commit[:10]}", done, len(jobs))
                 file = files[row["name"], row["target"]]
                 write_atomically(file, json.dumps(row).encode())
     return {key: json.loads(file.read_text()) for key, file in files.items()}

@@ -52,6 +52,7 @@ class Entry:
         distributions: whose versions the model hangs on.
         module: what is imported before it is made.
         file: whose text the model hangs on, with its neighbours, where it is no library's.
+        target: what it is quantised for; nothing where it can be lowered to any.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Entry:
     distributions: tuple[str, ...] = ("torch",)
     module: str = "torch"
     file: Path | None = None
+    target: str = ""
 
     @property
     def source(self) -> str:
@@ -73,6 +75,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "modules": (),
     "operators": (),
     "examples": (),
+    "quantised": (),
     "torchvision": ("torchvision",),
     "timm": ("timm", "torchvision"),
     "transformers": ("transformers",),

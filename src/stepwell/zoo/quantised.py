@@ -1,0 +1,73 @@
+"""Examples in integers and block-scaled floats, each as the target it is quantised for takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from stepwell.zoo.catalogue import Entry, Made, of_file
+from stepwell.zoo.examples import FOLDER
+
+MX_TARGET = "tosa-1.1+fp+mxfp"
+FOR = {
+    "int8-xnnpack": "xnnpack",
+    "int8-xnnpack-dynamic": "xnnpack",
+    "8da4w": "xnnpack",
+    "8da8w": "xnnpack",
+    "int8-cortex-m": "cortex-m55",
+    "int8-tosa": "tosa-1.0+int",
+    "int16-tosa": "tosa-1.0+int+int16",
+    "mxfp8": MX_TARGET,
+}
+"""What each quantiser's programs are lowered to by a replay; `mxfp8` is `to_mxfp`'s."""
+NETS = "tiny.ds_cnn tiny.mlp_autoencoder resnet.resnet8 mobilenet.mobilenet_v2_035"
+PARTS = "quantised.small_conv_net microcontrollers.crnn_gru microcontrollers.tcn vision.unet"
+ATTENTION = "transformer.transformer_encoder_2layers vision.vit_with_registers"
+OF = {
+    "int8-xnnpack": f"{NETS} {PARTS} {ATTENTION} mobilenet.mobilenet_v3_small",
+    "int8-xnnpack-dynamic": f"tiny.mlp {ATTENTION}",
+    "8da4w": f"decoders.qwen3_block {ATTENTION}",
+    "8da8w": "decoders.gemma2 whisper.whisper_encoder",
+    "int8-cortex-m": f"{NETS} {PARTS} microcontrollers.mcunet_like",
+    "int8-tosa": f"{NETS} {PARTS} {ATTENTION} mobilenet.mobilenet_v3_small",
+    "int16-tosa": f"{NETS} vision.vit_with_registers",
+    "mxfp8": f"tiny.mlp_autoencoder quantised.small_conv_net resnet.resnet8 {ATTENTION}",
+}
+"""Which examples, `FILE.CALLABLE`, are quantised by which."""
+
+
+def entries() -> Iterator[Entry]:
+    """Each as `quantised/FILE.CALLABLE@QUANTISER`; none where the package is installed alone."""
+    for quantiser, examples in OF.items():
+        for example in examples.split():
+            stem, callable_ = example.split(".")
+            file = FOLDER / f"{stem}.py"
+            if not file.exists():
+                return
+            floats = of_file(f"{file}:{callable_}", file)
+            yield replace(
+                floats,
+                name=f"quantised/{example}@{quantiser}",
+                kind="quantised",
+                make=lambda floats=floats, quantiser=quantiser: quantised(floats, quantiser),
+                distributions=("torch", "torchao", "executorch"),
+                target=FOR[quantiser],
+            )
+
+
+def quantised(floats: Entry, quantiser: str) -> Made:
+    """A model with quantize and dequantize operators, calibrated on its example inputs."""
+    made = floats.make()
+    assert made.module is not None
+    return replace(made, module=_chosen(quantiser)(made.module, made.inputs))
+
+
+def _chosen(quantiser: str) -> Any:
+    if quantiser == "mxfp8":
+        from stepwell.translate.mxfp.modules import to_mxfp
+
+        return lambda module, _: to_mxfp(module)
+    from stepwell.quantising import find_quantiser
+
+    return find_quantiser(quantiser)
