@@ -9,7 +9,7 @@ from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Together
-from stepwell.translate.lowerings.aten import for_xnnpack, slices, views
+from stepwell.translate.lowerings.aten import floats, for_xnnpack, slices, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import convolutions as xnnpack_convolutions
 from stepwell.translate.lowerings.xnnpack import images as xnnpack_images
@@ -29,9 +29,6 @@ from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
-from stepwell.translate.rewrites.attention.widen_attention_of_halves import (
-    WidenAttentionOfHalves,
-)
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.lift_constant_scalar import LiftConstantScalar
@@ -80,13 +77,6 @@ from stepwell.translate.rewrites.xnnpack.expressions.stacked_sum_to_additions im
 )
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
-from stepwell.translate.rewrites.xnnpack.floats.carry_nans import CarryNans
-from stepwell.translate.rewrites.xnnpack.floats.widen_bfloat import WidenBfloat
-from stepwell.translate.rewrites.xnnpack.floats.widen_halves import WidenHalves, WidenScalarOfHalves
-from stepwell.translate.rewrites.xnnpack.floats.widen_mixed_floats import WidenMixedFloats
-from stepwell.translate.rewrites.xnnpack.floats.widen_products_of_halves import (
-    WidenProductsOfHalves,
-)
 from stepwell.translate.rewrites.xnnpack.nodes import (
     lower_clamp,
     lower_elementwise,
@@ -175,7 +165,10 @@ XNNPACK = Pipeline(
                 ComplexToPairs(),
             ),
         ),
-        Together("widen-floats", (WidenMixedFloats(), WidenBfloat(), CancelNarrowing())),
+        Together(
+            "widen-floats",
+            (step(floats.widen_mixed_floats), step(floats.widen_bfloat), CancelNarrowing()),
+        ),
         *QUANTISED,
         Together("fold-weights", (*FOLD_WEIGHTS, LiftScalesFromFilter())),
         Together("multiply-experts", (MultiplyAllExperts(), AddUpBeforeExperts(), FoldConstants())),
@@ -193,14 +186,18 @@ XNNPACK = Pipeline(
         Together("keep-images", KEEP_IMAGES),
         Together(
             "attention-to-products",
-            (WidenAttentionOfHalves(), ExpandAttention(), ExpandAttentionOfAnyLength()),
+            (
+                step(floats.widen_attention_of_halves),
+                ExpandAttention(),
+                ExpandAttentionOfAnyLength(),
+            ),
         ),
         AskInputsForSizes(),
         CentreResidualStream(),
         Together(
             "decompose",
             (
-                WidenHalves(),
+                step(floats.widen_halves),
                 DecomposeLayerNorm(),
                 DecomposeGroupNorm(),
                 RecogniseGelu(),
@@ -208,7 +205,7 @@ XNNPACK = Pipeline(
                 step(for_xnnpack.expand_power),
                 LimitByMask(),
                 KeepBand(),
-                CarryNans(),
+                step(floats.carry_nans),
                 step(for_xnnpack.prelu_channels_last),
                 StackedSumToAdditions(),
                 step(for_xnnpack.cumsum_to_additions),
@@ -239,8 +236,8 @@ XNNPACK = Pipeline(
                 *NOOPS,
                 *SHAPES,
                 SqueezePermute(),
-                WidenProductsOfHalves(),
-                WidenScalarOfHalves(),
+                step(floats.widen_products_of_halves),
+                step(floats.widen_scalar_of_halves),
                 LiftConstantScalar(protect_attention=False),
             ),
         ),
@@ -252,7 +249,7 @@ XNNPACK = Pipeline(
             (
                 GuardSoftmaxInFloats(),
                 FoldConstants(),
-                WidenBfloat(),
+                step(floats.widen_bfloat),
                 CancelNarrowing(),
                 *NORMAL_FORM,
                 step(xnnpack_products.matmul),
@@ -261,7 +258,7 @@ XNNPACK = Pipeline(
         ),
         Together(
             "lift-scalars-of-pieces",
-            (WidenScalarOfHalves(), LiftConstantScalar(protect_attention=False)),
+            (step(floats.widen_scalar_of_halves), LiftConstantScalar(protect_attention=False)),
         ),
         Together("lower-lifted", (PickBySlices(), *TO_XNNPACK)),
         Together("leave-to-kernels", (DecomposeForKernels(),)),

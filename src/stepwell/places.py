@@ -11,14 +11,14 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.forms import Form, Place
 from stepwell.ir.rewriting import Together
 from stepwell.pipelines import TO_XNNPACK
+from stepwell.translate.lowerings.aten import floats
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NORMAL_FORM
 from stepwell.translate.rewrites.quant import TYPES
 from stepwell.translate.rewrites.tosa.placing.order import MEETING as TOSA_MEETING
 from stepwell.translate.rewrites.tosa.placing.order import TO_TOSA
 from stepwell.translate.rewrites.xnnpack import MERGES
-from stepwell.translate.rewrites.xnnpack.floats.widen_bfloat import WidenBfloat
-from stepwell.translate.rewrites.xnnpack.floats.widen_mixed_floats import WidenMixedFloats
 
 PLAIN = Form("plain", "each operation has one spelling", Together("plain", NORMAL_FORM))
 TYPED = Form("typed", "quantisation stands in types", Together("typed", TYPES))
@@ -26,7 +26,7 @@ FOLDED = Form("folded", "what is constant is in weights", Together("folded", FOL
 WIDE = Form(
     "wide",
     "a node's floats are of one type that it has",
-    Together("wide", (WidenMixedFloats(), WidenBfloat())),
+    Together("wide", (step(floats.widen_mixed_floats), step(floats.widen_bfloat))),
 )
 EXPANDED = Form(
     "expanded", "attention is products and a softmax", Together("expanded", (ExpandAttention(),))

@@ -22,8 +22,8 @@ from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED
 from stepwell.plugins import registry
 from stepwell.registry import unknown
 from stepwell.target import OPTIONS, Session, Target
+from stepwell.translate.lowerings.aten.floats import IN_SINGLE
 from stepwell.translate.memory import MEMORY, SPEED
-from stepwell.translate.rewrites.xnnpack.floats.widen_products_of_halves import IN_SINGLE
 
 __all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.floats.carry_nans import CarryNans
+from stepwell.translate.lowerings.aten import floats
+from stepwell.translate.lowerings.lowering import step
 
 X = torch.tensor([[torch.nan, torch.inf, -torch.inf, -0.0], [1.0, torch.nan, 3e38, -3e38]])
 Y = torch.tensor([[0.0, torch.nan, -torch.inf, -0.0], [torch.nan, torch.inf, -3e38, 3e38]])
@@ -49,10 +50,12 @@ def test_what_is_never_nan_needs_no_term(apply: Any, method: Any) -> None:
         f"%f = aten._to_copy.default(%b, dtype=f32) : (tensor<4xi1>) -> {given}",
         f"%y = aten.clamp.Tensor(%f, %w) : ({given}, {given}) -> {given}",
     )
-    assert apply(method(f"%x: {given}", *lines, gives=given), CarryNans()).count == 0
+    assert apply(method(f"%x: {given}", *lines, gives=given), step(floats.carry_nans)).count == 0
 
 
 def test_doubles_stay(refused: Any, method: Any) -> None:
     given = "tensor<4xf64>"
     line = f"%y = aten.clamp.Tensor(%x, %x) : ({given}, {given}) -> {given}"
-    refused(method(f"%x: {given}", line, gives=given), CarryNans(), "float32 or float16")
+    refused(
+        method(f"%x: {given}", line, gives=given), step(floats.carry_nans), "float32 or float16"
+    )

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting import Rewrite
-from stepwell.translate.rewrites.xnnpack.floats.widen_halves import WidenHalves, WidenScalarOfHalves
+from stepwell.translate.lowerings.aten import floats
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES
 
 (CAST_NODE,) = (rule() for rule in RULES if rule.name == "lower-float-cast")
@@ -29,13 +30,13 @@ NEAR_MISSES: dict[str, tuple[Rewrite[Any], str, str, str, str]] = {
         *LAST,
         "",
     ),
-    "a norm of singles": (WidenHalves(), "layer_norm.default(%x, [4])", X, X, ""),
-    "a gelu by erf": (WidenHalves(), "gelu.default(%x)", HALF, HALF, ""),
+    "a norm of singles": (step(floats.widen_halves), "layer_norm.default(%x, [4])", X, X, ""),
+    "a gelu by erf": (step(floats.widen_halves), "gelu.default(%x)", HALF, HALF, ""),
     "a number that is no half beside singles": (
-        WidenScalarOfHalves(), "mul.Scalar(%x, 0.1)", X, X, "",
+        step(floats.widen_scalar_of_halves), "mul.Scalar(%x, 0.1)", X, X, "",
     ),
-    "halves of seven axes": (WidenScalarOfHalves(), "mul.Scalar(%x, 0.1)", SEVEN16, SEVEN16, ""),
-    "a number that is a half": (WidenScalarOfHalves(), "mul.Scalar(%x, 0.5)", HALF, HALF, ""),
+    "halves of seven axes": (step(floats.widen_scalar_of_halves), "mul.Scalar(%x, 0.1)", SEVEN16, SEVEN16, ""),
+    "a number that is a half": (step(floats.widen_scalar_of_halves), "mul.Scalar(%x, 0.5)", HALF, HALF, ""),
 }  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def test_a_convolution_of_halves_has_a_kernel(refused: Any, method: Any):
         f" : ({IMAGE}, {FILTER}) -> {IMAGE}"
     )
     weight = f'%w = stepwell.weight <"w"> "parameter" : {FILTER}'
-    refused(method(f"%x: {IMAGE}", weight, line, gives=IMAGE), WidenHalves())
+    refused(method(f"%x: {IMAGE}", weight, line, gives=IMAGE), step(floats.widen_halves))
 
 
 def test_a_hardsigmoid_that_becomes_a_hardswish_stays(refused: Any, method: Any):
@@ -70,4 +71,4 @@ def test_a_hardsigmoid_that_becomes_a_hardswish_stays(refused: Any, method: Any)
         f"%s = aten.hardsigmoid.default(%x) : ({HALF}) -> {HALF}",
         f"%y = aten.mul.Tensor(%x, %s) : ({HALF}, {HALF}) -> {HALF}",
     )
-    refused(method(f"%x: {HALF}", *lines, gives=HALF), WidenHalves())
+    refused(method(f"%x: {HALF}", *lines, gives=HALF), step(floats.widen_halves))

@@ -17,7 +17,7 @@ from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import (
     divisions,
     least,
 )
-from stepwell.translate.rewrites.xnnpack.floats.widen_halves import ONCE
+from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE
 
 
 def convolved(

@@ -9,11 +9,9 @@ from torch.nn import functional
 
 import stepwell
 from stepwell.backends.executorch import arm64
-from stepwell.translate.rewrites.attention.widen_attention_of_halves import WidenAttentionOfHalves
-from stepwell.translate.rewrites.xnnpack.floats.widen_products_of_halves import (
-    IN_SINGLE,
-    WidenProductsOfHalves,
-)
+from stepwell.translate.lowerings.aten import floats
+from stepwell.translate.lowerings.aten.floats import IN_SINGLE
+from stepwell.translate.lowerings.lowering import step
 
 CPUS = [None, "cortex-a53", "cortex-a76", "neoverse-v1"]
 HEADS = "tensor<1x2x4x8x{}>"
@@ -89,7 +87,7 @@ def test_attention_of_singles_stays(refused: Any, method: Any) -> None:
         "%y = aten.scaled_dot_product_attention.default(%x, %x, %x)"
         f" : ({singles}, {singles}, {singles}) -> {singles}"
     )
-    refused(method(f"%x: {singles}", line, gives=singles), WidenAttentionOfHalves())
+    refused(method(f"%x: {singles}", line, gives=singles), step(floats.widen_attention_of_halves))
 
 
 def test_attention_that_drops_weights_stays(refused: Any, method: Any) -> None:
@@ -99,10 +97,12 @@ def test_attention_that_drops_weights_stays(refused: Any, method: Any) -> None:
         f" : ({held}, {held}, {held}) -> {held}"
     )
     text = method(f"%x: {held}", line, gives=held)
-    refused(text, WidenAttentionOfHalves(), "dropout_p is 1.0")
+    refused(text, step(floats.widen_attention_of_halves), "dropout_p is 1.0")
 
 
 def test_a_product_of_singles_stays(refused: Any, method: Any) -> None:
     x = "tensor<2x4xf32>"
     line = f"%y = aten.linear.default(%x, %x) : ({x}, {x}) -> tensor<2x2xf32>"
-    refused(method(f"%x: {x}", line, gives="tensor<2x2xf32>"), WidenProductsOfHalves())
+    refused(
+        method(f"%x: {x}", line, gives="tensor<2x2xf32>"), step(floats.widen_products_of_halves)
+    )

@@ -7,38 +7,43 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
+from stepwell.translate.lowerings.aten import floats
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
-from stepwell.translate.rewrites.xnnpack.floats.widen_bfloat import WidenBfloat
-from stepwell.translate.rewrites.xnnpack.floats.widen_mixed_floats import WidenMixedFloats
 
 NEAR_MISSES = {
-    "arithmetic of halves": (WidenBfloat(), "f16", "f16", "sigmoid.default(%x) : ({x}) -> {y}"),
+    "arithmetic of halves": (
+        step(floats.widen_bfloat),
+        "f16",
+        "f16",
+        "sigmoid.default(%x) : ({x}) -> {y}",
+    ),
     "an input that is moved": (
-        WidenBfloat(),
+        step(floats.widen_bfloat),
         "bf16",
         "bf16",
         "permute.default(%x, [0]) : ({x}) -> {y}",
     ),
     "a truth value of bfloat16s": (
-        WidenBfloat(),
+        step(floats.widen_bfloat),
         "bf16",
         "i1",
         "gt.Scalar(%x, 0.5) : ({x}) -> {y}",
     ),
     "operands of one width": (
-        WidenMixedFloats(),
+        step(floats.widen_mixed_floats),
         "f32",
         "f32",
         "mul.Tensor(%x, %x) : ({x}, {x}) -> {y}",
     ),
     "a quotient of integers": (
-        WidenMixedFloats(),
+        step(floats.widen_mixed_floats),
         "i64",
         "f32",
         "div.Tensor(%x, %x) : ({x}, {x}) -> {y}",
     ),
     "a single number beside halves": (
-        WidenMixedFloats(),
+        step(floats.widen_mixed_floats),
         "f16",
         "f16",
         "mul.Tensor(%x, %s) : ({x}, tensor<f32>) -> {y}",

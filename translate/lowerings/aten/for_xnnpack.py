@@ -21,7 +21,7 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import axis
-from stepwell.translate.rewrites.xnnpack.floats.carry_nans import carries_nans
+from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     not_constant,
     not_floats,

@@ -16,9 +16,10 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import weight_key
+from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import EXACT, Refusal, Rewriter
 from stepwell.ir.size import Dim
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import dims, element, tensor, with_element
 from stepwell.translate.lowerings.lowering import Goal, goal, refuse
 from stepwell.translate.rewrites import building
 
@@ -126,6 +127,11 @@ class Value:
         """A conversion; itself where it has the type."""
         return self._of(building.cast(self.b, self.ssa, dtype))
 
+    def affine(self, weight: SSAValue | None, bias: SSAValue | None) -> Value:
+        """`self * weight + bias`, broadcasting over leading axes."""
+        value = self if weight is None else self.call(aten.MulTensor, self._of(weight))
+        return value if bias is None else value.call(aten.AddTensor, self._of(bias))
+
     # -- axes --------------------------------------------------------------------------------
 
     def view(self, *shape: Dim) -> Value:
@@ -154,6 +160,16 @@ class Value:
     def expand(self, *shape: Dim) -> Value:
         """Repeated along axes of size 1."""
         return self._of(building.expand(self.b, self.ssa, shape))
+
+
+def again(
+    op: SchemaOp, operands: Sequence[Value], dtype: Attribute | None = None
+) -> tuple[Value, ...]:
+    """An op of other operands, with results of its own element types or of another one."""
+    b = operands[0].b
+    types = [r.type if dtype is None else with_element(r.type, dtype) for r in op.results]
+    new = b.insert(remade(op, [value.ssa for value in operands], types))
+    return tuple(Value(result, b) for result in new.results)
 
 
 def cat(parts: Sequence[Value], at: int) -> Value:

@@ -33,8 +33,8 @@ from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, ref
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
 from stepwell.translate.rewrites.building import axes, emit, permute, put, view
 from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_rows
-from stepwell.translate.rewrites.xnnpack.floats.carry_nans import carries_nans, nans_along
-from stepwell.translate.rewrites.xnnpack.floats.widen_halves import widened
+from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans, nans_along
+from stepwell.translate.rewrites.xnnpack.floats.singles import widened
 from stepwell.translate.values import is_never_nan
 
 

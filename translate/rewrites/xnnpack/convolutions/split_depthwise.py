@@ -48,7 +48,7 @@ from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element, tensor, with_element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import Axis, Part, Prices, least
-from stepwell.translate.rewrites.xnnpack.floats.widen_halves import ONCE, single
+from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, single
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import slice_sizes
 from stepwell.translate.rewrites.xnnpack.quantised.quantised_bounds import growth
 

@@ -152,7 +152,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal
 from stepwell.translate import values
 from stepwell.translate.rewrites.spelling import copies
-from stepwell.translate.rewrites.xnnpack.floats.carry_nans import carries_nans
+from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.functions import from_front

@@ -1,0 +1,44 @@
+"""Values in single precision: constants at compile time, everything else by a cast."""
+
+from __future__ import annotations
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.bounds import roundings
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import f16, f32
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import element
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.building import cast
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_held
+
+ONCE = roundings("a result next to the middle of two halves may round to either")
+
+
+@recipe("single")
+def single(constant: torch.Tensor) -> torch.Tensor:
+    """A constant in f32."""
+    return constant.float()
+
+
+def widened(rw: Rewriter, value: SSAValue, recipe: str = "single") -> SSAValue:
+    """A value in f32: a constant at compile time."""
+    key = weight_key(value)
+    if key is not None:
+        return rw.weight(rw.weights.derive(recipe, [key]))
+    return cast(rw, value, f32)
+
+
+def not_halves(op: SchemaOp) -> bool:
+    """Whether a tensor that an operator reads or gives is none of halves that XNNPACK can hold."""
+    values = (*op.operands, *op.results)
+    return any(
+        not isinstance(value.type, TensorType)
+        or element(value.type) != f16
+        or not_held(value) is not None
+        for value in values
+    )
