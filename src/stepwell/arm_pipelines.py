@@ -15,16 +15,14 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.pipelines import GATHER_STRIDES, PLAIN_FORM
-from stepwell.translate.lowerings.aten import arithmetic, pools
+from stepwell.translate.lowerings.aten import arithmetic, attention, for_tosa, pools
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.lowerings.xnnpack.quantised_nodes import fold_dequantised_constant
 from stepwell.translate.memory import MEMORY, SPEED
-from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.attention.guard_softmax_in_floats import GuardSoftmaxInFloats
 from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
 from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
@@ -71,7 +69,6 @@ from stepwell.translate.rewrites.tosa.placing.order import (
     each,
     layouts,
 )
-from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 from stepwell.translate.rewrites.tosa.splitting import gather_truths
 from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
 
@@ -80,7 +77,7 @@ TOSA = (
     Together("normalise", (*PLAIN_FORM, GATHER_STRIDES)),
     Together("fold-weights", FOLD_WEIGHTS),
     RecogniseAttention(),
-    ExpandAttention(lays_out_triangles=True),
+    step(attention.expand_attention, lays_out_triangles=True),
     Together("split", SPLIT),
     Together("normalise-parts", NORMAL_FORM),
     Named("share-parts", ShareCommonSubexpressions()),
@@ -97,7 +94,7 @@ TOSA = (
     Together("arrange", (*NOOPS, *SHAPES)),
     Together("lower", TO_TOSA),
     Together("take-apart", (TakeCompositesApart(),)),
-    Together("guard-softmax", (GuardSoftmaxInFloats(),)),
+    Together("guard-softmax", (step(attention.guard_softmax_in_floats),)),
     Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
     Together("take-the-rest-apart", (TakeCompositesApart(function_of=piece_function),)),
     Together("lower-the-rest", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
@@ -124,7 +121,7 @@ TOSA_INTEGERS = (
     Named("share-types", ShareCommonSubexpressions()),
     StripBoundary(),
     Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
-    Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
+    Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
     Together("lower", TO_TOSA),
     Named("share-operators", ShareCommonSubexpressions()),
     *layouts(*LAYOUT, *FEWER_INTEGERS),

@@ -14,6 +14,7 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.translate.lowerings.aten import for_tosa
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import is_step, step
@@ -45,7 +46,6 @@ from stepwell.translate.rewrites.tosa.placing.order import (
     TO_TOSA,
     layouts,
 )
-from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 
 CYCLES = "cycles"
 """The option's value that asks Vela."""
@@ -85,7 +85,7 @@ def steps_to_npu(rows: Rows) -> tuple[Step, ...]:
     # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
     return (
         Together("lower-int8", (step(softmax_by_table), *integers, *CANCEL_CASTS)),
-        Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
+        Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
         Together("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),
         Together("operate-on-bytes", (HoistReshapeOverRescale(), RescaleConstant())),
@@ -119,7 +119,7 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
     if target.profiles == frozenset(("int",)):
         to_tosa = (
             Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
-            Together("arrange", (*NOOPS, *SHAPES, WriteSliceByCat())),
+            Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
             Together("lower", TO_TOSA),
             Named("share-operators", ShareCommonSubexpressions()),
             *layouts(*LAYOUT, *FEWER_INTEGERS),

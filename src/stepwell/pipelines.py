@@ -9,7 +9,7 @@ from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Together
-from stepwell.translate.lowerings.aten import floats, for_xnnpack, slices, views
+from stepwell.translate.lowerings.aten import attention, floats, for_xnnpack, pools, slices, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import convolutions as xnnpack_convolutions
 from stepwell.translate.lowerings.xnnpack import images as xnnpack_images
@@ -20,11 +20,6 @@ from stepwell.translate.lowerings.xnnpack import reductions as xnnpack_reduction
 from stepwell.translate.lowerings.xnnpack import resizing as xnnpack_resizing
 from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
 from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
-from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
-from stepwell.translate.rewrites.attention.expand_attention_of_any_length import (
-    ExpandAttentionOfAnyLength,
-)
-from stepwell.translate.rewrites.attention.guard_softmax_in_floats import GuardSoftmaxInFloats
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
@@ -35,7 +30,6 @@ from stepwell.translate.rewrites.constants.lift_constant_scalar import LiftConst
 from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
 from stepwell.translate.rewrites.experts.multiply_all_experts import MultiplyAllExperts
-from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldBiasIntoLayer,
@@ -188,8 +182,8 @@ XNNPACK = Pipeline(
             "attention-to-products",
             (
                 step(floats.widen_attention_of_halves),
-                ExpandAttention(),
-                ExpandAttentionOfAnyLength(),
+                step(attention.expand_attention),
+                step(attention.expand_attention_of_any_length),
             ),
         ),
         AskInputsForSizes(),
@@ -210,11 +204,11 @@ XNNPACK = Pipeline(
                 StackedSumToAdditions(),
                 step(for_xnnpack.cumsum_to_additions),
                 step(for_xnnpack.volumes_to_images),
-                AdaptivePoolByParts(only_uneven=True),
+                step(pools.adaptive_pool_by_parts, only_uneven=True),
                 CropConvolution(),
             ),
         ),
-        Together("normalise-parts", (GuardSoftmaxInFloats(), *NORMAL_FORM)),
+        Together("normalise-parts", (step(attention.guard_softmax_in_floats), *NORMAL_FORM)),
         Named("share-parts", ShareCommonSubexpressions()),
         Together(
             "absorb",
@@ -247,7 +241,7 @@ XNNPACK = Pipeline(
         Together(
             "lower-pieces",
             (
-                GuardSoftmaxInFloats(),
+                step(attention.guard_softmax_in_floats),
                 FoldConstants(),
                 step(floats.widen_bfloat),
                 CancelNarrowing(),

@@ -11,9 +11,8 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.forms import Form, Place
 from stepwell.ir.rewriting import Together
 from stepwell.pipelines import TO_XNNPACK
-from stepwell.translate.lowerings.aten import floats
+from stepwell.translate.lowerings.aten import attention, floats
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NORMAL_FORM
 from stepwell.translate.rewrites.quant import TYPES
 from stepwell.translate.rewrites.tosa.placing.order import MEETING as TOSA_MEETING
@@ -29,7 +28,9 @@ WIDE = Form(
     Together("wide", (step(floats.widen_mixed_floats), step(floats.widen_bfloat))),
 )
 EXPANDED = Form(
-    "expanded", "attention is products and a softmax", Together("expanded", (ExpandAttention(),))
+    "expanded",
+    "attention is products and a softmax",
+    Together("expanded", (step(attention.expand_attention),)),
 )
 NODES = Form(
     "nodes", "what XNNPACK has a node for is that node", Together("to-xnnpack", TO_XNNPACK)

@@ -15,12 +15,14 @@ from torch.export import ExportedProgram, export
 import stepwell
 from deit import deit_tiny
 from stepwell.ir.pipeline import Pipeline
-from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
+from stepwell.translate.lowerings.aten import attention
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
 
 PUBLISHED = stepwell.PIPELINES["xnnpack-published"]
 ATTENTION = Pipeline(
-    "published-with-attention", (RecogniseAttention(), ExpandAttention(), *PUBLISHED.steps)
+    "published-with-attention",
+    (RecogniseAttention(), step(attention.expand_attention), *PUBLISHED.steps),
 )
 
 

@@ -20,7 +20,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "input 0 is uint8",
         "input 0 is int64",
     ),
-    "attention.expand_attention": (
+    "aten.attention: expand-attention": (
         "axis 2 of input 2 is 1",
         "input 2 is led by [1]",
         "input 0 has its last 2 axes",
@@ -60,7 +60,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=i32",
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=ui8",
     ),
-    "layers.adaptive_pool_by_parts": ("aten.adaptive_avg_pool1d.default: output_size=[0]",),
+    "aten.pools: adaptive-pool-by-parts": ("aten.adaptive_avg_pool1d.default: output_size=[0]",),
     "mxfp.adopt_executorch_mx": (
         "float8_e4m3fn becomes float64 everywhere",
         "input 0 is int16",

@@ -29,7 +29,6 @@ from stepwell.translate.rewrites.constants.choose_from_one import ChooseFromOne
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.give_scalar_an_axis import GiveScalarAnAxis
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
-from stepwell.translate.rewrites.layers.adaptive_pool_to_pool import AdaptivePoolToPool
 from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.norms import norms
 from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
@@ -46,7 +45,6 @@ from stepwell.translate.rewrites.spelling import (
     powers,
     sums,
 )
-from stepwell.translate.rewrites.spelling.normalise_pooling import NormalisePooling
 from stepwell.translate.rewrites.views import expands, permutes, transposes
 from stepwell.translate.rewrites.views.merge_views import MergeViews
 
@@ -103,9 +101,9 @@ LAYERS: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in softmaxes.RULES),
     *(rule() for rule in norms.RULES),
     step(normalisations.widen_mixed_norm),
-    NormalisePooling(),
+    step(pools.normalise_pooling),
     step(pools.unit_pooling_to_slice),
-    AdaptivePoolToPool(),
+    step(pools.adaptive_pool_to_pool),
     *(rule() for rule in normalise_embedding.RULES),
 )
 """Ops that combine elements."""

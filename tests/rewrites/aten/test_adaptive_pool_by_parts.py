@@ -1,4 +1,4 @@
-"""AdaptivePoolByParts: windows of several lengths, on a target that pools those of one."""
+"""`adaptive-pool-by-parts`: windows of several lengths, on a target that pools those of one."""
 
 import pytest
 import torch

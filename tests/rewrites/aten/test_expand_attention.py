@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.attention.expand_attention import ExpandAttention
+from stepwell.translate.lowerings.aten import attention
+from stepwell.translate.lowerings.lowering import step
 
 NAME = "aten.scaled_dot_product_attention.default"
 T = "tensor<1x2x4x8xf32>"
@@ -13,19 +14,21 @@ T = "tensor<1x2x4x8xf32>"
 def test_a_mask_that_closes_a_row_stays(refused: Any, method: Any) -> None:
     mask = '%m = stepwell.weight <"m#zeros"> "buffer" : tensor<4x4xi1>'
     line = f"%y = {NAME}(%q, %q, %q, %m) : ({T}, {T}, {T}, tensor<4x4xi1>) -> {T}"
-    refused(method(f"%q: {T}", mask, line, gives=T), ExpandAttention(), "row")
+    refused(method(f"%q: {T}", mask, line, gives=T), step(attention.expand_attention), "row")
 
 
 def test_a_mask_with_one_open_cell_in_each_row_is_added(apply: Any, method: Any) -> None:
     mask = '%m = stepwell.weight <"m#causal"> "buffer" : tensor<4x4xi1>'
     line = f"%y = {NAME}(%q, %q, %q, %m) : ({T}, {T}, {T}, tensor<4x4xi1>) -> {T}"
-    assert apply(method(f"%q: {T}", mask, line, gives=T), ExpandAttention()).count == 1
+    assert (
+        apply(method(f"%q: {T}", mask, line, gives=T), step(attention.expand_attention)).count == 1
+    )
 
 
 @pytest.mark.parametrize("scale", ["0.0", "-2.0"])
 def test_any_number_is_a_scale(scale: str, apply: Any, method: Any) -> None:
     line = f"%y = {NAME}(%q, %q, %q, scale={scale}) : ({T}, {T}, {T}) -> {T}"
-    assert apply(method(f"%q: {T}", line, gives=T), ExpandAttention()).count == 1
+    assert apply(method(f"%q: {T}", line, gives=T), step(attention.expand_attention)).count == 1
 
 
 def test_a_causal_mask_of_more_keys_than_queries_begins_at_the_first(
@@ -33,7 +36,10 @@ def test_a_causal_mask_of_more_keys_than_queries_begins_at_the_first(
 ) -> None:
     keys = "tensor<1x2x6x8xf32>"
     line = f"%y = {NAME}(%q, %k, %k, none, 0.0, true) : ({T}, {keys}, {keys}) -> {T}"
-    assert apply(method(f"%q: {T}, %k: {keys}", line, gives=T), ExpandAttention()).count == 1
+    assert (
+        apply(method(f"%q: {T}, %k: {keys}", line, gives=T), step(attention.expand_attention)).count
+        == 1
+    )
 
 
 LATE_LENGTH = 'tensor<1x4x?x8xf32, #stepwell.shape<[1, 4, "n", 8]>>'
@@ -55,7 +61,9 @@ def test_attention_stays_whole_with(name: str, refused: Any, method: Any) -> Non
     number = '%s = sym.constant 0.5 : f64 : !stepwell.float<"0.5">'
     more = ', !stepwell.float<"0.5">' if "%s" in how else ""
     line = f"%y = {NAME}(%q, %k, %k, {how}) : ({q}, {k}, {k}{more}) -> {q}"
-    refused(method(f"%q: {q}, %k: {k}", number, line, gives=q), ExpandAttention(), reason)
+    refused(
+        method(f"%q: {q}, %k: {k}", number, line, gives=q), step(attention.expand_attention), reason
+    )
 
 
 @pytest.mark.parametrize(("keys", "sees_heads"), [(6, False), (70_000, True)])
@@ -66,7 +74,7 @@ def test_the_rows_of_a_small_mask_are_repeated_for_heads_that_share_keys(
     k = f"tensor<1x1x{keys}x8xf32>"
     mask = f'%m = stepwell.weight <"m#causal"> "buffer" : tensor<4x{keys}xi1>'
     line = f"%y = {NAME}(%q, %k, %k, %m, enable_gqa=true) : ({T}, {k}, {k}, tensor<4x{keys}xi1>) -> {T}"
-    done = apply(method(f"%q: {T}, %k: {k}", mask, line, gives=T), ExpandAttention())
+    done = apply(method(f"%q: {T}, %k: {k}", mask, line, gives=T), step(attention.expand_attention))
     ops = done.ops()
     assert ("aten.view.default" in ops[ops.index("aten.matmul.default") : -2]) == sees_heads
 
@@ -86,7 +94,7 @@ def test_scores_are_seen_head_by_head_where_the_mask_is(name: str, apply: Any, m
     if name == "an argument":
         given = f"%m = aten.relu.default(%r) : ({type_}) -> {type_}"
     arguments = f"%q: {T}, %k: {k}" + (f", %r: {type_}" if name == "an argument" else "")
-    done = apply(method(arguments, given, line, gives=T), ExpandAttention())
+    done = apply(method(arguments, given, line, gives=T), step(attention.expand_attention))
     ops = done.ops()
     assert done.count == (name != "an argument")
     assert "aten.view.default" in ops[ops.index("aten.matmul.default") : -2] if done.count else True

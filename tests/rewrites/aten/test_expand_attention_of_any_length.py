@@ -10,9 +10,8 @@ from torch.nn import functional as F
 
 import stepwell
 from stepwell.backends.executorch.runner import PteSession
-from stepwell.translate.rewrites.attention.expand_attention_of_any_length import (
-    ExpandAttentionOfAnyLength,
-)
+from stepwell.translate.lowerings.aten import attention
+from stepwell.translate.lowerings.lowering import step
 
 NAME = "aten.scaled_dot_product_attention.default"
 STATIC = "tensor<1x2x4x8xf32>"
@@ -37,7 +36,7 @@ def test_attention_stays_whole_with(name: str, refused: Any, method: Any) -> Non
     q, k, how, reason = NEAR_MISSES[name]
     line = f"%y = {NAME}(%q, %k, %k, {how}) : ({q}, {k}, {k}) -> {q}"
     given = method(f"%q: {q}, %k: {k}", line, gives=q)
-    refused(given, ExpandAttentionOfAnyLength(), *([reason] if reason else []))
+    refused(given, step(attention.expand_attention_of_any_length), *([reason] if reason else []))
 
 
 class Attention(nn.Module):

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.translate.rewrites.attention.guard_softmax_in_floats import GuardSoftmaxInFloats
+from stepwell.translate.lowerings.aten import attention
+from stepwell.translate.lowerings.lowering import step
 
 LEAST = torch.finfo(torch.float32).min
 
@@ -98,7 +99,7 @@ def test_rows_of_infinities_and_nans_are_what_they_were(apply: Any, method: Any,
             "%y = aten._safe_softmax.default(%s, 1) : (tensor<1x2xf32>) -> tensor<1x2xf32>",
             gives="tensor<1x2xf32>",
         ),
-        GuardSoftmaxInFloats(),
+        step(attention.guard_softmax_in_floats),
     )
     scores = torch.tensor([row])
     expected = torch.ops.aten._safe_softmax(scores, 1)
@@ -114,6 +115,6 @@ def test_halves_have_other_largest_numbers(refused: Any, method: Any) -> None:
             "%y = aten._safe_softmax.default(%s, 1) : (tensor<1x2xf16>) -> tensor<1x2xf16>",
             gives="tensor<1x2xf16>",
         ),
-        GuardSoftmaxInFloats(),
+        step(attention.guard_softmax_in_floats),
         "float32",
     )

@@ -1,8 +1,9 @@
-"""NormalisePooling: beyond its documented example, and what it leaves alone."""
+"""`normalise-pooling`: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 
-from stepwell.translate.rewrites.spelling.normalise_pooling import NormalisePooling
+from stepwell.translate.lowerings.aten import pools
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_indices_that_are_used_keep_the_op(refused: Any, method: Any):
@@ -12,7 +13,7 @@ def test_indices_that_are_used_keep_the_op(refused: Any, method: Any):
             "%a, %y = aten.max_pool2d_with_indices.default(%x, [2, 2]) : (tensor<1x1x4x4xf32>) -> (tensor<1x1x2x2xf32>, tensor<1x1x2x2xi64>)",
             gives="tensor<1x1x2x2xi64>",
         ),
-        NormalisePooling(),
+        step(pools.normalise_pooling),
         "indices",
     )
 
@@ -24,6 +25,6 @@ def test_a_missing_stride_is_the_kernel_s_size(apply: Any, method: Any):
             "%y = aten.avg_pool2d.default(%x, [2, 3]) : (tensor<1x1x4x6xf32>) -> tensor<1x1x2x2xf32>",
             gives="tensor<1x1x2x2xf32>",
         ),
-        NormalisePooling(),
+        step(pools.normalise_pooling),
     )
     assert done.ops() == ["aten.avg_pool2d.default"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.lowerings.aten import for_tosa
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     discrete,
@@ -14,8 +15,6 @@ from stepwell.translate.lowerings.tosa import (
     scatters,
 )
 from stepwell.translate.lowerings.tosa.integers.reductions import int8_resize
-from stepwell.translate.rewrites.tosa.finishing.promote_operands import PromoteOperands
-from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'
@@ -210,7 +209,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "8, 16 and 32 bits",
     ),
     "a slice of run time": (
-        WriteSliceByCat(),
+        step(for_tosa.write_slice_by_cat),
         (
             "%x: f32[9], %z: f32[s0], %s: f32[s0]",
             SIZE,
@@ -219,7 +218,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a row of run time": (
-        WriteSliceByCat(),
+        step(for_tosa.write_slice_by_cat),
         (
             "%x: f32[9], %z: f32[], %s: f32[s0]",
             SIZE,
@@ -228,7 +227,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "rows of run time": (
-        WriteSliceByCat(),
+        step(for_tosa.write_slice_by_cat),
         one(
             "%x: f32[s0], %s: f32[]",
             "select_scatter.default(%x, %s, 0, 0)",
@@ -238,7 +237,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         SYMBOLIC,
     ),
     "a row of another type": (
-        WriteSliceByCat(),
+        step(for_tosa.write_slice_by_cat),
         one(
             "%x: f32[4], %s: f16[]",
             "select_scatter.default(%x, %s, 0, 0)",
@@ -341,12 +340,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "rank 7 is above",
     ),
     "one type": (
-        PromoteOperands(),
+        step(for_tosa.promote_operands),
         one("%x: f32[3]", "add.Tensor(%x, %x)", "f32[3], f32[3]", "f32[3]"),
         "",
     ),
     "a number for a tensor": (
-        PromoteOperands(),
+        step(for_tosa.promote_operands),
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,

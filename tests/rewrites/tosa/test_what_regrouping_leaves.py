@@ -7,7 +7,6 @@ import pytest
 from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import factories, patterns
-from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'
@@ -136,12 +135,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "the number of elements",
     ),
     "parts of run time": (
-        AdaptivePoolByParts(),
+        step(pools.adaptive_pool_by_parts),
         pooled("adaptive_avg_pool1d.default(%x, [3])", "1, 1, s0", "1, 1, 3"),
         SYMBOLIC,
     ),
     "places in parts": (
-        AdaptivePoolByParts(),
+        step(pools.adaptive_pool_by_parts),
         (
             "%x: f32[1, 1, 5, 5]",
             "%v, %y = aten.adaptive_max_pool2d.default(%x, [3, 3]) : "
@@ -177,7 +176,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "4194304 elements",
     ),
     "many parts": (
-        AdaptivePoolByParts(),
+        step(pools.adaptive_pool_by_parts),
         pooled("adaptive_avg_pool1d.default(%x, [65])", "1, 1, 80", "1, 1, 65"),
         "65 windows",
     ),

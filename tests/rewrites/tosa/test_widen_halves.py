@@ -1,10 +1,11 @@
-"""WidenHalves: beyond its documented example, and what it leaves alone."""
+"""`widen-halves-to-tosa`: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.finishing.widen_halves import WidenHalves
+from stepwell.translate.lowerings.aten import for_tosa
+from stepwell.translate.lowerings.lowering import step
 
 PLANES = "tensor<1x2x3x4xf16>"
 
@@ -27,5 +28,5 @@ PLANES = "tensor<1x2x3x4xf16>"
     ],
 )
 def test_some_means_are_left(given: str, line: str, made: str, apply: Any, method: Any) -> None:
-    done = apply(method(f"%x: {given}", line, gives=made), WidenHalves())
+    done = apply(method(f"%x: {given}", line, gives=made), step(for_tosa.widen_halves))
     assert done.count == 0

@@ -10,11 +10,14 @@ from typing import Any
 import torch
 
 from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import i64
+from stepwell.ir.numerics import Deviation, loses_nans
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound, Rewriter
-from stepwell.ir.types import tensor
-from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
+from stepwell.ir.types import dims, tensor
+from stepwell.translate.lowerings.aten.values import Value, cat, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.spelling.maxima import reads_their_indices
 
@@ -183,6 +186,137 @@ def unit_pooling_to_slice(x: Value, *, op: Any) -> Value | None:
             size, sizes[axis] = sizes[axis], -(-sizes[axis] // step)
             x = x.call(aten.SliceTensor, axis, 0, size, step, shape=sizes)
     return x
+
+
+MAXIMA = "max_pool2d_with_indices.default max_pool2d.default"
+
+
+@lowers(
+    {f"aten.{name}": aten.MaxPool2dDefault for name in MAXIMA.split()}
+    | {"aten.avg_pool2d.default": aten.AvgPool2dDefault},
+    to="aten",
+    sample="""
+    %y, %i = aten.max_pool2d_with_indices.default(%x, [2]) : (tensor<1x3x8x8xf32>) -> (tensor<1x3x4x4xf32>, tensor<1x3x4x4xi64>)
+    func.return %y : tensor<1x3x4x4xf32>
+    """,
+)
+def normalise_pooling(x: Value, *, form: type[SchemaOp], op: Any, out: Out) -> Any:
+    """Spell 2-D poolings one way: values only, and every list written out.
+
+    `max_pool2d_with_indices` gives indices that only training and unpooling read; a missing stride
+    is the kernel's size.
+    """
+    no_refusal(reads_their_indices(op))
+    kernel = op.arg("kernel_size")
+    stated = {"kernel_size": kernel, "stride": op.arg("stride") or kernel}
+    stated |= {name: op.arg(name) for name in form.SCHEMA.by_name if name not in ("self", *stated)}
+    if isinstance(op, form) and op.present() == {"self": x.ssa, **stated}:
+        return None
+    return x.call(form, shape=out.shape, **stated), *[None] * (len(op.results) - 1)
+
+
+ADAPTIVE = {
+    **dict.fromkeys(
+        (
+            "aten.adaptive_avg_pool2d.default",
+            "aten._adaptive_avg_pool2d.default",
+            "aten.adaptive_avg_pool1d.default",
+            "aten.adaptive_avg_pool3d.default",
+        ),
+        (aten.MeanDim, aten.AvgPool2dDefault),
+    ),
+    "aten.adaptive_max_pool2d.default": (aten.AmaxDefault, aten.MaxPool2dDefault),
+}
+"""Adaptive pools, each with its form over whole planes and over windows."""
+
+
+def _pool_loses(op: Any, program: Program) -> Deviation | None:
+    """Pooling of an engine that may lose a NaN; averages of whole planes have a form that does not."""
+    if not loses_nans(program.context):
+        return None
+    space, is_max = len(op.arg("output_size")), isinstance(op, aten.AdaptiveMaxPool2dDefault)
+    if all(size == 1 for size in dims(op.results[0].type)[-space:]):
+        return None
+    if is_max:
+        return Deviation("a NaN may be lost beside a number", accepted=True)
+    return Deviation("the average of a window with a NaN may be −∞")
+
+
+@lowers(
+    ADAPTIVE,
+    to="aten",
+    takes_empty=False,
+    bound=roundings("the mean may be summed in another order"),
+    loses=_pool_loses,
+    sample=("1x3x8x8xf32", [4, 2]),
+)
+def adaptive_pool_to_pool(x: Value, *, form: Any, op: Any, out: Out) -> Any:
+    """Spell adaptive poolings by ordinary ones where windows are equal.
+
+    To one element, an adaptive average is the mean of the spatial axes; to a size that divides the
+    input's, it is an average pool with kernel and stride of the quotient. Other sizes have windows
+    of several lengths and stay.
+    """
+    no_refusal(reads_their_indices(op))
+    space, others = len(op.arg("output_size")), [None] * (len(op.results) - 1)
+    held, made = x.shape[-space:], out.shape[-space:]
+    if all(size == 1 for size in made):
+        over = list(range(x.rank - space, x.rank))
+        return x.call(form[0], over, keepdim=True, shape=out.shape), *others
+    windows: list[int] = []
+    for before, after in zip(held, made, strict=True):
+        if not isinstance(before, int) or not isinstance(after, int):
+            refuse("the spatial axes are symbolic")
+        if after == 0 or before % after:
+            refuse(f"{before} elements become {after}, in windows of several lengths")
+        windows.append(before // after)
+    if space != 2:
+        refuse(f"it pools over {space} axes to more than one element; its forms have two")
+    return x.call(form[1], windows, windows, shape=out.shape), *others
+
+
+MOST_PARTS = 64
+"""The most windows of an axis: each takes a slice and a reduction."""
+AVERAGES = (
+    "adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d adaptive_avg_pool3d".split()
+)
+
+
+@lowers(
+    {f"aten.{name}.default": aten.MeanDim for name in (*AVERAGES, "_adaptive_avg_pool3d")}
+    | {f"aten.adaptive_max_pool{space}d.default": aten.AmaxDefault for space in (2, 3)},
+    to="aten",
+    takes_empty=False,
+    bound=roundings("a mean of means rounds twice"),
+    sample=("1x2x5xf32", [3]),
+)
+def adaptive_pool_by_parts(
+    x: Value, *, form: type[SchemaOp], op: Any, out: Out, only_uneven: bool = False
+) -> Any:
+    """Adaptive pools in windows of several lengths: a mean of each part of an axis, side by side.
+
+    `only_uneven` leaves windows of one length and of several elements, for targets that pool them.
+    """
+    needs_static(x)
+    no_refusal(reads_their_indices(op))
+    space = len(op.arg("output_size"))
+    if (most := max(out.shape[-space:])) > MOST_PARTS:
+        refuse(f"it has {most} windows, more than {MOST_PARTS}")
+    sizes = list(zip(x.shape[-space:], out.shape[-space:], strict=True))
+    if only_uneven and not is_uneven(sizes):
+        return None
+    for at, (size, count) in enumerate(sizes, start=x.rank - space):
+        if size == count:
+            continue
+        parts = [x.slice(at, i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+        # A part of one element is what a reduction would give.
+        x = cat([p if p.shape[at] == 1 else p.reduce(form, [at]) for p in parts], at)
+    return x, *[None] * (len(op.results) - 1)
+
+
+def is_uneven(sizes: Sequence[tuple[int, int]]) -> bool:
+    """Whether some windows are longer than others, or all have one element."""
+    return any(held % count for held, count in sizes) or all(held == count for held, count in sizes)
 
 
 RULES = lowerings_of(__name__)

@@ -38,8 +38,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.size import Size
 from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
 from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
-from stepwell.translate.rewrites.attention.expand_attention import drops_out, scale_of
 from stepwell.translate.rewrites.building import cat, emit, permute, slice_axis, view
 
 

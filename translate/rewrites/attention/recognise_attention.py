@@ -2,7 +2,7 @@
 
 Decomposition splits the scale over q and k (√s each) and guards the softmax: rows that are all
 −inf give zeros. On 197×197 scores the guard's seven ops cost more than both products. Whole again,
-each target expands attention as it runs best, and `expand_attention` drops the guard where no row
+each target expands attention as it runs best, and `expand-attention` drops the guard where no row
 can be all −inf.
 
 Runs on the normal form (no-op expands and copies gone, permutes and views merged). The layout ops

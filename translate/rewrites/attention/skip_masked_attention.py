@@ -47,8 +47,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.attention.arguments import MOST_SCORES, scale_of
 from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
-from stepwell.translate.rewrites.attention.expand_attention import MOST_SCORES, scale_of
 from stepwell.translate.rewrites.building import cat, emit, put, slice_axis
 from stepwell.translate.values import is_bounded, is_never_nan
 

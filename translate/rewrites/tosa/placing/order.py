@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from stepwell.ir.rewriting import Named, Rewrite, Step, Together
-from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools
+from stepwell.translate.lowerings.aten import arithmetic, for_tosa, normalisations, pools
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     block_scaled,
@@ -33,12 +33,9 @@ from stepwell.translate.lowerings.tosa.integers import functions as int_function
 from stepwell.translate.lowerings.tosa.integers import layers as int_layers
 from stepwell.translate.lowerings.tosa.integers import reductions as int_reductions
 from stepwell.translate.lowerings.tosa.integers import softmax as int_softmax
-from stepwell.translate.rewrites.layers.adaptive_pool_by_parts import AdaptivePoolByParts
 from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
 from stepwell.translate.rewrites.norms.decompose_group_norm import DecomposeGroupNorm
-from stepwell.translate.rewrites.tosa.finishing.promote_operands import PromoteOperands
 from stepwell.translate.rewrites.tosa.finishing.type_integers import SelectTruths, TypeIntegers
-from stepwell.translate.rewrites.tosa.finishing.widen_halves import WidenHalves
 from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.integers.fold_quantised_constant import FoldQuantisedConstant
@@ -50,10 +47,7 @@ from stepwell.translate.rewrites.tosa.placing.assign_layouts import AssignLayout
 from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.placing.simplify_transpose import SimplifyTranspose
 from stepwell.translate.rewrites.tosa.placing.sink_reshape import SinkReshape
-from stepwell.translate.rewrites.tosa.placing.write_slice_by_cat import WriteSliceByCat
 from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
-from stepwell.translate.rewrites.transforms.istft_to_frames import IstftToFrames
-from stepwell.translate.rewrites.transforms.stft_to_frames import StftToFrames
 
 
 def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
@@ -62,19 +56,19 @@ def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
 
 
 SPLIT: tuple[Rewrite[Any], ...] = (
-    PromoteOperands(),
-    StftToFrames(),
-    IstftToFrames(),
+    step(for_tosa.promote_operands),
+    step(for_tosa.stft_to_frames),
+    step(for_tosa.istft_to_frames),
     ComplexToPairs(),
     step(arithmetic.fill_to_full),
     step(arithmetic.scaled_sum_to_products),
     step(arithmetic.scaled_number_to_sum),
-    WriteSliceByCat(),
+    step(for_tosa.write_slice_by_cat),
     step(pools.maxima_with_places),
-    AdaptivePoolByParts(),
+    step(pools.adaptive_pool_by_parts),
     step(pools.pool_by_images),
     step(normalisations.distance_to_norms),
-    WidenHalves(),
+    step(for_tosa.widen_halves),
     step(normalisations.norm_by_groups),
     step(normalisations.batch_norm_to_products),
     step(normalisations.peel_norm_affine),

@@ -17,12 +17,13 @@ from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.rewriting import anchors_of
 from stepwell.ir.torch_private import schema_of
 from stepwell.translate.compositions import COMPOSITIONS
+from stepwell.translate.lowerings.aten import for_tosa
+from stepwell.translate.lowerings.lowering import is_step
 from stepwell.translate.rewrites.calls.take_composites_apart import (
     composite_function,
     decompositions,
 )
 from stepwell.translate.rewrites.calls.traced_calls import INTO_ITSELF
-from stepwell.translate.rewrites.tosa.finishing.widen_halves import WidenHalves
 from stepwell.translate.rewrites.tosa.placing.order import SPLIT, TO_TOSA
 
 BEYOND = frozenset(
@@ -86,6 +87,7 @@ def _is_lowered(overload: Any) -> bool:
     return of_overload(overload) in {
         cls
         for rewrite in (*SPLIT, *TO_TOSA)
-        if not isinstance(rewrite, WidenHalves)  # Says nothing of what stands for an operator.
+        # It says nothing of what stands for an operator.
+        if not is_step(rewrite, for_tosa.widen_halves)
         for cls in anchors_of(rewrite) or ()
     }

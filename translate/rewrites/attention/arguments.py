@@ -1,0 +1,73 @@
+"""What the arguments of `scaled_dot_product_attention` say, for whatever takes it apart."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.numerics import Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.size import UNKNOWN, number_of
+from stepwell.ir.types import dims, is_static
+from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
+
+MOST_SCORES = 1 << 28
+"""Elements of the largest mask that is made a constant."""
+
+
+OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
+
+
+def overflows(op: Any, program: Program) -> Deviation | None:
+    """Products of finite numbers may overflow, to −∞ in a whole row; behind norms none does."""
+    scale = scale_of(op)
+    assert not isinstance(scale, Refusal)
+    return None if scores_are_finite(*op.operands[:2], scale, program) else OVERFLOWN
+
+
+def drops_out(op: SchemaOp) -> Refusal | None:
+    """Attention drops no weights."""
+    if op.arg("dropout_p"):
+        return Refusal(f"dropout_p is {op.arg('dropout_p')}; export the model in eval mode")
+    return None
+
+
+def scale_of(op: SchemaOp) -> float | Refusal:
+    """What scores are multiplied by: one over the root of the head size where nothing is said."""
+    scale = op.arg("scale")
+    if scale is None:
+        depth = dims(op.operands[0].type)[-1]
+        if not isinstance(depth, int):
+            return Refusal("the head size is symbolic, so the default scale is unknown")
+        scale = 1.0 / math.sqrt(depth)
+    if isinstance(scale, SSAValue):
+        return Refusal("the scale is known only at run time")
+    return float(scale)
+
+
+def causal_needs_shape(op: SchemaOp, lays_out_triangles: bool) -> Refusal | None:
+    """A causal mask is a constant, so its shape must be known, unless it may be computed."""
+    q, k = op.operands[0].type, op.operands[1].type
+    if op.arg("is_causal") and not (is_static(q) and is_static(k)):
+        if lays_out_triangles and UNKNOWN not in (dims(q)[-2], dims(k)[-2]):
+            return None
+        return Refusal("is_causal is set and a length is symbolic, so that the mask is no constant")
+    if op.arg("is_causal") and number_of(dims(q)[-2]) * number_of(dims(k)[-2]) > MOST_SCORES:
+        return Refusal(f"is_causal is set and a mask would have more than {MOST_SCORES} elements")
+    return None
+
+
+def query_group(op: SchemaOp) -> int | Refusal:
+    """How many query heads share a key head; torch asks for a whole number."""
+    if not op.arg("enable_gqa"):
+        return 1
+    q, k = dims(op.operands[0].type), dims(op.operands[1].type)
+    if not (isinstance(q[-3], int) and isinstance(k[-3], int)):
+        return Refusal("enable_gqa is set and the number of heads is symbolic")
+    if not isinstance(q[-2], int):
+        return Refusal("enable_gqa is set and the number of queries is symbolic")
+    return q[-3] // k[-3]
