@@ -9,7 +9,16 @@ from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Together
-from stepwell.translate.lowerings.aten import attention, floats, for_xnnpack, pools, slices, views
+from stepwell.translate.lowerings.aten import (
+    attention,
+    constants,
+    floats,
+    for_xnnpack,
+    norms,
+    pools,
+    slices,
+    views,
+)
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import convolutions as xnnpack_convolutions
 from stepwell.translate.lowerings.xnnpack import images as xnnpack_images
@@ -26,7 +35,6 @@ from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepe
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
-from stepwell.translate.rewrites.constants.lift_constant_scalar import LiftConstantScalar
 from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
 from stepwell.translate.rewrites.experts.multiply_all_experts import MultiplyAllExperts
@@ -41,9 +49,6 @@ from stepwell.translate.rewrites.layers.sink_view_below_linear import SinkViewBe
 from stepwell.translate.rewrites.layers.split_linear import SplitLinear
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream
-from stepwell.translate.rewrites.norms.decompose_group_norm import DecomposeGroupNorm
-from stepwell.translate.rewrites.norms.decompose_layer_norm import DecomposeLayerNorm
-from stepwell.translate.rewrites.norms.keep_root_of_infinity import KeepRootOfInfinity
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
@@ -98,7 +103,7 @@ PLAIN_FORM = (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())
 """How programs of floats are spelled."""
 
 TO_XNNPACK = (
-    KeepRootOfInfinity(even_if_finite=False),
+    step(norms.keep_root_of_infinity, even_if_finite=False),
     step(xnnpack_products.linear),
     step(xnnpack_convolutions.convolution),
     step(xnnpack_images.pooling),
@@ -192,8 +197,8 @@ XNNPACK = Pipeline(
             "decompose",
             (
                 step(floats.widen_halves),
-                DecomposeLayerNorm(),
-                DecomposeGroupNorm(),
+                step(norms.decompose_layer_norm),
+                step(norms.decompose_group_norm),
                 RecogniseGelu(),
                 *(rule() for rule in expansions.RULES),
                 step(for_xnnpack.expand_power),
@@ -232,7 +237,7 @@ XNNPACK = Pipeline(
                 SqueezePermute(),
                 step(floats.widen_products_of_halves),
                 step(floats.widen_scalar_of_halves),
-                LiftConstantScalar(protect_attention=False),
+                step(constants.lift_constant_scalar, protect_attention=False),
             ),
         ),
         Together("lower-products", (step(xnnpack_products.matmul),)),
@@ -252,7 +257,10 @@ XNNPACK = Pipeline(
         ),
         Together(
             "lift-scalars-of-pieces",
-            (step(floats.widen_scalar_of_halves), LiftConstantScalar(protect_attention=False)),
+            (
+                step(floats.widen_scalar_of_halves),
+                step(constants.lift_constant_scalar, protect_attention=False),
+            ),
         ),
         Together("lower-lifted", (PickBySlices(), *TO_XNNPACK)),
         Together("leave-to-kernels", (DecomposeForKernels(),)),
@@ -281,7 +289,7 @@ XNNPACK_PUBLISHED = Pipeline(
     (
         Together("take-apart", (DecomposeForKernels(),)),
         Together("remove-noop-expands", tuple(rule() for rule in expands.RULES)),
-        Together("lift-scalars", (LiftConstantScalar(protect_attention=False),)),
+        Together("lift-scalars", (step(constants.lift_constant_scalar, protect_attention=False),)),
         Together("normalise", (*NORMAL_FORM, GATHER_STRIDES)),
         Together("lower-products", (step(xnnpack_products.matmul),)),
         Together("lower", TO_XNNPACK),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,8 +16,9 @@ from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, parts_of, run_rewrites
+from stepwell.translate.lowerings.aten import constants
+from stepwell.translate.lowerings.lowering import is_step, step
 from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
-from stepwell.translate.rewrites.constants.lift_constant_scalar import LiftConstantScalar
 
 LAYERS = 2
 
@@ -29,7 +31,7 @@ def decomposed() -> ExportedProgram:
 
 def lift(program: Program, *, protect_attention: bool) -> tuple[int, History]:
     history = History()
-    lifting = LiftConstantScalar(protect_attention=protect_attention)
+    lifting = step(constants.lift_constant_scalar, protect_attention=protect_attention)
     return run_rewrites(program, (lifting,), history), history
 
 
@@ -72,11 +74,12 @@ def test_the_published_pipeline_leaves_no_scalar_and_makes_fewer_delegates() -> 
 
 @pytest.mark.parametrize("name", sorted(stepwell.PIPELINES))
 def test_scalars_lifted_ahead_of_a_recogniser_spare_attention(name: str) -> None:
-    steps = [held for step in stepwell.PIPELINES[name].steps for held in (step, *parts_of(step))]
-    recognisers = [i for i, step in enumerate(steps) if isinstance(step, RecogniseAttention)]
-    for index, step in enumerate(steps):
-        if isinstance(step, LiftConstantScalar) and recognisers and index < max(recognisers):
-            assert step.protect_attention
+    steps = [held for whole in stepwell.PIPELINES[name].steps for held in (whole, *parts_of(whole))]
+    recognisers = [i for i, held in enumerate(steps) if isinstance(held, RecogniseAttention)]
+    for index, held in enumerate(steps):
+        is_lifting = is_step(held, constants.lift_constant_scalar)
+        if is_lifting and recognisers and index < max(recognisers):
+            assert cast(Any, held).protect_attention
 
 
 # What stands between the multiplier and QKᵀ, by the axes it leaves the tensor with: each entry

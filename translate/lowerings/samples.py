@@ -34,11 +34,7 @@ def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
     program = Program(parse_module(before), WeightStore())
     stated = [op for op in program.module.walk() if isinstance(op, WeightOp)]
     for op in stated:
-        type_ = op.result.type
-        filled = torch.ones if op.key.data.endswith("#ones") else torch.zeros
-        program.weights.add(
-            op.key.data, filled([*map(number_of, dims(type_))], dtype=torch_dtype(element(type_)))
-        )
+        program.weights.add(op.key.data, _filled(op))
     run_rewrites(program, [lowering()], History())
     names = {op.key.data for op in stated}  # Of any numbers, as what is derived of them.
     shown = with_values(program.module, program.weights)
@@ -46,6 +42,15 @@ def examples_of(lowering: type[Lowering]) -> list[tuple[str, str]]:
         if isinstance(op, WeightOp) and op.key.data.partition("#")[0] in names:
             op.properties.pop("value", None)
     return [(before, to_text(shown) + "\n")]
+
+
+def _filled(op: WeightOp) -> torch.Tensor:
+    """What a weight holds: zeros, or what its name asks for."""
+    shape = [number_of(size) for size in dims(op.result.type)]
+    dtype = torch_dtype(element(op.result.type))
+    if op.key.data.endswith("#rolled"):
+        return torch.arange(shape[0]).roll(1).to(dtype)
+    return (torch.ones if op.key.data.endswith("#ones") else torch.zeros)(shape, dtype=dtype)
 
 
 def called(lowering: type[Lowering]) -> ModuleOp:

@@ -16,6 +16,7 @@ from typing import Any
 from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.lowerings.aten import (
     arithmetic,
+    constants,
     normalisations,
     pools,
     products,
@@ -25,14 +26,12 @@ from stepwell.translate.lowerings.aten import (
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention import softmaxes
 from stepwell.translate.rewrites.attention.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
-from stepwell.translate.rewrites.constants.choose_from_one import ChooseFromOne
+from stepwell.translate.rewrites.constants import choose_from_one
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
-from stepwell.translate.rewrites.constants.give_scalar_an_axis import GiveScalarAnAxis
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.norms import norms
 from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
-from stepwell.translate.rewrites.slices.index_to_slices import IndexToSlices
 from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
 from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
 from stepwell.translate.rewrites.spelling import (
@@ -49,7 +48,7 @@ from stepwell.translate.rewrites.views import expands, permutes, transposes
 from stepwell.translate.rewrites.views.merge_views import MergeViews
 
 NOOPS: tuple[Rewrite[Any], ...] = (
-    ChooseFromOne(),
+    *(rule() for rule in choose_from_one.RULES),
     *(rule() for rule in expands.RULES),
     *(rule() for rule in noops.RULES),
     *(rule() for rule in copies.RULES),
@@ -70,7 +69,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.normalise_expand),
     step(views.repeat_to_expand),
     step(slices.roll_to_cat),
-    IndexToSlices(),
+    step(slices.index_to_slices),
     step(slices.pad_to_constant_pad),
     step(slices.crop_to_slice),
     step(slices.pad_to_slices),
@@ -108,7 +107,13 @@ LAYERS: tuple[Rewrite[Any], ...] = (
 )
 """Ops that combine elements."""
 
-NORMAL_FORM: tuple[Rewrite[Any], ...] = (GiveScalarAnAxis(), *NOOPS, *SHAPES, *ARITHMETIC, *LAYERS)
+NORMAL_FORM: tuple[Rewrite[Any], ...] = (
+    step(constants.give_scalar_an_axis),
+    *NOOPS,
+    *SHAPES,
+    *ARITHMETIC,
+    *LAYERS,
+)
 """Every normal form, for `Together("normalise", NORMAL_FORM)`."""
 
 FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (

@@ -16,9 +16,10 @@ is any number of sizes. A hole that stands twice must be the same thing twice; s
 A hole where a tensor may be absent is that tensor or its absence; an argument written `$?c` before
 may be a number known only at run time, where `$c` refuses one.
 `{%a, %b}` in an argument list matches the two in either order. An argument that is not written has
-its default; behind `…` it may be anything. A type may be left out: before, anything matches; after,
-it is inferred. The last line before defines the value that the last line after replaces; `%y = %x`
-gives a value that is there. Its op may give more, `%y, %m = op(…)`, which a clause
+its default; behind `…` it may be anything. `f32` is that element type. A type may be left out:
+before, anything matches; after, it is inferred. The last line before defines the value that the
+last line after replaces; `%y = %x` gives a value that is there. Its op may give more,
+`%y, %m = op(…)`, which a clause
 `where is_unread(%m)` must name.
 
 An op may be of any dialect. Ops that no torch schema declares take values first and then fields by
@@ -66,6 +67,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from xdsl.ir import Attribute
+
+from stepwell.ir import dtypes
 from stepwell.ir.bounds import roundings
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.rewriting import EXACT, Bound
@@ -94,8 +98,10 @@ class Computed:
     arguments: tuple[Term, ...]
 
 
-Term: TypeAlias = "ValueName | Hole | Computed | list[Any] | int | float | bool | str | None"
-"""An argument: a list holds terms."""
+Term: TypeAlias = (
+    "ValueName | Hole | Computed | list[Any] | Attribute | int | float | bool | str | None"
+)
+"""An argument: a list holds terms, an attribute is an element type."""
 
 
 @dataclass(frozen=True)
@@ -494,6 +500,8 @@ class _Terms:
         word = found["word"]
         if word in _WORDS:
             return _WORDS[word]
+        if isinstance(held := getattr(dtypes, word or "", None), Attribute):
+            return held
         if word and self.take("("):
             return Computed(word, tuple(term for _, term in self.until(")")))
         raise ParseFailure(f"{found[0].strip()!r} is no argument")

@@ -65,7 +65,7 @@ def quantised(floats: Entry, quantiser: str) -> Made:
 
 def _chosen(quantiser: str) -> Any:
     if quantiser == "mxfp8":
-        from stepwell.translate.mxfp.modules import to_mxfp
+        from stepwell.translate.mxfp import to_mxfp
 
         return lambda module, _: to_mxfp(module)
     from stepwell.quantising import find_quantiser

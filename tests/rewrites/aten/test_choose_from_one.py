@@ -1,4 +1,4 @@
-"""ChooseFromOne: routers limited to groups of experts of which there is one."""
+"""`choose-from-one`: routers limited to groups of experts of which there is one."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.rewrites.constants.choose_from_one import ChooseFromOne
+from stepwell.translate.rewrites.constants.choose_from_one import RULES
 
 
 class OneGroup(nn.Module):
@@ -30,4 +30,4 @@ def test_a_mask_of_one_group_is_decided_while_lowering():
 
 def test_one_of_two_is_a_choice(refused: Any, method: Any):
     line = "%y, %i = aten.topk.default(%x, 1) : (tensor<3x2xf32>) -> (tensor<3x1xf32>, tensor<3x1xi64>)"
-    refused(method("%x: tensor<3x2xf32>", line, gives="tensor<3x1xf32>"), ChooseFromOne())
+    refused(method("%x: tensor<3x2xf32>", line, gives="tensor<3x1xf32>"), RULES[0]())

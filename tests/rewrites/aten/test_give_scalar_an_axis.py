@@ -14,7 +14,8 @@ from torch.export import export
 import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting import run_rewrites
-from stepwell.translate.rewrites.constants.give_scalar_an_axis import GiveScalarAnAxis
+from stepwell.translate.lowerings.aten import constants
+from stepwell.translate.lowerings.lowering import step
 
 
 class Function(nn.Module):
@@ -67,4 +68,4 @@ def test_two_scalars_of_doubles_do_not_end_the_process() -> None:
 def test_a_tensor_with_axes_keeps_them() -> None:
     exported = export(Function(lambda x: x.cumsum(0)), (torch.ones(1),))
     program = stepwell.from_exported_program(exported)
-    assert run_rewrites(program, [GiveScalarAnAxis()]) == 0
+    assert run_rewrites(program, [step(constants.give_scalar_an_axis)]) == 0

@@ -1,10 +1,11 @@
-"""IndexToSlices: beyond its documented example, and what it leaves alone."""
+"""`index-to-slices`: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.slices.index_to_slices import IndexToSlices
+from stepwell.translate.lowerings.aten import slices
+from stepwell.translate.lowerings.lowering import step
 
 
 def test_scattered_indices_stay_a_gather(refused: Any, method: Any):
@@ -15,7 +16,7 @@ def test_scattered_indices_stay_a_gather(refused: Any, method: Any):
             "%y = aten.index_select.default(%x, 0, %i) : (tensor<6xf32>, tensor<6xi64>) -> tensor<6xf32>",
             gives="tensor<6xf32>",
         ),
-        IndexToSlices(),
+        step(slices.index_to_slices),
         "form 6 runs",
     )
 
@@ -27,7 +28,7 @@ def test_indices_known_at_run_time_stay(refused: Any, method: Any):
             "%y = aten.index_select.default(%x, 0, %i) : (tensor<6xf32>, tensor<2xi64>) -> tensor<2xf32>",
             gives="tensor<2xf32>",
         ),
-        IndexToSlices(),
+        step(slices.index_to_slices),
     )
 
 
@@ -39,7 +40,7 @@ def test_an_index_behind_a_whole_axis_is_sliced(apply: Any, method: Any):
             "%y = aten.index.Tensor(%x, [none, %i]) : (tensor<2x6xf32>, tensor<6xi64>) -> tensor<2x6xf32>",
             gives="tensor<2x6xf32>",
         ),
-        IndexToSlices(),
+        step(slices.index_to_slices),
     )
     assert done.ops() == ["aten.slice.Tensor", "aten.slice.Tensor", "aten.cat.default"]
 
@@ -60,4 +61,4 @@ def test_a_selection_stays_one_by(name: str, refused: Any, method: Any):
     index = f'%i = stepwell.weight <"{how}"> "constant" : tensor<{held}>'
     types = f"({given}{f', tensor<{held}>' * indices.count('%i')}) -> {made}"
     call = f"%y = aten.index.Tensor(%x, [{indices}]) : {types}"
-    refused(method(f"%x: {given}", index, call, gives=made), IndexToSlices(), reason)
+    refused(method(f"%x: {given}", index, call, gives=made), step(slices.index_to_slices), reason)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.constants.lift_constant_scalar import LiftConstantScalar
+from stepwell.translate.lowerings.aten import constants
+from stepwell.translate.lowerings.lowering import step
 
 NEAR_MISSES = {
     "alpha multiplies too": ("f32", "add.Scalar(%x, 2.0, 3)", "f32", "multiplies too"),
@@ -23,26 +24,31 @@ def test_the_number_stays_where(name: str, refused: Any, method: Any) -> None:
     held, call, given, reason = NEAR_MISSES[name]
     line = f"%y = aten.{call} : (tensor<2x3x{held}>) -> tensor<2x3x{given}>"
     text = method(f"%x: tensor<2x3x{held}>", line, gives=f"tensor<2x3x{given}>")
-    refused(text, LiftConstantScalar(), reason)
+    refused(text, step(constants.lift_constant_scalar), reason)
 
 
 @pytest.mark.parametrize("form", ["rsub.Scalar(%x, 0.5)", "div.Scalar(%x, 0.5)"])
 def test_the_order_of_operands_is_kept(form: str, apply: Any, method: Any) -> None:
     line = f"%y = aten.{form} : (tensor<2x3xf32>) -> tensor<2x3xf32>"
-    done = apply(method("%x: tensor<2x3xf32>", line, gives="tensor<2x3xf32>"), LiftConstantScalar())
+    done = apply(
+        method("%x: tensor<2x3xf32>", line, gives="tensor<2x3xf32>"),
+        step(constants.lift_constant_scalar),
+    )
     assert done.count == 1
 
 
 def test_a_tensor_of_rank_zero_stays_one(apply: Any, method: Any) -> None:
     line = "%y = aten.mul.Scalar(%x, 0.5) : (tensor<f32>) -> tensor<f32>"
-    done = apply(method("%x: tensor<f32>", line, gives="tensor<f32>"), LiftConstantScalar())
+    done = apply(
+        method("%x: tensor<f32>", line, gives="tensor<f32>"), step(constants.lift_constant_scalar)
+    )
     assert done.ops() == ["aten.mul.Tensor"]
 
 
 def test_a_number_known_only_at_run_time_stays(refused: Any, method_of_n: Any) -> None:
     line = '%y = aten.mul.Scalar(%x, %n) : (tensor<3xf32>, !stepwell.int<"n">) -> tensor<3xf32>'
     text = method_of_n("%x: tensor<3xf32>", line, gives="tensor<3xf32>")
-    refused(text, LiftConstantScalar(), "run time")
+    refused(text, step(constants.lift_constant_scalar), "run time")
 
 
 @pytest.mark.parametrize("protected", [True, False])
@@ -56,11 +62,14 @@ def test_the_scale_of_an_attention_may_be_left_to_its_recogniser(
         f"%y = aten._softmax.default(%p, -1, false) : ({s}) -> {s}",
     )
     text = method(f"%x: {q}, %k: tensor<1x4x2xf32>", *lines, gives=s)
-    done = apply(text, LiftConstantScalar(protect_attention=protected))
+    done = apply(text, step(constants.lift_constant_scalar, protect_attention=protected))
     assert done.count == (not protected)
 
 
 def test_a_double_holds_every_number(apply: Any, method: Any) -> None:
     line = "%y = aten.mul.Scalar(%x, 0.1) : (tensor<3xf64>) -> tensor<3xf64>"
-    done = apply(method("%x: tensor<3xf64>", line, gives="tensor<3xf64>"), LiftConstantScalar())
+    done = apply(
+        method("%x: tensor<3xf64>", line, gives="tensor<3xf64>"),
+        step(constants.lift_constant_scalar),
+    )
     assert done.ops() == ["aten.mul.Tensor"]

@@ -19,10 +19,10 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.aten import normalisations
+from stepwell.translate.lowerings.aten.constants import rounds
 from stepwell.translate.lowerings.aten.values import Value, again, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse, step
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
-from stepwell.translate.rewrites.constants.lift_constant_scalar import rounds
 from stepwell.translate.rewrites.spelling.activations import is_gate_of_hardswish
 from stepwell.translate.rewrites.xnnpack.floats.nans import zero_or_nan
 from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, not_halves, widened

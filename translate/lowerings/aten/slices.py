@@ -9,17 +9,22 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.ir.core import weight_key
+from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.size import Dim, Size
+from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, cat, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
     TO_THE_END,
+    axis,
     cannot_be_viewed_as,
     element_count,
     emit,
     same_type,
     view_op,
 )
+from stepwell.translate.rewrites.slices.picking import runs_of
 
 SLICES = ("aten.slice.Tensor", "aten.slice_copy.Tensor")
 NARROWS = ("aten.narrow.default", "aten.narrow_copy.default")
@@ -303,6 +308,43 @@ def _circular_of_any(x: Value, at: int, before: int, after: int) -> _Rows:
 
 
 _ROWS = {"reflect": _reflected, "replicate": _replicated, "circular": _circular}
+
+
+@lowers(
+    "aten.index_select.default",
+    "aten.index.Tensor",
+    to="aten",
+    sample="""
+    %i = stepwell.weight <"#rolled"> "constant" : tensor<4xi64>
+    %y = aten.index_select.default(%x, 1, %i) : (tensor<2x4xf32>, tensor<4xi64>) -> tensor<2x4xf32>
+    """,
+)
+def index_to_slices(x: Value, *, op: Any, b: Rewriter, most_runs: int = 4) -> Value | None:
+    """Spell a selection by constant indices as slices, where the indices run in a few sequences.
+
+    `roll` decomposes to `index_select` with indices that wrap around once; taking every channel of
+    half a tensor is one run. Indices are read from the weight; other selections stay a gather.
+    """
+    at, index = _indexed_axis(op)
+    if index is None or (key := weight_key(index)) is None:
+        return None
+    if not x.is_static or len(dims(index.type)) != 1:
+        refuse("the shape is symbolic, or the indices are not a vector")
+    numbers = b.program.weights.get(key)
+    if numbers.dtype.itemsize == 1:
+        refuse("a mask selects the elements, not indices")
+    runs = runs_of([axis(int(n), x.shape[at]) for n in numbers.tolist()])
+    if not 0 < len(runs) <= most_runs:
+        refuse(f"the indices form {len(runs)} runs: a gather costs less than that many slices")
+    return cat([x.slice(at, *run) for run in runs], at)
+
+
+def _indexed_axis(op: Any) -> tuple[int, SSAValue | None]:
+    """The axis that is selected from, and the indices; None if there are several."""
+    if isinstance(op, aten.IndexSelectDefault):
+        return axis(op.arg("dim"), max(len(dims(op.operands[0].type)), 1)), op.operands[1]
+    given = [(at, index) for at, index in enumerate(op.arg("indices")) if index is not None]
+    return given[0] if len(given) == 1 else (0, None)
 
 
 RULES = lowerings_of(__name__)

@@ -1,55 +1,36 @@
-"""`topk` of rows of one element takes it, at place 0: groups of experts of which there is one.
+"""Choices of one element of one: groups of experts of which there is one.
 
 Routers that are limited to some groups of experts are often configured with a single group. What is
 known of its place decides the masks behind it while lowering.
 
+rule choose-from-one
+    `topk` of rows of one element takes it, at place 0.
 Before:
-    %v, %i = aten.topk.default(%x, 1) : (tensor<3x1xf32>) -> (tensor<3x1xf32>, tensor<3x1xi64>)
-    func.return %v, %i : tensor<3x1xf32>, tensor<3x1xi64>
+    %v, %i = aten.topk.default(%x, 1, $dim, …)
 After:
-    %i = aten.full.default([3, 1], 0, dtype=i64) : () -> tensor<3x1xi64>
-    func.return %x, %i : tensor<3x1xf32>, tensor<3x1xi64>
+    %i = aten.full.default(sizes(%x), 0, dtype=i64)
+    %v = %x
+where is_of_one(%x, $dim)
+for %x = "tensor<3x1xf32>", $dim = -1
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from xdsl.ir import SSAValue
 
-from xdsl.ir import Operation
-
-from stepwell.dialects import aten
-from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.dtypes import i64
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.building import axis, emit_as, static_dims
+from stepwell.translate.rewrites.building import axis, static_dims
+from stepwell.translate.rules import read_rules
 
 
-@dataclass(frozen=True)
-class OnlyOne:
-    """A choice of the only element of each row."""
-
-    op: SchemaOp
-    shape: tuple[int, ...]
+def is_of_one(value: SSAValue, dim: int) -> bool:
+    """Whether the sizes are known, and that of an axis is one."""
+    shape = static_dims(value)
+    return bool(shape) and shape[axis(dim, len(shape))] == 1
 
 
-@dataclass(frozen=True)
-class ChooseFromOne(Rewrite[OnlyOne]):
-    """`topk(x, 1)` along an axis of size 1 to `x` and zeros."""
+def sizes(value: SSAValue) -> list[int]:
+    """The sizes, which are numbers."""
+    return list(static_dims(value) or ())
 
-    name: ClassVar[str] = "choose-from-one"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.TopkDefault,)
 
-    def match(self, op: SchemaOp, program: Program) -> OnlyOne | Refusal | None:
-        """Guards: known sizes, one element along the axis, which is taken."""
-        shape = static_dims(op.operands[0])
-        if not shape or shape[axis(op.arg("dim"), len(shape))] != 1 or op.arg("k") != 1:
-            return None
-        return OnlyOne(op, shape)
-
-    def build(self, match: OnlyOne, rw: Rewriter) -> None:
-        """The operand, and as many zeros."""
-        places = match.op.results[1]
-        zeros = aten.FullDefault.make(list(match.shape), 0, dtype=i64, result_types=[places.type])
-        rw.replace(match.op, [match.op.operands[0], emit_as(rw, zeros, places)])
+RULES = read_rules(__doc__, globals())

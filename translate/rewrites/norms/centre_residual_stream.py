@@ -50,8 +50,7 @@ from stepwell.ir.types import dims, element
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.building import overflows
-from stepwell.translate.rewrites.norms.decompose_layer_norm import scale_and_shift
-from stepwell.translate.rewrites.norms.row_statistics import normalise_rows
+from stepwell.translate.rewrites.norms.row_statistics import normalise_rows, scale_and_shift
 
 SUMS = (aten.AddTensor, aten.SubTensor)
 

@@ -105,3 +105,12 @@ def normalise(
     variance = mean(rw, square, plus=eps)
     scale = put(rw, aten.RsqrtDefault, variance)
     return emit(rw, aten.MulTensor.make(value, scale, result_types=kept))
+
+
+def scale_and_shift(
+    rw: Rewriter, value: SSAValue, weight: SSAValue | None, bias: SSAValue | None
+) -> SSAValue:
+    """`value * weight + bias`, broadcasting over leading axes."""
+    if weight is not None:
+        value = put(rw, aten.MulTensor, value, weight)
+    return value if bias is None else put(rw, aten.AddTensor, value, bias)

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from stepwell.ir.rewriting import Named, Rewrite, Step, Together
-from stepwell.translate.lowerings.aten import arithmetic, for_tosa, normalisations, pools
+from stepwell.translate.lowerings.aten import arithmetic, for_tosa, normalisations, norms, pools
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     block_scaled,
@@ -34,7 +34,6 @@ from stepwell.translate.lowerings.tosa.integers import layers as int_layers
 from stepwell.translate.lowerings.tosa.integers import reductions as int_reductions
 from stepwell.translate.lowerings.tosa.integers import softmax as int_softmax
 from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
-from stepwell.translate.rewrites.norms.decompose_group_norm import DecomposeGroupNorm
 from stepwell.translate.rewrites.tosa.finishing.type_integers import SelectTruths, TypeIntegers
 from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
@@ -73,7 +72,7 @@ SPLIT: tuple[Rewrite[Any], ...] = (
     step(normalisations.batch_norm_to_products),
     step(normalisations.peel_norm_affine),
     step(normalisations.split_layer_norm),
-    DecomposeGroupNorm(),
+    step(norms.decompose_group_norm),
     step(arithmetic.split_gelu),
 )
 """Operators that TOSA has not, by others; norms and activations as arithmetic whose constants can
