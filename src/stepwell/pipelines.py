@@ -56,9 +56,7 @@ from stepwell.translate.rewrites.slices.crop_convolution import CropConvolution
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
-from stepwell.translate.rewrites.views import expands, permutes
-from stepwell.translate.rewrites.views.merge_views import MergeViews
-from stepwell.translate.rewrites.views.squeeze_permute import SqueezePermute
+from stepwell.translate.rewrites.views import expands, merge_views, permutes
 from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import AffineToDepthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import ConvolveByWinograd
@@ -87,13 +85,13 @@ from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
 from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.placing.partition import PartitionXnnpack
-from stepwell.translate.rewrites.xnnpack.quantised.widen_quantised_cast import WidenQuantisedCast
+from stepwell.translate.rewrites.xnnpack.quantised import widen_quantised_cast
 
 KEEP_IMAGES = (
     KeepAxesApart(),
     AttendFromImage(),
     SinkViewBelowLinear(),
-    MergeViews(),
+    *(rule() for rule in merge_views.RULES[:2]),
     *(rule() for rule in permutes.RULES),
     step(xnnpack_resizing.resize_by_matrices),
 )
@@ -139,7 +137,7 @@ QUANTISED = (
         (
             step(xnnpack_quantised_nodes.fold_dequantised_constant),
             step(xnnpack_quantised_nodes.quantised_cast),
-            WidenQuantisedCast(),
+            *(rule() for rule in widen_quantised_cast.RULES),
             step(xnnpack_quantised_nodes.untype_quantisation),
             *CANCEL_CASTS,
         ),
@@ -234,7 +232,7 @@ XNNPACK = Pipeline(
             (
                 *NOOPS,
                 *SHAPES,
-                SqueezePermute(),
+                merge_views.RULES[2](),
                 step(floats.widen_products_of_halves),
                 step(floats.widen_scalar_of_halves),
                 step(constants.lift_constant_scalar, protect_attention=False),

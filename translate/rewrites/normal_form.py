@@ -44,8 +44,7 @@ from stepwell.translate.rewrites.spelling import (
     powers,
     sums,
 )
-from stepwell.translate.rewrites.views import expands, permutes, transposes
-from stepwell.translate.rewrites.views.merge_views import MergeViews
+from stepwell.translate.rewrites.views import expands, merge_views, permutes, transposes
 
 NOOPS: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in choose_from_one.RULES),
@@ -76,7 +75,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.pixel_shuffle_to_permute),
     *(rule() for rule in permutes.RULES),
     step(views.merge_permuted_axes),
-    MergeViews(),
+    *(rule() for rule in merge_views.RULES[:2]),
 )
 """Ops that move elements."""
 

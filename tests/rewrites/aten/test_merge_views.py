@@ -1,8 +1,10 @@
-"""MergeViews: beyond its documented example, and what it leaves alone."""
+"""`merge-views` and its neighbours: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 
-from stepwell.translate.rewrites.views.merge_views import MergeViews
+from stepwell.translate.rewrites.views.merge_views import RULES
+
+MERGE, UNITS, _ = (rule() for rule in RULES)
 
 
 def test_a_permute_that_moves_elements_is_no_view(refused: Any, method: Any):
@@ -12,7 +14,7 @@ def test_a_permute_that_moves_elements_is_no_view(refused: Any, method: Any):
             "%y = aten.permute.default(%x, [2, 0, 1]) : (tensor<1x2x3xf32>) -> tensor<3x1x2xf32>",
             gives="tensor<3x1x2xf32>",
         ),
-        MergeViews(),
+        MERGE,
     )
 
 
@@ -25,7 +27,7 @@ def test_a_view_and_its_inverse_vanish(apply: Any, method: Any):
             "%y = aten.neg.default(%b) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
             gives="tensor<2x3xf32>",
         ),
-        MergeViews(),
+        MERGE,
     )
     assert done.ops() == ["aten.neg.default"]
 
@@ -49,7 +51,7 @@ def test_a_shape_of_two_new_sizes_is_refused(refused: Any, method: Any):
         f'%y = aten.view.default(%v, [%n, -1]) : ({flat}, !stepwell.int<"2*a">) -> {y}',
         gives=y,
     )
-    refused(text, MergeViews(), "at run time")
+    refused(text, MERGE, "at run time")
 
 
 def test_an_empty_tensor_of_a_symbolic_length_is_refused(refused: Any, method: Any):
@@ -62,7 +64,7 @@ def test_an_empty_tensor_of_a_symbolic_length_is_refused(refused: Any, method: A
         f"%y = aten.view.default(%v, [%n, 0, 2]) : ({a}, {n}) -> {y}",
         gives=y,
     )
-    refused(text, MergeViews(), "empty")
+    refused(text, MERGE, "empty")
 
 
 def test_a_length_that_is_no_expression_is_refused(refused: Any, method: Any):
@@ -73,7 +75,7 @@ def test_a_length_that_is_no_expression_is_refused(refused: Any, method: Any):
         f"%y = aten.view.default(%v, [-1, 2]) : ({a}) -> {y}",
         gives=y,
     )
-    refused(text, MergeViews(), "not known")
+    refused(text, MERGE, "not known")
 
 
 def test_a_known_shape_of_a_length_that_is_no_expression_is_one_view(apply: Any, method: Any):
@@ -84,4 +86,4 @@ def test_a_known_shape_of_a_length_that_is_no_expression_is_one_view(apply: Any,
         f"%y = aten.view.default(%v, [4, 5]) : ({a}) -> {y}",
         gives=y,
     )
-    assert apply(text, MergeViews()).ops() == ["aten.view.default"]
+    assert apply(text, MERGE).ops() == ["aten.view.default"]

@@ -7,7 +7,7 @@ import pytest
 from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantised_nodes
-from stepwell.translate.rewrites.xnnpack.quantised.widen_quantised_cast import WidenQuantisedCast
+from stepwell.translate.rewrites.xnnpack.quantised.widen_quantised_cast import RULES as WIDENED
 
 INT8, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
 UINT8, PART = "!quant.uniform<u8:f32, 0.5:3>", "!quant.uniform<i8<-100:127>:f32, 0.5:3>"
@@ -175,7 +175,7 @@ CASTS: dict[str, tuple[Rewrite[Any], str, str, str]] = {
     "a part of int8 by a node": (step(quantised_nodes.quantised_cast), PART, "qcast", "the whole range"),
     "groups by an operator": (step(quantised_nodes.untype_quantisation), GROUPS, "dcast", "groups of an axis"),
     "halves by an operator": (step(quantised_nodes.untype_quantisation), HALVES, "dcast", "float32 values"),
-    "floats as halves": (WidenQuantisedCast(), INT8, "qcast", ""),
+    "floats as halves": (WIDENED[0](), INT8, "qcast", ""),
     "an argument ahead of time": (step(quantised_nodes.fold_dequantised_constant), INT8, "dcast", ""),
 }  # fmt: skip
 

@@ -1,79 +1,113 @@
-"""Merge a view of a view into one: only the last shape counts.
+"""Views that follow each other, and permutes that are views.
 
-A permute that moves nothing but axes of size 1 is such a view too, and is spelled as one.
-
+rule merge-views
+    Of a view of a view only the last shape counts.
 Before:
-    %a = aten.view.default(%x, [6, 1, 4]) : (tensor<1x6x4xf32>) -> tensor<6x1x4xf32>
-    %b = aten.permute.default(%a, [1, 0, 2]) : (tensor<6x1x4xf32>) -> tensor<1x6x4xf32>
-    %y = aten.view.default(%b, [2, 12]) : (tensor<1x6x4xf32>) -> tensor<2x12xf32>
+    %a = aten.view.default(%x, …)
+    %y = aten.view.default(%a, …)
 After:
-    %y = aten.view.default(%x, [2, 12]) : (tensor<1x6x4xf32>) -> tensor<2x12xf32>
+    %y = viewed(%x, %y)
+unless has_no_view(%x, %y)
+for $size = [6], %x = "tensor<2x3xf32>"
+
+rule unit-permute-to-view
+    A permute that moves nothing but axes of size 1. XNNPACK permutes any number of symbolic sizes,
+    and views one.
+Before:
+    %y = aten.permute.default(%x, $dims)
+After:
+    %y = viewed(%x, %y)
+where keeps_row_major_order(%x, $dims)
+where is_open_once(%x)
+unless has_no_view(%x, %y)
+for $dims = [1, 0, 2], %x = "tensor<1x6x4xf32>"
+
+rule squeeze-permute
+    Axes of size one are taken out of a permute when the view behind it drops them anyway. A slice of
+    a fused projection leaves `[1, 197, 1, 3, 64]` → permute → `[1, 1, 3, 197, 64]` → view
+    `[1, 3, 197, 64]`: without the axes that vanish the last view is gone and the first one merges
+    with the view before it.
+Before:
+    %p = aten.permute.default(%x, $dims)
+    %y = aten.view.default(%p, …)
+After:
+    %v = with_axes(%x, $kept)
+    %y = permuted(%v, among($dims, $kept))
+with $kept = axes_that_stay(%x, $dims, %y)
+where reads_once(%p) else "the permute is read with its unit axes too"
+for $dims = [1, 2, 0], $size = [3, 2], %x = "tensor<2x1x3xf32>"
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
-from stepwell.dialects import aten
-from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.alignment import dropped_units
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.size import Size
-from stepwell.ir.types import Dim, dims
-from stepwell.ir.xdsl_private import operands_of
+from stepwell.ir.types import dims
 from stepwell.translate.rewrites.building import (
     axis,
     cannot_be_viewed_as,
-    emit_as,
+    permute,
     same_type,
+    view,
     view_op,
 )
+from stepwell.translate.rules import read_rules
 
 
-@dataclass(frozen=True)
-class Reshaped:
-    """`op` gives the elements of `source` in row-major order."""
-
-    op: SchemaOp
-    source: SSAValue
+def has_no_view(value: SSAValue, like: SSAValue) -> Refusal | None:
+    """The sizes of another value are more than a view of this one can state."""
+    return cannot_be_viewed_as(value, dims(like.type))
 
 
-@dataclass(frozen=True)
-class MergeViews(Rewrite[Reshaped]):
-    """`view(view(x, s), t)` to `view(x, t)`; `permute` of unit axes to `view`."""
-
-    name: ClassVar[str] = "merge-views"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ViewDefault, aten.PermuteDefault)
-
-    def match(self, op: SchemaOp, program: Program) -> Reshaped | Refusal | None:
-        """A view whose operand is a view; or a permute that keeps the order of elements."""
-        source = operands_of(op)[0]
-        if type(op) is aten.PermuteDefault:
-            if not keeps_row_major_order(dims(source.type), op.arg("dims")):
-                return None
-            if sum(isinstance(size, Size) for size in dims(source.type)) > 1:
-                return None  # XNNPACK permutes any number of symbolic sizes, and views one.
-        elif type(inner := source.owner) is aten.ViewDefault:
-            source = inner.operands[0]
-        else:
-            return None
-        return cannot_be_viewed_as(source, dims(op.results[0].type)) or Reshaped(op, source)
-
-    def build(self, match: Reshaped, rw: Rewriter) -> None:
-        """Write one view of the source, or nothing."""
-        result = match.op.results[0]
-        if same_type(match.source, result):
-            rw.replace(match.op, [match.source])
-            return
-        rw.replace(match.op, [emit_as(rw, view_op(rw, match.source, dims(result.type)), result)])
+def viewed(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
+    """A value in the shape of another one: itself, where it provably has it."""
+    if same_type(value, like):
+        return value
+    made = view_op(rw, value, dims(like.type))
+    made.results[0].name_hint = like.name_hint
+    return rw.insert(made).results[0]
 
 
-def keeps_row_major_order(shape: Sequence[Dim], order: Sequence[int]) -> bool:
+def keeps_row_major_order(value: SSAValue, order: Sequence[int]) -> bool:
     """Whether a permutation moves only axes of size 1, and is not the identity."""
+    shape = dims(value.type)
     normal = [axis(d, len(shape)) for d in order]
     moving = [d for d in normal if shape[d] != 1]
     return moving == sorted(moving) and normal != sorted(normal)
+
+
+def is_open_once(value: SSAValue) -> bool:
+    """Whether at most one size is symbolic."""
+    return sum(isinstance(size, Size) for size in dims(value.type)) <= 1
+
+
+def axes_that_stay(value: SSAValue, order: Sequence[int], view: SSAValue) -> list[int] | None:
+    """The axes of a value that a view behind a permute does not drop; None where it does more."""
+    shape = dims(value.type)
+    normal = [axis(d, len(shape)) for d in order]
+    dropped = dropped_units(tuple(shape[d] for d in normal), dims(view.type))
+    return [at for at in range(len(shape)) if normal.index(at) not in dropped] if dropped else None
+
+
+def with_axes(rw: Rewriter, value: SSAValue, kept: Sequence[int]) -> SSAValue:
+    """A view without the axes of size one that are not kept."""
+    return view(rw, value, [dims(value.type)[at] for at in kept])
+
+
+def among(order: Sequence[int], kept: Sequence[int]) -> list[int]:
+    """What a permutation does to the axes that are kept."""
+    rank = len(order)
+    return [kept.index(axis(d, rank)) for d in order if axis(d, rank) in kept]
+
+
+def permuted(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    """A permute, where something moves."""
+    return permute(rw, value, order)
+
+
+RULES = read_rules(__doc__, globals())

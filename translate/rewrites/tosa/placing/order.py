@@ -34,7 +34,7 @@ from stepwell.translate.lowerings.tosa.integers import layers as int_layers
 from stepwell.translate.lowerings.tosa.integers import reductions as int_reductions
 from stepwell.translate.lowerings.tosa.integers import softmax as int_softmax
 from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
-from stepwell.translate.rewrites.tosa.finishing.type_integers import SelectTruths, TypeIntegers
+from stepwell.translate.rewrites.tosa.finishing import type_integers
 from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
 from stepwell.translate.rewrites.tosa.integers.fold_quantised_constant import FoldQuantisedConstant
@@ -126,8 +126,7 @@ def layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
 
 INTEGERS: tuple[Rewrite[Any], ...] = (
     FoldQuantisedConstant(),
-    TypeIntegers(),
-    SelectTruths(),
+    *(rule() for rule in type_integers.RULES),
     step(int_functions.int16_scale),
     step(int_layers.int8_convolution),
     step(int_layers.int8_linear),
