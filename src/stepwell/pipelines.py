@@ -16,6 +16,7 @@ from stepwell.translate.lowerings.aten import (
     for_xnnpack,
     norms,
     pools,
+    products,
     slices,
     views,
 )
@@ -64,14 +65,10 @@ from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
 from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
 from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import SplitWideDepthwise
-from stepwell.translate.rewrites.xnnpack.convolutions.unmerge_batch import UnmergeBatch
 from stepwell.translate.rewrites.xnnpack.expressions import expansions
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
 from stepwell.translate.rewrites.xnnpack.expressions.recognise_gelu import RecogniseGelu
 from stepwell.translate.rewrites.xnnpack.expressions.rectify_before_scale import RectifyBeforeScale
-from stepwell.translate.rewrites.xnnpack.expressions.stacked_sum_to_additions import (
-    StackedSumToAdditions,
-)
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
 from stepwell.translate.rewrites.xnnpack.nodes import (
@@ -204,7 +201,7 @@ XNNPACK = Pipeline(
                 KeepBand(),
                 step(floats.carry_nans),
                 step(for_xnnpack.prelu_channels_last),
-                StackedSumToAdditions(),
+                step(products.stacked_sum_to_additions),
                 step(for_xnnpack.cumsum_to_additions),
                 step(for_xnnpack.volumes_to_images),
                 step(pools.adaptive_pool_by_parts, only_uneven=True),
@@ -216,7 +213,7 @@ XNNPACK = Pipeline(
         Together(
             "absorb",
             (
-                UnmergeBatch(),
+                step(products.unmerge_batch),
                 HoistSliceOverLayout(),
                 SplitLinear(),
                 FoldAffineIntoLayer(),

@@ -14,7 +14,7 @@ def test_a_permute_that_moves_elements_is_no_view(refused: Any, method: Any):
             "%y = aten.permute.default(%x, [2, 0, 1]) : (tensor<1x2x3xf32>) -> tensor<3x1x2xf32>",
             gives="tensor<3x1x2xf32>",
         ),
-        MERGE,
+        UNITS,
     )
 
 

@@ -1,12 +1,12 @@
-"""LowerLinear, LowerMatmul and UnmergeBatch: which factors their nodes read."""
+"""`lower-linear`, `lower-matmul` and `unmerge-batch`: which factors their nodes read."""
 
 from typing import Any
 
 import pytest
 
+from stepwell.translate.lowerings.aten.products import unmerge_batch
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import products
-from stepwell.translate.rewrites.xnnpack.convolutions.unmerge_batch import UnmergeBatch
 
 X, W, Y = "tensor<2x4xf32>", "tensor<3x4xf32>", "tensor<2x3xf32>"
 WEIGHT = f'%w = stepwell.weight <"w"> "parameter" : {W}'
@@ -73,19 +73,19 @@ PRODUCT = f"%y = aten.bmm.default(%a, %z) : ({MERGED}, {MERGED}) -> {MERGED}"
 
 def test_a_product_of_stacks_that_no_view_merged_stays(refused: Any, method: Any):
     text = method(f"%a: {MERGED}, %z: {MERGED}", PRODUCT, gives=MERGED)
-    refused(text, UnmergeBatch())
+    refused(text, step(unmerge_batch))
 
 
 def test_a_product_with_one_merged_stack_stays(refused: Any, method: Any):
     text = method(f"%x: {STACK}, %z: {MERGED}", VIEW, PRODUCT, gives=MERGED)
-    refused(text, UnmergeBatch(), "the other and the result are not")
+    refused(text, step(unmerge_batch), "the other and the result are not")
 
 
 def test_stacks_merged_from_other_batches_give_the_same_product(apply: Any, method: Any):
     other = "tensor<3x2x4x4xf32>"
     second = f"%z = aten.view.default(%o, [6, 4, 4]) : ({other}) -> {MERGED}"
     text = method(f"%x: {STACK}, %o: {other}", VIEW, second, PRODUCT, gives=MERGED)
-    assert apply(text, UnmergeBatch()).count == 1
+    assert apply(text, step(unmerge_batch)).count == 1
 
 
 QUERIES = "tensor<1x6x4x8xf32>"
@@ -99,11 +99,11 @@ SPLIT = "%y = aten.view.default(%p, [1, 6, 4, 5]) : (tensor<2x12x5xf32>) -> tens
 
 def test_keys_that_heads_share_are_not_merged_where_views_stand_around(apply: Any, method: Any):
     arguments, gives = f"%a: {QUERIES}, %b: tensor<1x2x8x5xf32>", "tensor<1x6x4x5xf32>"
-    done = apply(method(arguments, *BETWEEN, SPLIT, gives=gives), UnmergeBatch())
+    done = apply(method(arguments, *BETWEEN, SPLIT, gives=gives), step(unmerge_batch))
     assert done.count == 1 and "aten.matmul.default" in done.ops()
 
 
 def test_keys_are_merged_where_a_reader_would_need_another_view(refused: Any, method: Any):
     arguments, gives = f"%a: {QUERIES}, %b: tensor<1x2x8x5xf32>", "tensor<2x12x5xf32>"
     relu = "%y = aten.relu.default(%p) : (tensor<2x12x5xf32>) -> tensor<2x12x5xf32>"
-    refused(method(arguments, *BETWEEN, relu, gives=gives), UnmergeBatch(), "not")
+    refused(method(arguments, *BETWEEN, relu, gives=gives), step(unmerge_batch), "not")

@@ -1,4 +1,4 @@
-"""StackedSumToAdditions: sums and means of stacked values, and what is no such sum."""
+"""`stacked-sum-to-additions`: sums and means of stacked values, and what is no such sum."""
 
 from typing import Any
 
@@ -8,10 +8,8 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 import stepwell
-from stepwell.translate.rewrites.xnnpack.expressions.stacked_sum_to_additions import (
-    MOST_PARTS,
-    StackedSumToAdditions,
-)
+from stepwell.translate.lowerings.aten.products import MOST_PARTS, stacked_sum_to_additions
+from stepwell.translate.lowerings.lowering import step
 
 
 class Skips(nn.Module):
@@ -63,7 +61,7 @@ def test_another_reduction_stays(
         f"%y = aten.sum.dim_IntList(%s, {over}) : ({joined}) -> {made}",
     )
     text = method(f"%a: {types[0]}, %b: {types[1]}", *lines, gives=made)
-    refused(text, StackedSumToAdditions(), reason)
+    refused(text, step(stacked_sum_to_additions), reason)
 
 
 def many(count: int) -> str:
@@ -77,8 +75,8 @@ def many(count: int) -> str:
 
 
 def test_a_long_chain_is_no_gain(apply: Any, refused: Any) -> None:
-    assert apply(many(MOST_PARTS), StackedSumToAdditions()).count == 1
-    refused(many(MOST_PARTS + 1), StackedSumToAdditions(), f"more than {MOST_PARTS}")
+    assert apply(many(MOST_PARTS), step(stacked_sum_to_additions)).count == 1
+    refused(many(MOST_PARTS + 1), step(stacked_sum_to_additions), f"more than {MOST_PARTS}")
 
 
 def test_what_is_joined_for_others_too_is_not_added_up_as_well(refused: Any, method: Any) -> None:
@@ -88,12 +86,12 @@ def test_what_is_joined_for_others_too_is_not_added_up_as_well(refused: Any, met
         f"%y = aten.mul.Tensor(%s, %r) : ({PAIR}, {UNIT}) -> {PAIR}",
     )
     text = method(f"%a: {UNIT}, %b: {UNIT}", *lines, gives=PAIR)
-    refused(text, StackedSumToAdditions(), "read elsewhere")
+    refused(text, step(stacked_sum_to_additions), "read elsewhere")
 
 
 def test_a_sum_of_anything_else_is_not_looked_at(refused: Any, method: Any) -> None:
     line = f"%y = aten.sum.dim_IntList(%a, [0], true) : ({PAIR}) -> {UNIT}"
-    refused(method(f"%a: {PAIR}", line, gives=UNIT), StackedSumToAdditions())
+    refused(method(f"%a: {PAIR}", line, gives=UNIT), step(stacked_sum_to_additions))
 
 
 @pytest.mark.parametrize("other", ["2x3", "3x2"])
@@ -107,6 +105,6 @@ def test_views_of_one_shape_are_added_up_before_they_are_views(
         cat("%a, %b", f"{row}, {row}", "tensor<2x6xf32>"),
         f"%y = aten.sum.dim_IntList(%s, [0], true) : (tensor<2x6xf32>) -> {row}",
     )
-    done = apply(method(f"%x: {one}, %z: {two}", *lines, gives=row), StackedSumToAdditions())
+    done = apply(method(f"%x: {one}, %z: {two}", *lines, gives=row), step(stacked_sum_to_additions))
     assert done.count == 1
     assert (done.ops()[0] == "aten.add.Tensor") == (one == two)

@@ -11,11 +11,12 @@ from xdsl.ir import SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
-from stepwell.ir.dtypes import dtype_name, i64, is_float
-from stepwell.ir.size import number_of
+from stepwell.ir.dtypes import dtype_name, f32, i64, is_float
+from stepwell.ir.size import UNKNOWN, Dim, number_of
+from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, broadcast, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
-from stepwell.translate.rewrites.building import axes, cannot_be_viewed_as, kept
+from stepwell.translate.rewrites.building import axes, axis, cannot_be_viewed_as, kept, same_type
 
 REORDERED = roundings("the product may be summed in another order")
 
@@ -320,6 +321,117 @@ def is_normal(op: SchemaOp, over: tuple[int, ...]) -> bool:
     return (
         stated.get("dim") == list(over) and stated.get("keepdim") is True and "dtype" not in stated
     )
+
+
+@lowers(
+    "aten.bmm.default",
+    to="aten",
+    bound=roundings("torch may run the stack as another kernel"),
+    sample="""
+    %av = aten.view.default(%a, [6, 4, 8]) : (tensor<2x3x4x8xf32>) -> tensor<6x4x8xf32>
+    %bv = aten.view.default(%b, [6, 8, 4]) : (tensor<2x3x8x4xf32>) -> tensor<6x8x4xf32>
+    %p = aten.bmm.default(%av, %bv) : (tensor<6x4x8xf32>, tensor<6x8x4xf32>) -> tensor<6x4x4xf32>
+    %y = aten.view.default(%p, [2, 3, 4, 4]) : (tensor<6x4x4xf32>) -> tensor<2x3x4x4xf32>
+    """,
+)
+def unmerge_batch(left: Value, right: Value, *, op: Any, out: Out) -> Value | None:
+    """Let a batched product read `[B, H, N, D]` where views merged it to `[B·H, N, D]`.
+
+    XNNPACK multiplies stacks of any rank, so the views cost copies for nothing. The view behind the
+    product meets the one that restores the heads, and both go.
+    """
+    sources = [_merged_from(left), _merged_from(right)]
+    merged = [source for source in sources if source is not None]
+    if not merged:
+        return None
+    batch = min((source.shape[:-2] for source in merged), key=len)
+    if len(merged) == 1 and not (_split_again(op, batch) or _stands_between_views(op)):
+        refuse("one operand is a merged stack, the other and the result are not")
+    pairs = zip(sources, (left, right), strict=True)
+    stacks = [(source or given).view(*batch, *given.shape[-2:]) for source, given in pairs]
+    product = stacks[0].call(aten.MatmulDefault, stacks[1], shape=(*batch, *out.shape[-2:]))
+    return product.view(*out.shape)
+
+
+def _split_again(op: SchemaOp, batch: Sequence[Dim]) -> bool:
+    """Whether every reader of a product is a view that splits the batch as it was."""
+    readers = [use.operation for use in op.results[0].uses]
+    return bool(readers) and all(
+        isinstance(reader, aten.ViewDefault) and dims(reader.results[0].type)[:-2] == batch
+        for reader in readers
+    )
+
+
+def _stands_between_views(op: SchemaOp) -> bool:
+    """Whether operands and readers of a product are views: another view of those costs nothing.
+
+    So it is where query heads share keys: their rows are merged, the keys' are not.
+    """
+    readers = [use.operation for use in op.results[0].uses]
+    around = [*(value.owner for value in op.operands), *readers]
+    return bool(readers) and all(isinstance(other, aten.ViewDefault) for other in around)
+
+
+def _merged_from(value: Value) -> Value | None:
+    """The stack of higher rank that a view merged along its batch axes, else None."""
+    if not isinstance(value.owner, aten.ViewDefault):
+        return None
+    source = Value(value.owner.operands[0], value.b)
+    if source.rank > value.rank == 3 and source.shape[-2:] == value.shape[-2:]:
+        return source if UNKNOWN not in source.shape else None
+    return None
+
+
+MOST_PARTS = 32
+"""The rounding of n additions adds up to n / 2 ulp of the largest partial sum."""
+
+
+@lowers(
+    "aten.mean.dim",
+    "aten.sum.dim_IntList",
+    to="aten",
+    bound=roundings("the parts are added in another order; those of a few units cancel"),
+    sample="""
+    %s = aten.cat.default([%x, %y, %z], 0) : (tensor<1x2x3xf32>, tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<3x2x3xf32>
+    %r = aten.mean.dim(%s, [0], true) : (tensor<3x2x3xf32>) -> tensor<1x2x3xf32>
+    """,
+)
+def stacked_sum_to_additions(x: Value, *, op: Any, out: Out) -> Value | None:
+    """The sum or mean over stacked values is their addition: nothing is copied next to each other.
+
+    `torch.stack(skips).sum(0)` is how skip connections, ensembles and experts are summed up. XNNPACK
+    copies each part and reduces over an outer axis, or cannot, where sizes are symbolic.
+    """
+    joined = x.owner
+    if not isinstance(joined, aten.CatDefault):
+        return None
+    at = axis(joined.arg("dim"), x.rank)
+    if not is_normal(op, (at,)):
+        refuse("it reduces over other axes than the one that is joined")
+    parts = [Value(part, x.b) for part in joined.operands]
+    if out.dtype != f32:
+        refuse("torch sums up in float32 and rounds once")
+    if not all(same_type(part.ssa, op.results[0]) for part in parts):
+        refuse("a part has several elements along the axis")
+    if len(parts) > MOST_PARTS:
+        refuse(f"there are more than {MOST_PARTS} parts")
+    if not x.ssa.has_one_use():
+        refuse("the joined value is read elsewhere")
+    total, *rest = _before_views(parts)
+    for part in rest:
+        total = total.call(aten.AddTensor, part)
+    if isinstance(op, aten.MeanDim):
+        total = total * (1 / len(parts))
+    return total.view(*out.shape)
+
+
+def _before_views(parts: list[Value]) -> list[Value]:
+    """What the parts are views of, if that has one type: `stack` gives each a unit axis."""
+    views = [part.owner for part in parts if isinstance(part.owner, aten.ViewDefault)]
+    seen = [Value(view.operands[0], parts[0].b) for view in views]
+    if len(seen) != len(parts) or not all(same_type(seen[0].ssa, one.ssa) for one in seen):
+        return parts
+    return seen
 
 
 RULES = lowerings_of(__name__)
