@@ -15,7 +15,7 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.pipelines import GATHER_STRIDES, PLAIN_FORM
-from stepwell.translate.lowerings.aten import arithmetic, attention, for_tosa, pools
+from stepwell.translate.lowerings.aten import arithmetic, attention, executorch_mx, for_tosa, pools
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import step
@@ -51,7 +51,6 @@ from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldScaleIntoLayer,
 )
 from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
-from stepwell.translate.rewrites.mxfp.adopt_executorch_mx import AdoptExecutorchMx
 from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
@@ -159,7 +158,7 @@ def tosa_pipeline(target: str) -> Pipeline:
     """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
     found = parse_target(target)
     steps = BY_PROFILES[found.profiles]
-    block_scaled = (AdoptExecutorchMx(), ChooseMxForm(found.extensions))
+    block_scaled = (step(executorch_mx.adopt_executorch_mx), ChooseMxForm(found.extensions))
     is_older = found.version == "1.0" and "int" in found.profiles
     older = tuple(rule() for rule in gather_truths.RULES) if is_older else ()
     finish = (

@@ -11,6 +11,7 @@ from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Together
 from stepwell.translate.lowerings.aten import (
     attention,
+    complex,
     constants,
     floats,
     for_xnnpack,
@@ -56,7 +57,6 @@ from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
 from stepwell.translate.rewrites.slices.crop_convolution import CropConvolution
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
-from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
 from stepwell.translate.rewrites.views import expands, merge_views, permutes
 from stepwell.translate.rewrites.xnnpack import MERGES
 from stepwell.translate.rewrites.xnnpack.convolutions.affine_to_depthwise import AffineToDepthwise
@@ -156,7 +156,7 @@ XNNPACK = Pipeline(
                 *PLAIN_FORM,
                 WriteByCat(),
                 GATHER_STRIDES,
-                ComplexToPairs(),
+                step(complex.complex_to_pairs),
             ),
         ),
         Together(

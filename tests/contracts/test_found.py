@@ -61,7 +61,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=ui8",
     ),
     "aten.pools: adaptive-pool-by-parts": ("aten.adaptive_avg_pool1d.default: output_size=[0]",),
-    "mxfp.adopt_executorch_mx": (
+    "aten.executorch_mx: adopt-executorch-mx": (
         "float8_e4m3fn becomes float64 everywhere",
         "input 0 is int16",
         "codes is int16",

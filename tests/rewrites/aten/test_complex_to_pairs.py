@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
+from stepwell.translate.lowerings.aten import complex
+from stepwell.translate.lowerings.lowering import step
 
 ROWS = 'tensor<?x3xcomplex<f32>, #stepwell.shape<["s0", 3]>>'
 TWICE = 'tensor<?x6xcomplex<f32>, #stepwell.shape<["s0", 6]>>'
@@ -47,4 +48,4 @@ def test_complex_numbers_that_are_left(refused: Any, name: str) -> None:
     text = (
         f"func.func @forward({arguments}) -> {gives} {{\n  {line}\n  func.return %y : {gives}\n}}\n"
     )
-    refused(text, ComplexToPairs(), reason)
+    refused(text, step(complex.complex_to_pairs), reason)

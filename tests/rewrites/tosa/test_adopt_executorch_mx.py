@@ -1,4 +1,4 @@
-"""AdoptExecutorchMx: what it leaves alone."""
+"""`adopt-executorch-mx`: what it leaves alone."""
 
 from typing import Any
 
@@ -9,7 +9,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.ir.text import parse_module, to_text
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.rewrites.mxfp.adopt_executorch_mx import AdoptExecutorchMx
+from stepwell.translate.lowerings.aten import executorch_mx
+from stepwell.translate.lowerings.lowering import step
 
 HELD = {"f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2"}
 """ExecuTorch's words for payloads that torch has a type of; the others' codes are bytes."""
@@ -39,7 +40,7 @@ def reasons(
 """
     program = Program(parse_module(text), WeightStore())
     before, history = to_text(program.module), History()
-    assert run_rewrites(program, (AdoptExecutorchMx(),), history) == 0
+    assert run_rewrites(program, (step(executorch_mx.adopt_executorch_mx),), history) == 0
     assert to_text(program.module) == before
     return [record.reason for record in history.refusals.values()]
 

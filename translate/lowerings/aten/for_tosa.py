@@ -17,12 +17,12 @@ from stepwell.ir.dtypes import bf16, element_type, f16, f32, has_torch_dtype, to
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.aten import normalisations
+from stepwell.translate.lowerings.aten.complex import COMPLEX, pair
 from stepwell.translate.lowerings.aten.values import Value, again, cat
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse, step
 from stepwell.translate.rewrites.building import emit
 from stepwell.translate.rewrites.slices.written_place import place_of
 from stepwell.translate.rewrites.tosa.operators.windows import is_image_mean
-from stepwell.translate.rewrites.transforms.complex_to_pairs import COMPLEX, pair
 from stepwell.translate.rewrites.xnnpack.floats.singles import widened
 
 OF_TENSORS = """add.Tensor sub.Tensor div.Tensor maximum.default minimum.default pow.Tensor_Tensor

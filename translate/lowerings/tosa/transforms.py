@@ -23,12 +23,12 @@ from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.types import tensor
+from stepwell.translate.lowerings.aten.complex import COMPLEX, pair, whole
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, concat
 from stepwell.translate.rewrites.building import axis
 from stepwell.translate.rewrites.tosa.operators.building import Builder
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
-from stepwell.translate.rewrites.transforms.complex_to_pairs import COMPLEX, pair, whole
 
 Parts = Sequence[Value]
 """A real value, or real and imaginary parts of one shape."""

@@ -6,7 +6,14 @@ from types import ModuleType
 from typing import Any
 
 from stepwell.ir.rewriting import Named, Rewrite, Step, Together
-from stepwell.translate.lowerings.aten import arithmetic, for_tosa, normalisations, norms, pools
+from stepwell.translate.lowerings.aten import (
+    arithmetic,
+    complex,
+    for_tosa,
+    normalisations,
+    norms,
+    pools,
+)
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     block_scaled,
@@ -46,7 +53,6 @@ from stepwell.translate.rewrites.tosa.placing.assign_layouts import AssignLayout
 from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.placing.simplify_transpose import SimplifyTranspose
 from stepwell.translate.rewrites.tosa.placing.sink_reshape import SinkReshape
-from stepwell.translate.rewrites.transforms.complex_to_pairs import ComplexToPairs
 
 
 def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
@@ -58,7 +64,7 @@ SPLIT: tuple[Rewrite[Any], ...] = (
     step(for_tosa.promote_operands),
     step(for_tosa.stft_to_frames),
     step(for_tosa.istft_to_frames),
-    ComplexToPairs(),
+    step(complex.complex_to_pairs),
     step(arithmetic.fill_to_full),
     step(arithmetic.scaled_sum_to_products),
     step(arithmetic.scaled_number_to_sum),

@@ -1,38 +1,25 @@
-"""Operators of complex numbers as those of pairs of real ones, which stand on an axis behind the others.
-
-`view_as_real` and `view_as_complex` of each other are what they were given, so that nothing complex is
-left between an operator that makes it and one that reads its parts.
-
-Before:
-    %c = aten.view_as_complex.default(%x) : (tensor<3x5x2xf32>) -> tensor<3x5xcomplex<f32>>
-    %y = aten.abs.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5xf32>
-After:
-    %0 = aten.mul.Tensor(%x, %x) : (tensor<3x5x2xf32>, tensor<3x5x2xf32>) -> tensor<3x5x2xf32>
-    %1 = aten.sum.dim_IntList(%0, [-1]) : (tensor<3x5x2xf32>) -> tensor<3x5xf32>
-    %y = aten.sqrt.default(%1) : (tensor<3x5xf32>) -> tensor<3x5xf32>
-"""
+"""Complex numbers as pairs of real ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import torch
 from xdsl.dialects.builtin import ComplexType, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
-from stepwell.ir.families import is_of
 from stepwell.ir.once_each import once_each
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.xdsl_private import operands_of
+from stepwell.translate.lowerings.aten.values import Value, no_refusal
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
     axis,
     cannot_be_viewed_as,
@@ -56,14 +43,18 @@ CONJUGATES = tuple(
 )
 ANGLE = op_class("aten.angle.default")
 
+SHAPED = (
+    aten.ViewDefault,
+    aten.ReshapeDefault,
+    aten.UnsqueezeDefault,
+    aten.SqueezeDim,
+    aten.SqueezeDims,
+)
+"""What keeps the order of elements."""
+
 AS_IS = (aten.CloneDefault, aten.ResolveConjDefault, aten.ResolveNegDefault)
 SUMS = (aten.AddTensor, aten.SubTensor)
 BY_NUMBERS = (aten.MulScalar, aten.DivScalar)
-
-
-def _is_shaped(op: SchemaOp) -> bool:
-    """Whether an op gives the same elements in their order, under another shape."""
-    return is_of(op, "reshape") and not isinstance(op, AS_IS)
 
 
 @once_each
@@ -71,71 +62,49 @@ def _is_complex(type_: Attribute) -> bool:
     return isinstance(type_, TensorType) and isinstance(element(type_), ComplexType)
 
 
-@dataclass(frozen=True)
-class ComplexToPairs(Rewrite[SchemaOp]):
-    """Arithmetic, magnitudes, angles and views of complex numbers, by their parts."""
+PARTWISE = """mul.Tensor abs.default angle.default complex.default polar.default add.Tensor sub.Tensor
+    mul.Scalar div.Scalar neg.default _to_copy.default permute.default transpose.int expand.default
+    slice.Tensor select.int cat.default view_as_real.default"""
 
-    name: ClassVar[str] = "complex-to-pairs"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (
-        aten.AbsDefault,
-        ANGLE,
-        COMPLEX_OF,
-        POLAR,
-        *CONJUGATES,
-        *SUMS,
-        *BY_NUMBERS,
-        aten.MulTensor,
-        aten.NegDefault,
-        aten._ToCopyDefault,
-        aten.PermuteDefault,
-        aten.TransposeInt,
-        aten.ExpandDefault,
-        aten.SliceTensor,
-        aten.SelectInt,
-        aten.CatDefault,
-        aten.ViewAsRealDefault,
-        *AS_IS,
-        aten.ViewDefault,
-        aten.ReshapeDefault,
-        aten.UnsqueezeDefault,
-        aten.SqueezeDim,
-        aten.SqueezeDims,
-    )
-    bound: ClassVar[Bound] = roundings("magnitudes and products round in another order")
 
-    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
-        """Guards: complex numbers of single precision, shapes that can be said, real factors at most."""
-        if not any(_is_complex(v.type) for v in (*operands_of(op), *op.results)):
-            return None
-        values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
-        if isinstance(op, aten.ViewAsRealDefault):
-            made = op.operands[0].owner
-            return op if isinstance(made, aten.ViewAsComplexDefault) else None
-        if not {element(v.type) for v in values} <= {COMPLEX, f32}:
-            return Refusal("parts of complex numbers are of single precision")
-        if not all(is_known(dims(v.type)) for v in values):
-            return Refusal("the shape is not known, not even as an expression")
-        return _refuses(op) or _refuses_open(op) or op
+def _has_none(op: Any) -> bool:
+    return not any(_is_complex(v.type) for v in (*operands_of(op), *op.results))
 
-    def build(self, match: SchemaOp, rw: Rewriter) -> None:
-        """Parts are read, and what is complex is made of them again."""
-        op = match
-        if isinstance(op, aten.ViewAsRealDefault):
-            made = op.operands[0].owner
-            assert isinstance(made, aten.ViewAsComplexDefault)
-            rw.replace(op, [made.operands[0]])
-            return
-        parts = _of_pairs(op, rw)
-        match op:
-            case aten.AbsDefault():
-                made = _magnitude(parts, rw)
-            case _ if isinstance(op, ANGLE):
-                shape = dims(op.results[0].type)
-                real, imaginary = (view(rw, half, shape) for half in _halves(parts, rw))
-                made = emit(rw, aten.Atan2Default.make(imaginary, real))
-            case _:
-                made = whole(parts, rw)
-        rw.replace(op, [made])
+
+@lowers(
+    *(f"aten.{name}" for name in PARTWISE.split()),
+    *(cls.name for cls in (*CONJUGATES, *AS_IS, *SHAPED)),
+    to="aten",
+    unless=_has_none,
+    bound=roundings("magnitudes and products round in another order"),
+    sample="""
+    %c = aten.view_as_complex.default(%x) : (tensor<3x5x2xf32>) -> tensor<3x5xcomplex<f32>>
+    %y = aten.abs.default(%c) : (tensor<3x5xcomplex<f32>>) -> tensor<3x5xf32>
+    """,
+)
+def complex_to_pairs(*, op: Any, b: Rewriter) -> Value | None:
+    """Operators of complex numbers as those of pairs of real ones, which stand on an axis behind the others.
+
+    `view_as_real` and `view_as_complex` of each other are what they were given, so that nothing complex is
+    left between an operator that makes it and one that reads its parts.
+    """
+    if isinstance(op, aten.ViewAsRealDefault):
+        made = op.operands[0].owner
+        is_pair = isinstance(made, aten.ViewAsComplexDefault)
+        return Value(made.operands[0], b) if is_pair else None
+    values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
+    if not {element(v.type) for v in values} <= {COMPLEX, f32}:
+        refuse("parts of complex numbers are of single precision")
+    if not all(is_known(dims(v.type)) for v in values):
+        refuse("the shape is not known, not even as an expression")
+    no_refusal(_refuses(op) or _refuses_open(op))
+    parts = _of_pairs(op, b)
+    if isinstance(op, aten.AbsDefault):
+        return Value(_magnitude(parts, b), b)
+    if isinstance(op, ANGLE):
+        real, imaginary = (view(b, half, dims(op.results[0].type)) for half in _halves(parts, b))
+        return Value(emit(b, aten.Atan2Default.make(imaginary, real)), b)
+    return Value(whole(parts, b), b)
 
 
 def _refuses(op: SchemaOp) -> Refusal | None:
@@ -170,8 +139,8 @@ def _refuses_open(op: SchemaOp) -> Refusal | None:
         return None
     shape = dims(op.results[0].type)
     match op:
-        case _ if _is_shaped(op) or isinstance(op, (aten.CatDefault, aten._ToCopyDefault)):
-            if _is_shaped(op):
+        case _ if isinstance(op, (*SHAPED, aten.CatDefault, aten._ToCopyDefault)):
+            if isinstance(op, SHAPED):
                 return cannot_be_viewed_as(op.operands[0], shape)
             if len({element(v.type) for v in values}) > 1 or isinstance(op, aten.CatDefault):
                 return Refusal("the shape is symbolic")
@@ -232,7 +201,7 @@ def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
         case _ if isinstance(op, CONJUGATES):
             return emit(rw, aten.MulTensor.make(first, rw.constant(torch.tensor([1.0, -1.0]))))
         case _:
-            return view(rw, first, (*shape, 2)) if _is_shaped(op) else first
+            return view(rw, first, (*shape, 2)) if isinstance(op, SHAPED) else first
 
 
 def _product(factors: Sequence[SSAValue], rw: Rewriter) -> SSAValue:
@@ -283,3 +252,6 @@ def whole(parts: SSAValue, rw: Rewriter) -> SSAValue:
     """The complex value of which these are both parts."""
     made = tensor(dims(parts.type)[:-1], COMPLEX)
     return emit(rw, aten.ViewAsComplexDefault.make(parts, result_types=[made]))
+
+
+RULES = lowerings_of(__name__)

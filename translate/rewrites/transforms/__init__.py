@@ -1,1 +1,0 @@
-"""Fourier transforms and complex numbers, as products of floats."""
