@@ -9,6 +9,7 @@ Each program is lowered in a fork, so that one that ends its process is a line t
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import resource
@@ -16,6 +17,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +53,25 @@ def lowered(program: Any, target: str) -> dict[str, Any]:
     }
 
 
-def one(file: str, target: str) -> dict[str, Any]:
-    """What becomes of one program, refusals and faults included."""
+def loaded(file: str) -> Any:
+    """A program; what registers the operators of quantised ones is imported where one names them."""
     import torch
 
-    program = torch.export.load(file)
     try:
-        return lowered(program, target)
+        return torch.export.load(file)
+    except RuntimeError:
+        from stepwell.dialects.aten import registry
+
+        for module in {**registry.LIBRARIES, **registry.FURTHER_LIBRARIES}.values():
+            with suppress(ImportError):
+                importlib.import_module(module)
+        return torch.export.load(file)
+
+
+def one(file: str, target: str) -> dict[str, Any]:
+    """What becomes of one program, refusals and faults included."""
+    try:
+        return lowered(loaded(file), target)
     except Exception as error:  # Another commit may not refuse it: that is a difference.
         lines = str(error).strip().splitlines() or [""]
         return {"fails": f"{type(error).__name__}: {lines[0][:200]}"}
