@@ -54,7 +54,7 @@ def lowered(program: Any, target: str) -> dict[str, Any]:
 
 
 def loaded(file: str) -> Any:
-    """A program; what registers the operators of quantised ones is imported where one names them."""
+    """A program; what registers its operators is imported where torch does not know one."""
     import torch
 
     try:
