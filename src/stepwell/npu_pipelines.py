@@ -30,11 +30,11 @@ from stepwell.translate.rewrites.cmsis import (
 )
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.ethosu import (
-    HoistReshapeOverRescale,
     LowerForNpu,
     PartitionEthosu,
     RescaleConstant,
     RescaleForEachReader,
+    hoist_reshape_over_rescale,
 )
 from stepwell.translate.rewrites.normal_form import NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
@@ -88,7 +88,7 @@ def steps_to_npu(rows: Rows) -> tuple[Step, ...]:
         Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
         Together("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),
-        Together("operate-on-bytes", (HoistReshapeOverRescale(), RescaleConstant())),
+        Together("operate-on-bytes", (hoist_reshape_over_rescale.RULES[0](), RescaleConstant())),
     )
 
 

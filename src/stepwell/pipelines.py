@@ -40,6 +40,7 @@ from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
 from stepwell.translate.rewrites.experts.multiply_all_experts import MultiplyAllExperts
+from stepwell.translate.rewrites.layers import sink_view_below_linear
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldBiasIntoLayer,
@@ -47,7 +48,6 @@ from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
 )
 from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.layers.lift_scales_from_filter import LiftScalesFromFilter
-from stepwell.translate.rewrites.layers.sink_view_below_linear import SinkViewBelowLinear
 from stepwell.translate.rewrites.layers.split_linear import SplitLinear
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream
@@ -87,14 +87,18 @@ from stepwell.translate.rewrites.xnnpack.quantised import widen_quantised_cast
 KEEP_IMAGES = (
     KeepAxesApart(),
     AttendFromImage(),
-    SinkViewBelowLinear(),
+    *(rule() for rule in sink_view_below_linear.RULES),
     *(rule() for rule in merge_views.RULES[:2]),
     *(rule() for rule in permutes.RULES),
     step(xnnpack_resizing.resize_by_matrices),
 )
 """Height and width that are symbolic stay two axes from one convolution to the next."""
 
-PLAIN_FORM = (*NORMAL_FORM, SinkViewBelowLinear(), BringWeightsInside())
+PLAIN_FORM = (
+    *NORMAL_FORM,
+    *(rule() for rule in sink_view_below_linear.RULES),
+    BringWeightsInside(),
+)
 """How programs of floats are spelled."""
 
 TO_XNNPACK = (

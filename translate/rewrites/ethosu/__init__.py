@@ -1,13 +1,11 @@
 """From a quantised program to what an Ethos-U runs, and the CPU beside it."""
 
-from stepwell.translate.rewrites.ethosu.hoist_reshape_over_rescale import HoistReshapeOverRescale
 from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu
 from stepwell.translate.rewrites.ethosu.partition_ethosu import PartitionEthosu
 from stepwell.translate.rewrites.ethosu.rescale_constant import RescaleConstant
 from stepwell.translate.rewrites.ethosu.rescale_for_each_reader import RescaleForEachReader
 
 __all__ = [
-    "HoistReshapeOverRescale",
     "LowerForNpu",
     "PartitionEthosu",
     "RescaleConstant",

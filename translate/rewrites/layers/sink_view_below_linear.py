@@ -1,72 +1,59 @@
-"""Let a linear layer read its input before a view that only regroups leading axes.
+"""Linear layers read their input before a view that only regroups leading axes.
 
 Decomposition flattens `[B, N, C]` to `[B·N, C]` around every product. Below the linear layer the
 view meets the one that restores the shape, and both go.
 
+rule sink-view-below-linear
+    The layer of what the view views, then the view.
 Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-    %v = aten.view.default(%x, [6, 4]) : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
-    %y = aten.linear.default(%v, %w) : (tensor<6x4xf32>, tensor<5x4xf32>) -> tensor<6x5xf32>
+    %v = aten.view.default(%x, …)
+    %y = aten.linear.default(%v, %w, $b) : (…) -> tensor<$*R x $F x $E>
 After:
-    %w = stepwell.weight <"w"> "parameter" : tensor<5x4xf32>
-    %l = aten.linear.default(%x, %w) : (tensor<2x3x4xf32>, tensor<5x4xf32>) -> tensor<2x3x5xf32>
-    %y = aten.view.default(%l, [6, 5]) : (tensor<2x3x5xf32>) -> tensor<6x5xf32>
+    %l = aten.linear.default(%x, %w, $b) : … -> tensor<*rows(%x) x $F x $E>
+    %y = viewed(%l, %y)
+where keeps_last_axis(%x, %v)
+where is_matrix(%w) else "the weight is a vector: the result has no features"
+unless is_read_by_others(%v)
+unless has_no_view(%x, %y)
+bound of roundings: "a batched GEMM may sum in another order"
+for $size = [6, 4], $R = [6], $F = 5, $E = f32, %x = "tensor<2x3x4xf32>", %w = "tensor<5x4xf32>"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Sequence
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
-from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.building import cannot_be_viewed_as, emit, view
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import Dim, dims
+from stepwell.translate.rewrites.views import merge_views
+from stepwell.translate.rules import read_rules
 
 
-@dataclass(frozen=True)
-class LinearOfView:
-    """A linear layer of a view, and the view's source."""
-
-    op: SchemaOp
-    source: SSAValue
+def rows(value: SSAValue) -> Sequence[Dim]:
+    """The sizes in front of the last one."""
+    return dims(value.type)[:-1]
 
 
-@dataclass(frozen=True)
-class SinkViewBelowLinear(Rewrite[LinearOfView]):
-    """`linear(view(x))` to `view(linear(x))` where the view keeps the last axis."""
+def keeps_last_axis(value: SSAValue, view: SSAValue) -> bool:
+    """Whether a view of rows is one of rows as long."""
+    held = dims(value.type)
+    return len(held) > 1 and held[-1] == dims(view.type)[-1]
 
-    name: ClassVar[str] = "sink-view-below-linear"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
-    bound: ClassVar[Bound] = roundings("a batched GEMM may sum in another order")
 
-    def match(self, op: SchemaOp, program: Program) -> LinearOfView | Refusal | None:
-        """Guards: the last axis is kept, no reader of the view but linears."""
-        layout = op.operands[0].owner
-        if not isinstance(layout, aten.ViewDefault):
-            return None
-        source = layout.operands[0]
-        held = dims(source.type)
-        if len(held) < 2 or held[-1] != dims(op.operands[0].type)[-1]:
-            return None
-        if len(dims(op.operands[1].type)) != 2:
-            return Refusal("the weight is a vector: the result has no features")
-        for use in layout.results[0].uses:
-            if not isinstance(use.operation, aten.LinearDefault) or use.index != 0:
-                return Refusal(f"{use.operation.name} reads the view too")
-        return cannot_be_viewed_as(source, dims(op.results[0].type)) or LinearOfView(op, source)
+def is_matrix(value: SSAValue) -> bool:
+    """Whether it has two axes."""
+    return len(dims(value.type)) == 2
 
-    def build(self, match: LinearOfView, rw: Rewriter) -> None:
-        """The linear on the source, then the view."""
-        op = match.op
-        result = op.results[0]
-        shape = [*dims(match.source.type)[:-1], dims(result.type)[-1]]
-        new = aten.LinearDefault.make(
-            match.source, *op.operands[1:], result_types=[tensor(shape, element(result.type))]
-        )
-        rw.replace(op, [view(rw, emit(rw, new), dims(result.type))])
+
+def is_read_by_others(view: SSAValue) -> Refusal | None:
+    """Another op than a linear layer reads a view, or one reads it as its weight."""
+    for use in view.uses:
+        if not isinstance(use.operation, aten.LinearDefault) or use.index != 0:
+            return Refusal(f"{use.operation.name} reads the view too")
+    return None
+
+
+RULES = read_rules(__doc__, vars(merge_views) | globals())
