@@ -61,47 +61,15 @@ rule of several: each names what the text says there, word for word.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from xdsl.ir import Attribute
-
-from stepwell.ir import dtypes
 from stepwell.ir.bounds import roundings
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.rewriting import EXACT, Bound
-
-
-@dataclass(frozen=True)
-class ValueName:
-    """`%x`."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Hole:
-    """`$c`; `$?c` where it may be known only at run time."""
-
-    name: str
-    is_late: bool = field(default=False, compare=False)
-
-
-@dataclass(frozen=True)
-class Computed:
-    """`function(arguments)`."""
-
-    function: str
-    arguments: tuple[Term, ...]
-
-
-Term: TypeAlias = (
-    "ValueName | Hole | Computed | list[Any] | Attribute | int | float | bool | str | None"
-)
-"""An argument: a list holds terms, an attribute is an element type."""
+from stepwell.translate.rules.terms import Computed, Hole, Term, Terms, ValueName
 
 
 @dataclass(frozen=True)
@@ -265,7 +233,7 @@ def _read_rule(name: str, text: str) -> Rule:
             elif line.startswith("    "):
                 prose.append(stripped)
             elif found := _WHERE.match(stripped):
-                call = _Terms(found["call"]).one()
+                call = Terms(found["call"]).one()
                 assert isinstance(call, Computed)
                 (where if found["kind"] == "where" else proven).append(
                     Where(
@@ -277,13 +245,13 @@ def _read_rule(name: str, text: str) -> Rule:
                     )
                 )
             elif found := _UNLESS.match(stripped):
-                call = _Terms(found["call"]).one()
+                call = Terms(found["call"]).one()
                 assert isinstance(call, Computed)
                 where.append(
                     Where(call.function, call.arguments, is_guard=True, label=found["label"] or "")
                 )
             elif found := _WITH.match(stripped):
-                call = _Terms(found["call"]).one()
+                call = Terms(found["call"]).one()
                 assert isinstance(call, Computed)
                 where.append(Where(call.function, call.arguments, binds=found["name"]))
             elif stripped.startswith("loses "):
@@ -342,7 +310,7 @@ def _read_line(text: str) -> Line:
         stated = _read_type(found["type"].strip().removeprefix(":")) if found["type"] else None
         return Line(found["result"], WEIGHT, (), result_types=(stated,))
     more = tuple(name.strip()[1:] for name in found["more"].split(",")[1:])
-    terms = _Terms(found["rest"])
+    terms = Terms(found["rest"])
     unordered = terms.take("{")
     arguments = list(terms.until("}" if unordered else ")"))
     if unordered:
@@ -401,7 +369,7 @@ def _read_type(text: str) -> AnyType:
 
 def _part(text: str) -> Hole | Computed:
     """A size or an element that is no plain one."""
-    found = _Terms(text).one()
+    found = Terms(text).one()
     if not isinstance(found, Hole | Computed):
         raise ParseFailure(f"{text!r} is no part of a type")
     return found
@@ -435,73 +403,5 @@ def _read_example(text: str) -> dict[str, Any]:
         name, _, value = part.partition("=")
         held = value.strip()
         bare = re.fullmatch(r"[a-z]\w*", held) and held not in ("none", "true", "false")
-        found[name.strip()[1:]] = held if bare else _Terms(held).one()
+        found[name.strip()[1:]] = held if bare else Terms(held).one()
     return found
-
-
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<value>%\w+)|(?P<hole>\$\??\w+)|(?P<number>-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b)"""
-    r"""|(?P<string>"[^"]*")|(?P<word>[A-Za-z_]\w*)|(?P<sign>[][(){},=]))"""
-)
-_WORDS = {"none": None, "true": True, "false": False}
-
-
-class _Terms:
-    """Reads the arguments of an op or a function, and says where they end."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
-        self.is_open = False
-
-    def one(self) -> Term:
-        found = self.term()
-        if self.rest():
-            raise ParseFailure(f"{self.rest()!r} stands behind it")
-        return found
-
-    def rest(self) -> str:
-        return self.text[self.at :].strip()
-
-    def take(self, sign: str) -> bool:
-        found = _TOKEN.match(self.text, self.at)
-        if found is None or found["sign"] != sign:
-            return False
-        self.at = found.end()
-        return True
-
-    def until(self, closing: str) -> Iterator[tuple[str | None, Term]]:
-        """(name or None, term) of each argument up to the closing bracket, which is taken."""
-        while not self.take(closing):
-            if rest := re.compile(r"\s*…,?").match(self.text, self.at):
-                self.at, self.is_open = rest.end(), True
-                continue
-            name = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*").match(self.text, self.at)
-            if name:
-                self.at = name.end()
-            yield (name[1] if name else None), self.term()
-            self.take(",")
-
-    def term(self) -> Term:
-        found = _TOKEN.match(self.text, self.at)
-        if found is None:
-            raise ParseFailure(f"{self.rest()!r} is no argument")
-        self.at = found.end()
-        if found["value"]:
-            return ValueName(found["value"][1:])
-        if found["hole"]:
-            return Hole(found["hole"].lstrip("$?"), is_late=found["hole"][1] == "?")
-        if found["number"]:
-            text = found["number"]
-            return float(text) if text.lstrip("-") in ("inf", "nan") else ast.literal_eval(text)
-        if found["string"]:
-            return found["string"][1:-1]
-        if found["sign"] == "[":
-            return [term for _, term in self.until("]")]
-        word = found["word"]
-        if word in _WORDS:
-            return _WORDS[word]
-        if isinstance(held := getattr(dtypes, word or "", None), Attribute):
-            return held
-        if word and self.take("("):
-            return Computed(word, tuple(term for _, term in self.until(")")))
-        raise ParseFailure(f"{found[0].strip()!r} is no argument")

@@ -1,0 +1,115 @@
+"""The arguments of a rule's lines: values, holes, numbers, words, lists, computed terms."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from xdsl.ir import Attribute
+
+from stepwell.ir import dtypes
+from stepwell.ir.diagnostics import ParseFailure
+
+
+@dataclass(frozen=True)
+class ValueName:
+    """`%x`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Hole:
+    """`$c`; `$?c` where it may be known only at run time."""
+
+    name: str
+    is_late: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """`function(arguments)`."""
+
+    function: str
+    arguments: tuple[Term, ...]
+
+
+Term: TypeAlias = (
+    "ValueName | Hole | Computed | list[Any] | Attribute | int | float | bool | str | None"
+)
+"""An argument: a list holds terms, an attribute is an element type."""
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<value>%\w+)|(?P<hole>\$\??\w+)|(?P<number>-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b)"""
+    r"""|(?P<string>"[^"]*")|(?P<word>[A-Za-z_]\w*)|(?P<sign>[][(){},=]))"""
+)
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+class Terms:
+    """Reads the arguments of an op or a function, and says where they end."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.is_open = False
+
+    def one(self) -> Term:
+        """The only term."""
+        found = self.term()
+        if self.rest():
+            raise ParseFailure(f"{self.rest()!r} stands behind it")
+        return found
+
+    def rest(self) -> str:
+        """What is not read yet."""
+        return self.text[self.at :].strip()
+
+    def take(self, sign: str) -> bool:
+        """Read a sign, if it stands next."""
+        found = _TOKEN.match(self.text, self.at)
+        if found is None or found["sign"] != sign:
+            return False
+        self.at = found.end()
+        return True
+
+    def until(self, closing: str) -> Iterator[tuple[str | None, Term]]:
+        """(name or None, term) of each argument up to the closing bracket, which is taken."""
+        while not self.take(closing):
+            if rest := re.compile(r"\s*…,?").match(self.text, self.at):
+                self.at, self.is_open = rest.end(), True
+                continue
+            name = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*").match(self.text, self.at)
+            if name:
+                self.at = name.end()
+            yield (name[1] if name else None), self.term()
+            self.take(",")
+
+    def term(self) -> Term:
+        """The next term."""
+        found = _TOKEN.match(self.text, self.at)
+        if found is None:
+            raise ParseFailure(f"{self.rest()!r} is no argument")
+        self.at = found.end()
+        if found["value"]:
+            return ValueName(found["value"][1:])
+        if found["hole"]:
+            return Hole(found["hole"].lstrip("$?"), is_late=found["hole"][1] == "?")
+        if found["number"]:
+            text = found["number"]
+            return float(text) if text.lstrip("-") in ("inf", "nan") else ast.literal_eval(text)
+        if found["string"]:
+            return found["string"][1:-1]
+        if found["sign"] == "[":
+            return [term for _, term in self.until("]")]
+        word = found["word"]
+        if word in _WORDS:
+            return _WORDS[word]
+        if isinstance(held := getattr(dtypes, word or "", None), Attribute):
+            return held
+        if word and self.take("("):
+            return Computed(word, tuple(term for _, term in self.until(")")))
+        raise ParseFailure(f"{found[0].strip()!r} is no argument")
