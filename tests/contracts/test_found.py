@@ -7,7 +7,7 @@ from stepwell.checking.contracts.campaign import subject_of, tried
 from stepwell.checking.contracts.variants import Variant
 
 FOUND: dict[str, tuple[str, ...]] = {
-    "layers.adaptive_pool_to_pool": ("axis 1 of input 0 is 0",),
+    "aten.pools: adaptive-pool-to-pool": ("axis 1 of input 0 is 0",),
     "spelling.sums: split-scaled-addcmul": (
         "float32 becomes uint8 everywhere",
         "float32 becomes int32 everywhere",
@@ -131,8 +131,8 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
     "aten.normalisations: split-layer-norm": ("size 4 is 0 everywhere",),
     "xnnpack.convolutions.convolve_by_winograd": ("w holds extremes",),
-    "norms.decompose_group_norm": ("aten.group_norm.default: eps=3.5e+38",),
-    "norms.decompose_layer_norm": ("aten.layer_norm.default: eps=3.5e+38",),
+    "aten.norms: decompose-group-norm": ("aten.group_norm.default: eps=3.5e+38",),
+    "aten.norms: decompose-layer-norm": ("aten.layer_norm.default: eps=3.5e+38",),
     "xnnpack.expressions.expansions: expand-log-softmax": ("size 3 is 0 everywhere",),
     "attention.limit_by_mask": (
         "#causal has its last 0 axes",

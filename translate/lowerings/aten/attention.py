@@ -10,11 +10,11 @@ from xdsl.ir import Attribute
 from stepwell.dialects import aten
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, f32, i1, i64, torch_dtype
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.size import UNKNOWN, Dim
 from stepwell.ir.types import IntType, dims, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.lowerings.aten.values import Value, again, no_refusal
+from stepwell.translate.lowerings.aten.values import Value, again, answered, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.attention.arguments import (
     causal_needs_shape,
@@ -76,9 +76,7 @@ def expand_attention(
         refuse("queries, keys and values have different numbers of heads")
     if k.shape[:-1] != v.shape[:-1]:
         refuse("there are more keys than values, or heads of them")
-    group, scale = query_group(op), scale_of(op)
-    for answer in (group, scale):
-        no_refusal(answer if isinstance(answer, Refusal) else None)
+    group, scale = answered(query_group(op)), answered(scale_of(op))
     q = q * scale if scale != 1.0 else q
     whole = q.shape
     if group > 1:
@@ -181,9 +179,7 @@ def expand_attention_of_any_length(q: Value, k: Value, v: Value, *, op: Any, out
     finite, and the result is multiplied by whether its row is open.
     """
     no_refusal(drops_out(op))
-    scale = scale_of(op)
-    if isinstance(scale, Refusal):
-        refuse(scale.reason)
+    scale = answered(scale_of(op))
     if q.rank < 3 or q.rank != k.rank or UNKNOWN in (*q.shape, *k.shape):
         refuse("queries and keys are not stacks of heads of the same rank")
     group, lead, heads = 1, q.shape[:-3], k.shape[-3]

@@ -16,12 +16,12 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewriter
+from stepwell.ir.rewriting import Bound, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.aten import normalisations
 from stepwell.translate.lowerings.aten.constants import rounds
-from stepwell.translate.lowerings.aten.values import Value, again, no_refusal
-from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse, step
+from stepwell.translate.lowerings.aten.values import Value, again, answered, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, step
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
 from stepwell.translate.rewrites.spelling.activations import is_gate_of_hardswish
 from stepwell.translate.rewrites.xnnpack.floats.nans import zero_or_nan
@@ -144,18 +144,16 @@ def widen_attention_of_halves(q: Value, *, op: Any, out: Out, b: Rewriter) -> Va
         return None
     for refusal in (drops_out(op), *map(not_held, op.operands[:3])):
         no_refusal(refusal)
-    scale = scale_of(op)
-    if isinstance(scale, Refusal):
-        refuse(scale.reason)
+    scale = answered(scale_of(op))
     rest = [Value(value, b) for value in op.operands[1:]]
     if is_exact_in_halves(scale):
         q, scale = q * scale, 1.0
     first, *others = (
         Value(widened(b, value.ssa), b) if value.dtype == f16 else value for value in (q, *rest)
     )
-    flags = {name: True for name in ("is_causal", "enable_gqa") if op.arg(name)}
+    said: dict[str, Any] = {n: True for n in ("is_causal", "enable_gqa") if op.arg(n)}
     cls = aten.ScaledDotProductAttentionDefault
-    return first.call(cls, *others, shape=out.shape, scale=scale, **flags).cast(f16)
+    return first.call(cls, *others, shape=out.shape, scale=scale, **said).cast(f16)
 
 
 def is_exact_in_halves(scale: float) -> bool:

@@ -14,11 +14,11 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import bf16, element_type, f16, f32, has_torch_dtype, torch_dtype
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.aten import normalisations
 from stepwell.translate.lowerings.aten.complex import COMPLEX, pair
-from stepwell.translate.lowerings.aten.values import Value, again, cat
+from stepwell.translate.lowerings.aten.values import Value, again, answered, cat
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse, step
 from stepwell.translate.rewrites.building import emit
 from stepwell.translate.rewrites.slices.written_place import place_of
@@ -112,9 +112,7 @@ def write_slice_by_cat(x: Value, new: Value, *, op: Any, b: Rewriter) -> Value:
 
     Every second element, and the like, is an `index_put` instead.
     """
-    place = place_of(op)
-    if isinstance(place, Refusal):
-        refuse(place.reason)
+    place = answered(place_of(op))
     at, start, stop = place.axis, place.start, place.stop
     if place.step != 1:
         rows = b.constant(torch.arange(start, stop, place.step), "rows")

@@ -7,7 +7,7 @@ stated, not inferred. A number beside a value stays a number: the op of tensors 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -24,6 +24,7 @@ from stepwell.translate.lowerings.lowering import Goal, goal, refuse
 from stepwell.translate.rewrites import building
 
 Number = float | bool
+_T = TypeVar("_T")
 
 
 class Value:
@@ -194,6 +195,13 @@ def no_refusal(refusal: Refusal | None) -> None:
     """Refuse where a guard of several rewrites does."""
     if refusal is not None:
         refuse(refusal.reason)
+
+
+def answered(found: _T | Refusal) -> _T:
+    """What a question of several rewrites gives; refuse where it does."""
+    if isinstance(found, Refusal):
+        refuse(found.reason)
+    return found
 
 
 goal("aten", Goal(EXACT, lambda rw: rw, Value, lambda value: dims(value.type), None))
