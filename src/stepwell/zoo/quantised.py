@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from stepwell.zoo.catalogue import Entry, Made, of_file
 from stepwell.zoo.examples import FOLDER
@@ -60,14 +59,10 @@ def quantised(floats: Entry, quantiser: str) -> Made:
     """A model with quantize and dequantize operators, calibrated on its example inputs."""
     made = floats.make()
     assert made.module is not None
-    return replace(made, module=_chosen(quantiser)(made.module, made.inputs))
-
-
-def _chosen(quantiser: str) -> Any:
     if quantiser == "mxfp8":
         from stepwell.translate.mxfp import to_mxfp
 
-        return lambda module, _: to_mxfp(module)
+        return replace(made, module=to_mxfp(made.module))
     from stepwell.quantising import find_quantiser
 
-    return find_quantiser(quantiser)
+    return replace(made, module=find_quantiser(quantiser)(made.module, made.inputs))

@@ -26,7 +26,8 @@ def overflows(op: Any, program: Program) -> Deviation | None:
     """Products of finite numbers may overflow, to −∞ in a whole row; behind norms none does."""
     scale = scale_of(op)
     assert not isinstance(scale, Refusal)
-    return None if scores_are_finite(*op.operands[:2], scale, program) else OVERFLOWN
+    queries, keys = op.operands[:2]
+    return None if scores_are_finite(queries, keys, scale, program) else OVERFLOWN
 
 
 def drops_out(op: SchemaOp) -> Refusal | None:
