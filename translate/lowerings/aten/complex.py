@@ -14,6 +14,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import f32
+from stepwell.ir.families import is_of
 from stepwell.ir.once_each import once_each
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
@@ -43,18 +44,14 @@ CONJUGATES = tuple(
 )
 ANGLE = op_class("aten.angle.default")
 
-SHAPED = (
-    aten.ViewDefault,
-    aten.ReshapeDefault,
-    aten.UnsqueezeDefault,
-    aten.SqueezeDim,
-    aten.SqueezeDims,
-)
-"""What keeps the order of elements."""
-
 AS_IS = (aten.CloneDefault, aten.ResolveConjDefault, aten.ResolveNegDefault)
 SUMS = (aten.AddTensor, aten.SubTensor)
 BY_NUMBERS = (aten.MulScalar, aten.DivScalar)
+
+
+def _is_shaped(op: SchemaOp) -> bool:
+    """Whether an op gives the same elements in their order, under another shape."""
+    return is_of(op, "reshape") and not isinstance(op, AS_IS)
 
 
 @once_each
@@ -64,7 +61,8 @@ def _is_complex(type_: Attribute) -> bool:
 
 PARTWISE = """mul.Tensor abs.default angle.default complex.default polar.default add.Tensor sub.Tensor
     mul.Scalar div.Scalar neg.default _to_copy.default permute.default transpose.int expand.default
-    slice.Tensor select.int cat.default view_as_real.default"""
+    slice.Tensor select.int cat.default view_as_real.default view.default reshape.default
+    unsqueeze.default squeeze.dim squeeze.dims"""
 
 
 def _has_none(op: Any) -> bool:
@@ -73,7 +71,7 @@ def _has_none(op: Any) -> bool:
 
 @lowers(
     *(f"aten.{name}" for name in PARTWISE.split()),
-    *(cls.name for cls in (*CONJUGATES, *AS_IS, *SHAPED)),
+    *(cls.name for cls in (*CONJUGATES, *AS_IS)),
     to="aten",
     unless=_has_none,
     bound=roundings("magnitudes and products round in another order"),
@@ -139,8 +137,8 @@ def _refuses_open(op: SchemaOp) -> Refusal | None:
         return None
     shape = dims(op.results[0].type)
     match op:
-        case _ if isinstance(op, (*SHAPED, aten.CatDefault, aten._ToCopyDefault)):
-            if isinstance(op, SHAPED):
+        case _ if _is_shaped(op) or isinstance(op, (aten.CatDefault, aten._ToCopyDefault)):
+            if _is_shaped(op):
                 return cannot_be_viewed_as(op.operands[0], shape)
             if len({element(v.type) for v in values}) > 1 or isinstance(op, aten.CatDefault):
                 return Refusal("the shape is symbolic")
@@ -201,7 +199,7 @@ def _of_pairs(op: SchemaOp, rw: Rewriter) -> SSAValue:
         case _ if isinstance(op, CONJUGATES):
             return emit(rw, aten.MulTensor.make(first, rw.constant(torch.tensor([1.0, -1.0]))))
         case _:
-            return view(rw, first, (*shape, 2)) if isinstance(op, SHAPED) else first
+            return view(rw, first, (*shape, 2)) if _is_shaped(op) else first
 
 
 def _product(factors: Sequence[SSAValue], rw: Rewriter) -> SSAValue:

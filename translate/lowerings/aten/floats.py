@@ -14,6 +14,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.bounds import roundings
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import bf16, f16, f32
+from stepwell.ir.families import is_movement
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Rewriter
@@ -161,15 +162,13 @@ def is_exact_in_halves(scale: float) -> bool:
     return 2**-8 <= scale < 1.0 and math.frexp(scale)[0] == 0.5
 
 
-MOVES = (
-    "view.default permute.default slice.Tensor cat.default expand.default stack.default unbind.int"
-)
-COMPUTES = """tanh.default add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar div.Tensor
+OF_BFLOATS = """tanh.default add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar div.Tensor
     div.Scalar neg.default abs.default exp.default rsqrt.default sqrt.default sigmoid.default
     silu.default gelu.default relu.default clamp.default maximum.default minimum.default
     pow.Tensor_Scalar mean.dim sum.dim_IntList _softmax.default layer_norm.default rms_norm.default
     linear.default mm.default bmm.default matmul.default convolution.default
-    scaled_dot_product_attention.default"""
+    scaled_dot_product_attention.default view.default permute.default slice.Tensor cat.default
+    expand.default stack.default unbind.int"""
 GREATEST = 1e30
 """XNNPACK's sigmoid and its inverse root are right up to here on every CPU."""
 LEAST = 2.0**-126
@@ -200,15 +199,14 @@ def _was_narrowed(value: SSAValue) -> bool:
 
 
 @lowers(
-    {f"aten.{name}": "computes" for name in COMPUTES.split()}
-    | {f"aten.{name}": "moves" for name in MOVES.split()},
+    *(f"aten.{name}" for name in OF_BFLOATS.split()),
     to="aten",
     unless=lambda op: not all(_is(result, bf16) for result in op.results),
     bound=roundings("torch rounds operands of its parts to bfloat16"),
     loses=_loses,
     sample=("2x4xbf16",),
 )
-def widen_bfloat(*, form: str, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
+def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     """Layers, arithmetic and movement of bfloat16s in f32, of which XNNPACK has nodes.
 
     Each bfloat16 is a single, so weights and inputs are what they were; a result is rounded to
@@ -220,7 +218,7 @@ def widen_bfloat(*, form: str, op: Any, b: Rewriter) -> tuple[Value, ...] | None
     further out. Movement is widened only where what moves was computed in f32.
     """
     narrow = [value for value in op.operands if _is(value, bf16)]
-    if form == "moves" and not any(map(_was_narrowed, narrow)):
+    if is_movement(op) and not any(map(_was_narrowed, narrow)):
         return None
     if all(isinstance(value.owner, WeightOp) for value in narrow):
         return None
