@@ -165,8 +165,11 @@ def prepared(name: str) -> tuple[Any, tuple[torch.Tensor, ...]]:
     return model, tuple(kept)
 
 
-def memory(names: list[str], cpu: str) -> None:
-    """Planned bytes and kernel calls: the stock flow, and this one by option."""
+def memory(names: list[str], cpu: str, *, nchw: bool = False) -> None:
+    """Planned bytes and kernel calls: the stock flow, and this one by option.
+
+    `nchw` exports the models as they are written, and not on channels-last images.
+    """
     from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as Stock
 
     import stepwell
@@ -177,7 +180,7 @@ def memory(names: list[str], cpu: str) -> None:
         {"io": "int8", "optimise": "memory"},
     )
     for name in names:
-        exported = quantised(*prepared(name), Stock())
+        exported = quantised(*(load(name) if nchw else prepared(name)), Stock())
         row = [name]
         try:
             facts = examine(stock(exported, cpu))
@@ -386,6 +389,7 @@ def main() -> None:
     parser.add_argument("--graphs", action="store_true", help="the graphs of the tests instead")
     parser.add_argument("--tolerance", action="store_true", help="distances instead")
     parser.add_argument("--memory", action="store_true", help="arenas instead")
+    parser.add_argument("--nchw", action="store_true", help="--memory of models as written")
     parser.add_argument("--standalone", action="store_true", help="C without a runtime instead")
     parser.add_argument("--recurrent", action="store_true", help="recurrent layers instead")
     options = parser.parse_args()
@@ -397,7 +401,7 @@ def main() -> None:
     elif options.tolerance:
         tolerance(options.models or list(MODELS), options.cpu)
     elif options.memory:
-        memory(options.models or list(MEMORY), options.cpu)
+        memory(options.models or list(MEMORY), options.cpu, nchw=options.nchw)
     elif options.recurrent:
         recurrent(options.models or ["crnn_lstm", "crnn_gru"], options.cpu)
     elif options.standalone:

@@ -7,7 +7,7 @@ written by the steps of their axes, so that any order of dimensions in memory do
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from math import inf, prod
 from typing import TypeVar
 
 from xdsl.ir import SSAValue
@@ -21,12 +21,16 @@ from stepwell.ir.axis_forms import elementwise, mapped, reduced
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.means import (
     Term,
+    absolute,
     argument,
     average,
     element_of,
     equal,
     greatest,
     least,
+    log,
+    maximum,
+    minimum,
     not_,
     sqrt,
     total,
@@ -72,7 +76,7 @@ def index_at(w: Writer, index: int, variables: Sequence[str]) -> str:
 def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
     """Statements within loops, by their variables and trips, the outermost first."""
     lines = list(body)
-    for name, size in reversed(sizes.items()):
+    for name, size in reversed(list(sizes.items())):
         head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"
         lines = [head, *(f"    {line}" for line in lines), "}"]
     return lines
@@ -186,6 +190,31 @@ def _pool(w: Writer, found: Operator) -> bool:
     return True
 
 
+@writes("_adaptive_avg_pool2d.default")
+def _adaptive(w: Writer, found: Operator) -> bool:
+    """Means over windows whose ends are where the image is cut evenly."""
+    image, result = found.operands[0], found.results[0]
+    given, made = w.tensor(image).sizes, w.tensor(result).sizes
+    lead = [f"n{a}" for a in range(len(made) - 2)]
+    of = kind_of(element(found.op.results[0].type))
+    ends = [
+        line
+        for a, (size, count) in enumerate(zip(given[-2:], made[-2:], strict=True))
+        for line in (f"const int32_t b{a} = (o{a} * {size}) / {count};",
+                     f"const int32_t e{a} = (((o{a} + 1) * {size}) + {count - 1}) / {count};")
+    ]  # fmt: skip
+    body = [
+        *ends, f"{C_KIND[of]} sum = 0;",
+        "for (int32_t p0 = b0; p0 < e0; p0++) {", "    for (int32_t p1 = b1; p1 < e1; p1++) {",
+        f"        sum += x0[{index_at(w, image, [*lead, 'p0', 'p1'])}];", "    }", "}",
+        f"y0[{index_at(w, result, [*lead, 'o0', 'o1'])}] = "
+        f"sum / ({C_KIND[of]})((e0 - b0) * (e1 - b1));",
+    ]  # fmt: skip
+    sizes = {**dict(zip(lead, made, strict=False)), "o0": made[-2], "o1": made[-1]}
+    w.function(loops(sizes, body), [("x0", image)], [("y0", result)])
+    return True
+
+
 @writes("upsample_bilinear2d.vec", "upsample_bilinear2d.default")
 def _bilinear(w: Writer, found: Operator) -> bool:
     op, image, result = found.op, found.operands[0], found.results[0]
@@ -193,7 +222,7 @@ def _bilinear(w: Writer, found: Operator) -> bool:
     factors = op.arg("scale_factors") if "scale_factors" in op.SCHEMA.by_name else (
         op.arg("scales_h"), op.arg("scales_w")
     )  # fmt: skip
-    factors = factors or (None, None)
+    scales: Sequence[float | None] = factors or (None, None)
     lines: list[str] = []
     for a in range(2):
         size, wanted = given[2 + a], made[2 + a]
@@ -201,7 +230,8 @@ def _bilinear(w: Writer, found: Operator) -> bool:
             scale = (size - 1) / (wanted - 1) if wanted > 1 else 0.0
             place = f"(float)o{a} * {constant(scale, 'float')}"
         else:
-            scale = 1.0 / factors[a] if factors[a] else size / wanted
+            factor = scales[a]
+            scale = 1.0 / factor if factor else size / wanted
             place = f"((float)o{a} + 0.5f) * {constant(scale, 'float')} - 0.5f"
         lines += [
             f"const float r{a} = {place};",
@@ -219,7 +249,7 @@ def _bilinear(w: Writer, found: Operator) -> bool:
 
     value = f"(1.0f - u0) * {row('b0')} + u0 * {row('e0')}"
     lines.append(f"y0[{index_at(w, result, ['n', 'c', 'o0', 'o1'])}] = {value};")
-    sizes = dict(zip(("n", "c", "o0", "o1"), made, strict=True))
+    sizes: dict[str, int] = dict(zip(("n", "c", "o0", "o1"), made, strict=True))
     w.function(loops(sizes, lines), [("x0", image)], [("y0", result)])
     return True
 
@@ -227,6 +257,18 @@ def _bilinear(w: Writer, found: Operator) -> bool:
 # -- what C has a function of, and folds that no axis map is said of -----------------------------
 
 _BITS = {f"bitwise_{name}": f"{name}_" if name != "xor" else name for name in ("and", "or", "xor")}
+
+
+@writes("isinf.default", "logit.default")
+def _of_one(w: Writer, found: Operator) -> bool:
+    x = element_of(found.op.operands[0])
+    term = equal(absolute(x), inf)
+    if found.op.name == "aten.logit.default":
+        eps = found.op.arg("eps")
+        x = x if eps is None else minimum(maximum(x, eps), 1.0 - eps)
+        term = log(x / (1.0 - x))
+    write_term(w, found, term, elementwise(found.op))
+    return True
 
 
 @writes("asinh.default", "acosh.default", "atanh.default", "atan2.default")
@@ -272,6 +314,8 @@ def _folded(w: Writer, found: Operator) -> bool:
             given = op.arg("correction") if "correction" in has else float(op.arg("unbiased"))
             rest = prod(sizes[a] for a in axes) - (1.0 if given is None else given)
             terms = [total((x - mean) * (x - mean)) / float(max(rest, 0)), mean]
+        case _:
+            pass
     for number, (term, index) in enumerate(zip(terms, found.results, strict=False)):
         if w.is_read(index):
             write_term(w, found, term, links, number)
@@ -309,6 +353,39 @@ def _argmax(w: Writer, found: Operator) -> bool:
     kept = [("0" if a in folded else axes[a]) for a in range(rank) if keeps or a not in folded]
     at = index_at(w, result, kept if len(kept) == len(w.tensor(result).sizes) else [])
     w.function(loops(outer, [*body, f"y0[{at}] = where;"]), [("x0", source)], [("y0", result)])
+    return True
+
+
+@writes("max.dim", "min.dim")
+def _greatest(w: Writer, found: Operator) -> bool:
+    """The greatest along an axis, and where it first stands."""
+    op, source = found.op, found.operands[0]
+    sizes, of = w.tensor(source).sizes, kind_of(element(op.operands[0].type))
+    if not sizes:
+        raise UnsupportedError("a tensor without axes")
+    axis = op.arg("dim") % len(sizes)
+    axes = [f"i{a}" for a in range(len(sizes))]
+    sign = ">" if "max" in op.name else "<"
+    nan = " || ((value != value) && (best == best))" if of in ("float", "double") else ""
+    first = ["0" if a == axis else axes[a] for a in range(len(sizes))]
+    kept = [f for a, f in enumerate(first) if op.arg("keepdim") or a != axis]
+    step = [f"const {C_KIND[of]} value = x0[{index_at(w, source, axes)}];",
+            f"if ((value {sign} best){nan}) {{",
+            "    best = value;", f"    where = {axes[axis]};", "}"]  # fmt: skip
+    values, places = found.results
+    body = [
+        f"{C_KIND[of]} best = x0[{index_at(w, source, first)}];", "int64_t where = 0;",
+        *loops({axes[axis]: sizes[axis]}, step),
+        f"y0[{index_at(w, values, kept)}] = ({w.c_element(values)})best;",
+    ]  # fmt: skip
+    writes_ = [("y0", values)]
+    if w.is_read(places):
+        writes_.append(("y1", places))
+        body.append(f"y1[{index_at(w, places, kept)}] = where;")
+    else:
+        body.append("(void)where;")
+    outer = {axes[a]: size for a, size in enumerate(sizes) if a != axis}
+    w.function(loops(outer, body), [("x0", source)], writes_)
     return True
 
 

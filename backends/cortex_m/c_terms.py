@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -66,6 +66,11 @@ def constant(value: float, kind: Kind) -> str:
     short = repr(value)
     exact = value == int(value) and abs(value) < 1e6
     return (short if exact else value.hex()) + suffix
+
+
+def _widest(numbers: Sequence[Number]) -> Kind:
+    """The kind that holds all of these."""
+    return _ORDER[max(_ORDER.index(number.kind) for number in numbers)]
 
 
 def as_kind(number: Number, kind: Kind) -> str:
@@ -143,9 +148,8 @@ class Body:
     def _kinds(self, operands: tuple[Scalar, ...]) -> tuple[list[Number], Kind]:
         """The operands, and the widest of their kinds; Python's numbers take the others'."""
         terms = [self.number(each) for each in operands if isinstance(each, Term)]
-        widest = max((n.kind for n in terms), key=_ORDER.index, default=None)
-        numbers = [self.number(each, widest) for each in operands]
-        return numbers, max((n.kind for n in numbers), key=_ORDER.index)
+        numbers = [self.number(each, _widest(terms) if terms else None) for each in operands]
+        return numbers, _widest(numbers)
 
     def _applied(self, term: Term) -> Number:
         name = term.function

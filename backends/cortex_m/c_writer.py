@@ -210,12 +210,11 @@ class Writer:
     def _reads(self) -> frozenset[int]:
         """Values that a call reads, or that are given out."""
         read = set(self.method.outputs)
-        for call in self.method.instructions:
-            for index in getattr(call, "args", ())[:-1] if isinstance(call, KernelCall) else ():
-                if index not in self.results(call):
-                    read.add(index)
-                    value = self.method.values[index]
-                    read.update(value.items if isinstance(value, TensorList) else ())
+        calls = [c for c in self.method.instructions if isinstance(c, KernelCall)]
+        for call in calls:
+            for index in set(call.args[:-1]) - set(self.results(call)):
+                value = self.method.values[index]
+                read.update(value.items if isinstance(value, TensorList) else (index,))
         return frozenset(read)
 
     @cached_property

@@ -32,6 +32,7 @@ from stepwell.translate.rewrites.cmsis import (
     MERGE_VIEWS,
     AbsorbFlatten,
     BiasForm,
+    ChannelsLastPorts,
     ExplainFloats,
     FoldKernelSum,
     IntegerPorts,
@@ -194,7 +195,8 @@ def cortex_m_pipeline(
         cpu: `cortex-m55`, `cortex-m4`, …, or `cortex-m55+dsp`.
         bias_form: `bias`, `kernel-sum`, `both` or `run-time`; the CPU's own if None.
         io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
-        optimise: `memory` runs image ops row by row where that saves more than it costs.
+        optimise: `memory` runs image ops row by row where that saves more than it costs, and
+            takes and gives images channels last.
         arena: the bytes that activations may take; implies what is needed for it.
     """
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
@@ -212,6 +214,7 @@ def cortex_m_pipeline(
             LiftNumberOperand(),
             DecomposeForKernels(),
             FoldConstants(),
+            *((ChannelsLastPorts(),) if optimise == MEMORY or arena is not None else ()),
             *PLACE_LAYOUTS,
             Named("share-kernels", ShareCommonSubexpressions()),
             FoldKernelSum(form),

@@ -60,7 +60,8 @@ OPTIMISE = Option(
     "optimise",
     (SPEED, MEMORY),
     SPEED,
-    "memory: run image ops row by row wherever that saves more RAM than the further calls take",
+    "memory: run image ops row by row wherever that saves more RAM than the further calls take, "
+    "and take and give images channels last",
     at=(PIPELINE,),
 )
 ARENA = Option(

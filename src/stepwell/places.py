@@ -288,6 +288,9 @@ CMSIS = {
         ends=(PLAIN, SHARED, TYPED),
     ),
     "fold-constants-of-kernels": Place("What was taken apart may have constant operands."),
+    "channels-last-ports": Place(
+        "Images that are turned as they come or go are taken and given channels last, for memory."
+    ),
     "lower-layouts": Place("Layout changes beside operators meet.", leaves=(CMSIS_MET,)),
     "assign-layouts": Place(
         "A cut over all operators decides where bytes lie channels last.", ends=(CMSIS_MET,)

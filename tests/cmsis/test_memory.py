@@ -52,6 +52,25 @@ def test_an_int8_image_stands_in_the_arena_once(quantised: Any):
     assert integers <= 56 * 1024
 
 
+def test_for_memory_an_arena_does_not_hang_on_the_order_that_a_model_was_exported_in(
+    quantised: Any,
+):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 4, 3, padding=1)).eval()
+    x = torch.randn(1, 3, 24, 24)
+    sizes: list[int] = []
+    results: list[Tensor] = []
+    for order in (torch.contiguous_format, torch.channels_last):
+        image = x.to(memory_format=order)
+        exported = quantised(net.to(memory_format=order), (image,), calibrations=0)
+        lowered = stepwell.lower(exported, "cortex-m4", io="int8", optimise="memory")
+        sizes.append(arena(lowered.to_pte()))
+        taken = torch.arange(x.numel()).remainder(255).sub(127).to(torch.int8).reshape(x.shape)
+        results.append(lowered.run(taken.to(memory_format=torch.channels_last))[0])
+    assert sizes[0] == sizes[1]
+    assert torch.equal(*results)
+
+
 def test_integers_at_the_border_give_what_floats_quantised_by_the_caller_give(quantised: Any):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1))

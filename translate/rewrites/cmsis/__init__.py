@@ -6,6 +6,7 @@ from stepwell.translate.rewrites.cmsis.operators.fold_kernel_sum import BiasForm
 from stepwell.translate.rewrites.cmsis.placing import merge_movement
 from stepwell.translate.rewrites.cmsis.placing.absorb_flatten import AbsorbFlatten
 from stepwell.translate.rewrites.cmsis.placing.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import ChannelsLastPorts
 from stepwell.translate.rewrites.cmsis.placing.integer_ports import IntegerPorts, Io
 from stepwell.translate.rewrites.cmsis.placing.order_operators import OrderOperators
 from stepwell.translate.rewrites.cmsis.placing.relabel_ports import RelabelInput, RelabelOutput
@@ -27,6 +28,7 @@ __all__ = [
     "AbsorbFlatten",
     "AssignLayouts",
     "BiasForm",
+    "ChannelsLastPorts",
     "ExplainFloats",
     "FoldHardSigmoid",
     "FoldKernelSum",
