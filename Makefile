@@ -15,7 +15,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start many processes: each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check bench replay soak guards prove other-cpus arm64 versions docs release clean
+.PHONY: demo test affected check bench replay soak guards prove other-cpus arm64 versions docs release clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -23,6 +23,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# The tests that a change against main concerns, nearest first, a few minutes at most.
+affected: $(READY)
+	$(BIN)/python tools/affected.py
 
 # The examples lowered by the last release and by HEAD: what differs (docs/zoo.md).
 replay: $(READY)

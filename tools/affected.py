@@ -1,0 +1,264 @@
+"""Runs the tests that a change concerns, nearest first: `make affected`.
+
+    python tools/affected.py [COMMIT] [--list] [--seconds N]
+
+What changed is what differs from COMMIT (`main` unless said), uncommitted work included. Of each
+changed file it takes the functions, classes, rules and ops that the changed lines stand in, and
+what in the file uses them. A test is near
+
+    0  if a test's id names one of these, or its file is called as the changed file is,
+    1  if its file names one of them,
+    2  if its file imports the changed file,
+    3  if it is near what imports the changed names (1 or 2, one step on).
+
+Ids count in files that try all rewrites or ops, one a test; nothing else of such files is run. Time
+ends the run: a minute of CPU for a rewrite, two for an op, four for an emitter; what was left out
+is said, and status 3 says that nothing failed but not all were run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
+
+import check_imports  # noqa: E402
+
+SECONDS = {"translate": 60, "dialects": 120}
+"""CPU seconds by the folder of what changed; of more kinds, the longest."""
+LONGEST = 240
+OF_ALL = (
+    "tests/rewrites/test_documented_examples.py",
+    "tests/contracts/test_contracts.py",
+    "tests/axes/test_axis_maps.py",
+    "tests/axes/test_means.py",
+)
+"""Files with a test for each rewrite, or for each op."""
+RULE = re.compile(r"^rule ([\w-]+)", re.M)
+OP = re.compile(r'^    name(?:: [^=]+)? = "([\w.-]+)"', re.M)
+
+
+@dataclass
+class Change:
+    """What changed in one file.
+
+    Attributes:
+        path: of the file, below the root.
+        names: of functions, classes, rules and ops that the changed lines concern.
+    """
+
+    path: Path
+    names: set[str] = field(default_factory=set[str])
+
+    @property
+    def words(self) -> set[str]:
+        """The names as tests spell them: `FoldKernelSum`, `fold_kernel_sum`, `fold-kernel-sum`."""
+        spelled = {self.path.stem} if self.path.stem != "__init__" else set[str]()
+        for name in self.names:
+            snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+            spelled |= {name, snake, snake.replace("_", "-"), snake.replace("-", "_")}
+        return {word for word in spelled if len(word) > 3}
+
+
+def git(*arguments: str) -> str:
+    """What git prints."""
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def changes(commit: str) -> list[Change]:
+    """What differs from a commit, with the names on the changed lines."""
+    base = git("merge-base", commit, "HEAD").strip()
+    lines: dict[Path, set[int]] = {}
+    path = Path()
+    for line in git("diff", "-U0", base, "--", "*.py").splitlines():
+        if line.startswith("+++ "):
+            path = Path(line[6:])
+        elif match := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))?", line):
+            start, count = int(match[1]), int(match[2] or 1)
+            lines.setdefault(path, set()).update(range(start, start + max(count, 1)))
+    for name in git("ls-files", "--others", "--exclude-standard", "*.py").split():
+        lines[Path(name)] = set(range(1, 1 << 20))
+    package = (*check_imports.LAYERS[:-1], "src")
+    return [
+        Change(path, names_at(path, at) if path.parts[0] in package else set())
+        for path, at in lines.items()
+    ]
+
+
+def names_at(path: Path, lines: set[int]) -> set[str]:
+    """The definitions that lines of a file stand in, and those of the file that use them."""
+    if not (ROOT / path).exists():
+        return set()
+    text = (ROOT / path).read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    definitions = {
+        name: node for node in tree.body for name in defined(node) if not isinstance(node, ast.Expr)
+    }
+    names = {
+        name
+        for name, node in definitions.items()
+        if any(_first(node) <= line <= (node.end_lineno or node.lineno) for line in lines)
+    }
+    size = -1
+    while size != len(names):  # What uses a name that changed does something else, too.
+        size = len(names)
+        names |= {
+            name
+            for name, node in definitions.items()
+            if any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))
+        }
+    rows = text.splitlines()
+    for line in lines & set(range(1, len(rows) + 1)):
+        above = RULE.findall("\n".join(rows[:line]))
+        names |= set(above[-1:])
+    for name in list(names):
+        node = definitions.get(name)
+        if isinstance(node, ast.ClassDef):
+            names |= set(OP.findall("\n".join(rows[node.lineno - 1 : node.end_lineno])))
+    return names
+
+
+def _first(node: ast.stmt) -> int:
+    """The first line of a definition, its decorators included."""
+    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+
+
+def defined(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement of a module binds."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=targets):
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+        case _:
+            pass
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """Every name that a file imports, with those of modules above it."""
+    full = {each.name for each in check_imports.imports_of(ROOT / path, "tests.x")}
+    return frozenset(full | {name.rpartition(".")[0] for name in full})
+
+
+def importers(change: Change) -> list[Change]:
+    """What imports a changed name from its file, with what uses it there."""
+    module = check_imports.module_name(change.path)
+    users: list[Change] = []
+    for path in check_imports.source_files(ROOT):
+        taken = {name.rpartition(".")[2] for name in imports(path) if name.startswith(module + ".")}
+        if not (taken & change.names) and module not in imports(path):
+            continue
+        text = (ROOT / path).read_text(encoding="utf-8")
+        wanted = (taken & change.names) or {change.path.stem}
+        lines = {
+            number
+            for number, line in enumerate(text.splitlines(), 1)
+            if not line.startswith(("from ", "import "))
+            and any(re.search(rf"\b{re.escape(word)}\b", line) for word in wanted)
+        }
+        users.append(Change(path, names_at(path, lines)))
+    return users
+
+
+def near(change: Change, test: Path, text: str) -> int | None:
+    """How near a file of tests is to a change; None: not at all."""
+    if test == change.path or test.stem == f"test_{change.path.stem}":
+        return 0
+    if any(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) for word in change.words):
+        return 1
+    if change.path.parts[0] not in ("tests", "tools", "bench", "examples"):
+        return 2 if check_imports.module_name(change.path) in imports(test) else None
+    return 2 if change.path.stem in {name.rpartition(".")[2] for name in imports(test)} else None
+
+
+def selected(changed: Iterable[Change]) -> dict[Path, int]:
+    """The files of tests that changes concern, with how near they are."""
+    changed = list(changed)
+    package = [c for c in changed if c.path.parts[0] in (*check_imports.LAYERS[:-1], "src")]
+    further = [user for change in package for user in importers(change)]
+    files: dict[Path, int] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        test, text = path.relative_to(ROOT), path.read_text(encoding="utf-8")
+        places = [place for c in changed if (place := near(c, test, text)) is not None]
+        places += [3 for user in further if near(user, test, text) in (0, 1)]
+        if str(test) in OF_ALL:
+            places.append(3)
+        if places:
+            files[test] = min(places)
+    return files
+
+
+@dataclass
+class Selection:
+    """The plug-in of pytest: nearest tests first, until the time is over."""
+
+    files: dict[Path, int]
+    words: set[str]
+    seconds: float
+    ran: int = 0
+    left: int = 0
+
+    def place(self, item: Any) -> int | None:
+        """How near a test is; None: it is not run."""
+        path = Path(item.path).relative_to(ROOT)
+        if any(word in item.nodeid for word in self.words):
+            return 0
+        return None if str(path) in OF_ALL else self.files.get(path)
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Nearest first, and of one distance in the order of the files."""
+        placed = [(place, item) for item in items if (place := self.place(item)) is not None]
+        items[:] = [item for _, item in sorted(placed, key=lambda pair: pair[0])]
+
+    def pytest_runtest_protocol(self, item: Any) -> bool | None:
+        """Leave out what comes when the time is over."""
+        if time.process_time() + sum(os.times()[2:4]) > self.seconds:
+            self.left += 1
+            return True
+        self.ran += 1
+        return None
+
+
+def main() -> int:
+    """Select and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("commit", nargs="?", default="main")
+    parser.add_argument("--list", action="store_true", help="the files and how near, nothing run")
+    parser.add_argument("--seconds", type=float, help="CPU seconds after which no test begins")
+    asked = parser.parse_args()
+    changed = changes(asked.commit)
+    files = selected(changed)
+    if asked.list or not files:
+        for path, place in sorted(files.items(), key=lambda pair: (pair[1], pair[0])):
+            print(place, path)
+        return 0
+    import pytest
+
+    seconds = asked.seconds or max(SECONDS.get(c.path.parts[0], LONGEST) for c in changed)
+    words = {word for change in changed for word in change.words}
+    selection = Selection(files, words, seconds)
+    code = pytest.main(["-q", "-x", *map(str, sorted(files))], plugins=[selection])
+    print(f"{selection.ran} tests of {len(files)} files; {selection.left} left out")
+    return 3 if code == 0 and selection.left else int(code)
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Plants faults one at a time and says which `tools/affected.py` notices, and in what time.
+
+    python tools/planted_faults.py STATE [--faults 30] [--seed 0] [--table]
+
+A fault is one changed operator, number or word in a function of a rewrite, an op or an emitter, in
+turn, drawn from a seed. STATE is a folder: a checkout of HEAD, and a line of JSON for each fault,
+so that a run goes on where it was ended. What is not noticed may be no fault at all (an operator
+that makes no difference), so `--whole` runs every test on each of those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+KINDS = {
+    "rewrite": ("translate/rewrites", "translate/lowerings"),
+    "op": ("dialects",),
+    "emitter": ("backends/xnnpack", "backends/tosa", "backends/executorch", "backends/cortex_m"),
+}
+LIMITS = {"rewrite": 60, "op": 120, "emitter": 240}
+"""CPU seconds that a change of a kind may take."""
+OTHER: dict[type[ast.cmpop], str] = {
+    ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
+}  # fmt: skip
+
+
+def faults_of(path: Path) -> Iterator[tuple[int, int, int, str]]:
+    """(line, first and last column, text in its place) of each fault that a file may have."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            if node not in function.body and getattr(node, "lineno", 0) < function.body[0].lineno:
+                continue
+            match node:
+                case ast.Compare(left=left, ops=[op], comparators=[right]):
+                    if left.end_lineno == right.lineno and type(op) in OTHER:
+                        text = f"({ast.unparse(left)}) {OTHER[type(op)]} ({ast.unparse(right)})"
+                        if node.end_lineno == node.lineno:
+                            yield node.lineno, node.col_offset, node.end_col_offset or 0, text
+                case ast.BoolOp(op=op, values=values) if node.end_lineno == node.lineno:
+                    word = " or " if isinstance(op, ast.And) else " and "
+                    text = "(" + word.join(f"({ast.unparse(value)})" for value in values) + ")"
+                    yield node.lineno, node.col_offset, node.end_col_offset or 0, text
+                case ast.Constant(value=int(number)) if not isinstance(number, bool):
+                    if node.end_lineno == node.lineno:
+                        text = str(number + 1)
+                        yield node.lineno, node.col_offset, node.end_col_offset or 0, text
+                case _:
+                    pass
+
+
+def drawn(seed: int, number: int, tree: Path) -> tuple[str, Path, tuple[int, int, int, str]]:
+    """The kind, the file and the place of a fault."""
+    draw, kind = random.Random(f"{seed} {number}"), list(KINDS)[number % len(KINDS)]
+    paths = [
+        path
+        for folder in KINDS[kind]
+        for path in sorted((tree / folder).rglob("*.py"))
+        if "generated" not in str(path) and path.name != "__init__.py"
+    ]
+    while True:
+        path = draw.choice(paths)
+        places = list(faults_of(path))
+        if places:
+            return kind, path, draw.choice(places)
+
+
+def tried(tree: Path, command: list[str]) -> tuple[int, float, str]:
+    """The exit status, CPU seconds and last lines of a command in a checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
+    before = sum(os.times()[2:4])
+    ran = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    return ran.returncode, sum(os.times()[2:4]) - before, (ran.stdout + ran.stderr)[-2000:]
+
+
+def one(seed: int, number: int, tree: Path, whole: bool) -> dict[str, object]:
+    """What became of a fault."""
+    kind, path, (line, first, last, text) = drawn(seed, number, tree)
+    original = path.read_text(encoding="utf-8")
+    rows = original.splitlines(keepends=True)
+    row = rows[line - 1].encode()
+    was = row[first:last].decode()
+    rows[line - 1] = (row[:first] + text.encode() + row[last:]).decode()
+    path.write_text("".join(rows), encoding="utf-8")
+    begun = time.monotonic()
+    try:
+        status, seconds, said = tried(tree, [sys.executable, "tools/affected.py", "HEAD"])
+        found_by_all: bool | None = None
+        if status in (0, 3) and whole:
+            every = [sys.executable, "-m", "pytest", "-q", "-x"]
+            found_by_all = tried(tree, every)[0] != 0
+    finally:
+        path.write_text(original, encoding="utf-8")
+    by = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
+    return {
+        "number": number, "kind": kind, "place": f"{path.relative_to(tree)}:{line}",
+        "was": was, "is": text, "noticed": status not in (0, 3, 5), "by": by[0] if by else "",
+        "seconds": round(seconds, 1), "wall": round(time.monotonic() - begun),
+        "by the suite": found_by_all, "said": said.strip().splitlines()[-1:],
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Plant those that are missing in the state, then print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("state", type=Path)
+    parser.add_argument("--faults", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--whole", action="store_true", help="every test on what is not noticed")
+    parser.add_argument("--table", action="store_true", help="print what is known, plant nothing")
+    asked = parser.parse_args()
+    file, tree = asked.state / f"faults-{asked.seed}.jsonl", asked.state / "faults"
+    asked.state.mkdir(parents=True, exist_ok=True)
+    rows = [json.loads(row) for row in file.read_text().splitlines()] if file.exists() else []
+    if not asked.table:
+        if not tree.exists():
+            subprocess.run(["git", "worktree", "add", "--detach", str(tree), "HEAD"], check=True)
+        known = {row["number"] for row in rows}
+        for number in range(asked.faults):
+            if number not in known:
+                rows.append(one(asked.seed, number, tree.resolve(), asked.whole))
+                with file.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(rows[-1]) + "\n")
+    print("| kind | faults | noticed | not noticed, by the suite | CPU seconds, most (limit) |")
+    print("|---|---|---|---|---|")
+    for kind, limit in LIMITS.items():
+        of = [row for row in rows if row["kind"] == kind]
+        noticed = sum(row["noticed"] for row in of)
+        missed = sum(bool(row["by the suite"]) for row in of)
+        most = max((row["seconds"] for row in of), default=0)
+        print(f"| {kind} | {len(of)} | {noticed} | {missed} | {most} ({limit}) |")
+    for row in rows:
+        if not row["noticed"]:
+            print(f"not noticed: {row['place']}: {row['was']} -> {row['is']} {row['said']}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
