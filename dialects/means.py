@@ -425,7 +425,7 @@ def softshrink(x: Term, lambd: Scalar) -> Term:
     return where(is_nan(x), x, where(x > lambd, x - lambd, below))
 
 
-@means("aten._prelu_kernel.default")
+@means("aten._prelu_kernel.default", "aten.prelu.default", "xnnpack.prelu")
 def prelu(x: Term, slope: Term) -> Term:
     return where(x > 0.0, x, slope * x)
 

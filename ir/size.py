@@ -226,6 +226,9 @@ Dim = int | Size
 UNKNOWN: Final = Size.symbol("?")
 """A dimension of which a type says nothing but that it is there."""
 
+GUESS: Final = Size.symbol("?guess")
+"""A dimension that inference says, if it knows it; it stands in no type that was inferred."""
+
 
 def settled(size: int | Size) -> Dim:
     """A size as a type holds it: a plain number where it has no symbols."""

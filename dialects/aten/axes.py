@@ -87,6 +87,15 @@ def _reshape(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, reshaped(_shape(op.operands[0]), _shape(op.results[0])))
 
 
+@_maps("prelu.default")
+def _prelu(op: SchemaOp, result: int) -> AxisMap | None:
+    """One slope, or one for each place on the second axis."""
+    shape, slopes = _shape(op.operands[0]), _shape(op.operands[1])
+    along = 1 if len(shape) > 1 else 0
+    reads = tuple(Once() if size == 1 or not shape else Along(along) for size in slopes)
+    return mapped(op, tuple(map(Along, range(len(shape)))), reads)
+
+
 @_maps("permute.default", "permute_copy.default")
 def _permute(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
@@ -104,7 +113,8 @@ def _transpose(op: SchemaOp, result: int) -> AxisMap | None:
     order = list(range(len(_shape(op.operands[0]))))
     names = [argument.name for argument in op.SCHEMA.arguments[1:]]
     one, other = (_at(op.arg(name), len(order)) for name in names) if names else (-2, -1)
-    order[one], order[other] = order[other], order[one]
+    if order:
+        order[one], order[other] = order[other], order[one]
     return mapped(op, permuted(order))
 
 

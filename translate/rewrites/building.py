@@ -19,7 +19,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
 from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.size import UNKNOWN, Size, settled
-from stepwell.ir.types import Dim, IntType, dims, element, tensor, with_element
+from stepwell.ir.types import Dim, FloatType, IntType, dims, element, tensor, with_element
 from stepwell.ir.types import is_known as has_known_sizes
 
 TO_THE_END = 2**63 - 1
@@ -45,8 +45,10 @@ def overflows(number: float, held: Attribute) -> Refusal | None:
 
 def promotes(number: object, held: Attribute) -> Refusal | None:
     """A number leaves integers what they are: with a float they would become floats."""
-    if isinstance(number, float) and not is_float(held):
-        return Refusal(f"{dtype_name(held)} and the float {number!r} would give floats")
+    is_late = isinstance(number, SSAValue) and isinstance(number.type, FloatType)
+    if (is_late or isinstance(number, float)) and not is_float(held):
+        said = "of run time" if is_late else repr(number)
+        return Refusal(f"{dtype_name(held)} and the float {said} would give floats")
     return None
 
 

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     IntegerType,
+    TensorType,
     UnitAttr,
 )
 from xdsl.ir import Attribute, Data, Operation, SSAValue
@@ -40,7 +41,9 @@ from stepwell.dialects.aten.op import SchemaOp, segments, stated_default
 from stepwell.dialects.aten.registry import find
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.inference import infer, inference_rule
+from stepwell.ir.size import GUESS, Size
 from stepwell.ir.text import dialect_named
+from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.xdsl_private import create
 
 
@@ -205,12 +208,23 @@ class DeclaredOperator(Operator):
         """What the op's rule says; where it leaves something open, that is as in the operand."""
         if inference_rule(self.cls) is None or not operands or self.results is None:
             raise StepwellError(f"{self.cls.name}: result types cannot be inferred; state them")
-        guess = [operands[0].type] * self.results
-        draft = self.cls.create(operands=operands, result_types=guess, properties=properties)
-        types = infer(draft)
-        draft.erase()
-        assert types is not None
+        types: Sequence[Attribute] = []
+        for guess in (_unsized(operands[0].type), operands[0].type):
+            guesses = [guess] * self.results
+            draft = self.cls.create(operands=operands, result_types=guesses, properties=properties)
+            types = infer(draft) or []
+            draft.erase()
+            if not any(GUESS in dims(type_) for type_ in types if isinstance(type_, TensorType)):
+                break
         return types
+
+
+def _unsized(type_: Attribute) -> Attribute:
+    """A tensor's type with symbols for sizes, which inference replaces by those it knows."""
+    if not isinstance(type_, TensorType):
+        return type_
+    sizes = [GUESS if isinstance(size, Size) else size for size in dims(type_)]
+    return tensor(sizes, element(type_)) if GUESS in sizes else type_
 
 
 @cache

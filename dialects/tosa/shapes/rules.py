@@ -22,7 +22,7 @@ from stepwell.ir.dtypes import i64
 from stepwell.ir.inference import infers
 from stepwell.ir.levels import stopped_after
 from stepwell.ir.on_demand import torch
-from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.size import GUESS, UNKNOWN, Size
 from stepwell.ir.types import Dim, WeightAttr, dims, element, tensor
 
 Shape = tuple[Dim, ...] | None
@@ -70,7 +70,9 @@ def _merged(result: SSAValue, shape: Shape, held: Attribute | None) -> Attribute
     if len(shape) != len(sizes):
         return tensor(shape, element)
     known = [
-        stated_dim if isinstance(dim, Size) or isinstance(stated_dim, Size) else dim
+        stated_dim
+        if stated_dim != GUESS and (isinstance(dim, Size) or isinstance(stated_dim, Size))
+        else dim
         for dim, stated_dim in zip(shape, sizes, strict=True)
     ]
     if tuple(known) == tuple(sizes) and element == stated.element_type:

@@ -15,6 +15,7 @@ import torch
 
 from stepwell.certifying.applying import allowed, follows_rule, hash_of_rule, runs
 from stepwell.certifying.deciding import GIVEN, KINDS, Undecided, is_constant
+from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
 from stepwell.certifying.recording import Application, Recorder
 from stepwell.certifying.renaming import Decisions
 from stepwell.certifying.statements import read
@@ -26,7 +27,9 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import WeightStore
 
 VERSION = 1
-PROVED = ("rule", *KINDS, "step", "follows")
+VALUES = "values"
+"""That both sides were run on all values of their bytes."""
+PROVED = ("rule", *KINDS, VALUES, "step", "follows")
 """What an application may rest on that is a proof."""
 
 QUOTED = re.compile(r'"([^"\n]*)"')
@@ -40,7 +43,8 @@ class Entry:
     Attributes:
         step, rewrite, op, node: which, and where.
         by: `rule`: a proof of the rule; `bits`, `reals`: its own instance was decided, for any
-            weights or `by the numbers of small weights`; `follows`: nothing had to be proved;
+            weights or `by the numbers of small weights`; `values`: its sides are as close as its
+            bound says for all values of their bytes; `follows`: nothing had to be proved;
             `step`: the step as a whole was decided; `run`: it was run; `nothing`: not even that.
         statement: its text.
         rule: the hash of the rule's text.
@@ -173,6 +177,10 @@ def _entry(made: Application, decisions: Decisions) -> Entry:
             return Entry(*_place(made), _decided(text, decisions), text, bound=bound)
         except Undecided as error:
             reason = str(error)
+    for text in made.statements:
+        with suppress(NotOfBytes, StepwellError):
+            if apart_on_all(read(text, weights)[0], held) is None:
+                return Entry(*_place(made), VALUES, text, bound=bound)
     for text in made.statements:
         try:
             program, _ = read(text, weights)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,7 +45,11 @@ Pairs = Sequence[tuple[SSAValue, SSAValue]]
 
 
 def decide(
-    program: Program, kinds: Sequence[str], seed: int = 0, pairs: Pairs | None = None
+    program: Program,
+    kinds: Sequence[str],
+    seed: int = 0,
+    pairs: Pairs | None = None,
+    numbers: Mapping[float, str] | None = None,
 ) -> str:
     """The first reading in which all pairs of a statement are equal.
 
@@ -54,6 +58,7 @@ def decide(
         kinds: readings to try, in order.
         seed: of the variables.
         pairs: those of the method's results, where no others are given.
+        numbers: plain numbers that stand for any, with their names.
 
     Raises:
         Undecided: they are equal in none, with the reason.
@@ -61,7 +66,7 @@ def decide(
     reason = ""
     for kind in kinds:
         plain = kind.removesuffix(GIVEN)
-        run = _Run(program.weights, Reading(plain, seed), given=plain != kind)
+        run = _Run(program.weights, Reading(plain, seed, numbers), given=plain != kind)
         try:
             apart = run.apart(program, pairs_of(program) if pairs is None else pairs)
         except _FAILS as error:

@@ -95,8 +95,11 @@ def mapped(function: Callable[[Any], Any], values: Any) -> Any:
 class Reading:
     """What operators make of numbers of expressions; `seed` chooses the variables."""
 
-    def __init__(self, kind: str, seed: int = 0) -> None:
-        self.kind, self.seed = kind, seed
+    def __init__(
+        self, kind: str, seed: int = 0, unknown: Mapping[float, str] | None = None
+    ) -> None:
+        """`unknown`: plain numbers that stand for any, with their names."""
+        self.kind, self.seed, self.unknown_numbers = kind, seed, unknown or {}
 
     @property
     def is_exact(self) -> bool:
@@ -121,6 +124,9 @@ class Reading:
             wanted = value if dtype is None else value.to(dtype)
             return of_bits(wanted) if self.is_exact else of_tensor(wanted)
         wide = torch.float64 if isinstance(value, float) else torch.int64
+        if not isinstance(value, bool) and value in self.unknown_numbers:
+            held = random(f"number {self.unknown_numbers[value]}", [], self.seed)
+            return held if dtype is None else self.cast(held, wide, dtype)
         if not self.is_exact:
             return of_tensor(torch.tensor(value, dtype=wide))
         return of_bits(torch.tensor(value, dtype=dtype or wide))

@@ -15,8 +15,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
 from stepwell.certifying.applying import by_hash, follows_rule, runs
-from stepwell.certifying.certificate import PROVED, Certificate, Entry, parsed, store_of
+from stepwell.certifying.certificate import PROVED, VALUES, Certificate, Entry, parsed, store_of
 from stepwell.certifying.deciding import KINDS, Undecided
+from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
 from stepwell.certifying.graph import Definition, Graph, said_by
 from stepwell.certifying.recording import observed
 from stepwell.certifying.renaming import Decisions
@@ -93,6 +94,12 @@ def verify_certificate(
     return Verified(check.proved, check.run, check.taken, tuple(check.faults))
 
 
+def _limited(bound: tuple[float, float, int]) -> Bound:
+    """What an entry says that it may be off by, if that is little."""
+    relative, absolute, units = bound
+    return Bound(min(relative, 1e-2), min(absolute, 1e-2), "run", min(units, 2))
+
+
 def _said(error: Exception) -> str:
     return error.problems[0].fact if isinstance(error, StepwellError) else str(error)
 
@@ -160,12 +167,18 @@ class _Check:
             except Undecided as error:
                 raise Refused(f"it is not so: {error}") from error
             self.proved += 1
-        elif entry.by == "run" and self.program is not None:
-            relative, absolute, units = entry.bound
-            again = Program.parse(entry.statement, self._full())
-            bound = Bound(min(relative, 1e-2), min(absolute, 1e-2), "run", min(units, 2))
+        elif entry.by == VALUES:
             try:
-                why = runs(again, bound, self.seed)
+                why = apart_on_all(program, _limited(entry.bound))
+            except NotOfBytes as error:
+                raise Refused(f"it is not of bytes: {error}") from error
+            if why is not None:
+                raise Refused(f"it is not so: {why}")
+            self.proved += 1
+        elif entry.by == "run" and self.program is not None:
+            again = Program.parse(entry.statement, self._full())
+            try:
+                why = runs(again, _limited(entry.bound), self.seed)
                 self.run += 1
             except StepwellError:  # Of weights that the program has no more.
                 why, self.taken = None, self.taken + 1

@@ -24,6 +24,7 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.proving.instances import SOME, Instance, Unknown
 from stepwell.proving.instantiating import NotWritten, Statement, Written
 from stepwell.proving.numbers import Unproven
+from stepwell.translate.rules.examples import root_of
 
 SPECIAL = (1.0, 0.0, -0.0, -1.0, 2.5, -2.5, 0.3, 7.0, -30.0, 1e-3, 100.0,
            math.nan, math.inf, -math.inf, 1e-40, 3e38, -3e38, 16777216.0,
@@ -98,7 +99,8 @@ def search(
         except NotWritten:
             continue
         except Unproven:
-            runs = True
+            runs |= _runs(statement.before(given))
+            fails = True
             continue
         if written is None:
             continue
@@ -108,6 +110,17 @@ def search(
         runs |= found == "agrees"
         fails |= found == "does not run"
     return "does not run" if fails and not runs else "agrees"
+
+
+def _runs(program: Program) -> bool:
+    """Whether what stands before is a program that runs."""
+    method = program.method()
+    inputs = tuple(_input(a.type, number) for number, a in enumerate(method.body.block.args))
+    try:
+        values_of(program, inputs, list(root_of(program).results))
+    except (StepwellError, RuntimeError, IndexError):
+        return False
+    return True
 
 
 def _concrete(instance: Instance) -> Iterator[Mapping[str, Any]]:
@@ -153,13 +166,13 @@ def _differs(written: Written, bound: Bound) -> Counterexample | Literal["agrees
     inputs = tuple(_input(a.type, number, table) for number, a in enumerate(method.body.block.args))
     olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
     try:
-        wanted = _run(program, inputs, olds)
+        wanted = values_of(program, inputs, olds)
     except (StepwellError, RuntimeError):
         return "does not run"
     if written.misfits:
         return _example(written, inputs, "types", written.misfits[0])
     try:
-        found = _run(program, inputs, news)
+        found = values_of(program, inputs, news)
     except (StepwellError, RuntimeError) as error:
         return _example(
             written, inputs, str(wanted[0].shape), f"an error: {str(error).splitlines()[0]}"
@@ -210,7 +223,7 @@ def _shrunk(
     return _example(written, inputs, one, other)
 
 
-def _run(program: Program, inputs: tuple[Any, ...], values: list[SSAValue]) -> list[Any]:
+def values_of(program: Program, inputs: tuple[Any, ...], values: list[SSAValue]) -> list[Any]:
     """What some values of a program are."""
     needed: dict[Operation, None] = {}
     waiting = [v.owner for v in values]

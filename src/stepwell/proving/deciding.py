@@ -13,8 +13,9 @@ from stepwell.ir.rewriting import Bound
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
 from stepwell.proving.laws import laws
-from stepwell.proving.numbers import Path, Tokens, Unproven
-from stepwell.proving.scalars import Bits, Domain, Reals
+from stepwell.proving.numbers import Number, Path, Tokens, Unproven
+from stepwell.proving.reals import Reals
+from stepwell.proving.scalars import Bits, Domain
 from stepwell.proving.solver import z3
 from stepwell.proving.tensors import Tensors
 
@@ -50,7 +51,13 @@ class Decision:
 
 
 def decide(
-    one: SSAValue, other: SSAValue, weights: WeightStore, tokens: Tokens, path: Path, bound: Bound
+    one: SSAValue,
+    other: SSAValue,
+    weights: WeightStore,
+    tokens: Tokens,
+    path: Path,
+    bound: Bound,
+    most: Proof = Proof.BITS,
 ) -> Decision:
     """Compare two values that the same arguments reach.
 
@@ -58,12 +65,15 @@ def decide(
         one, other: of one program.
         bound: of the rule. Where it is exact it must be bit for bit, else real numbers are tried
             too; half of what it allows relatively is for roundings.
+        most: what more is proved is of no use: of another instance no more is.
 
     Raises:
         Unproven: what ops mean is not known.
     """
     if one is other:
         return Decision(Proof.BITS, True)
+    if most is Proof.REALS and not bound.exact:
+        return _in(Reals(), one, other, weights, tokens, path, bound, SLOW)
     decision = _in(
         Bits(), one, other, weights, tokens, path, bound, QUICK if bound.exact else GLANCE
     )
@@ -102,10 +112,15 @@ def _preset(domain: Domain, path: Path) -> None:
     for node, answer in path.conditions:
         if answer and node.function == "equal":
             for one, other in (node.operands, node.operands[::-1]):
-                is_said = other.function == "constant" and (one.is_int or other.operands[0])
-                if is_said and one.function == "variable" and one not in domain.numbers:
+                if other.function != "constant" or one.function != "variable":
+                    continue
+                if one not in domain.numbers:
                     held = int(other.operands[0]) if one.is_int else float(other.operands[0])
-                    domain.numbers[one] = domain.constant(held, i64 if one.is_int else f64)
+                    term = domain.constant(held, i64 if one.is_int else f64)
+                    if domain.is_exact and not one.is_int and not held:
+                        is_below = z3.Bool(f"${one.operands[0]}.is_below")
+                        term = z3.If(is_below, domain.constant(-0.0, f64), term)
+                    domain.numbers[one] = term
 
 
 def _at(
@@ -158,9 +173,11 @@ def _equal(
     facts = [*conditions, *domain.facts, *tensors.ranges]
     if isinstance(domain, Reals):
         facts += laws(domain)
+        facts += tensors.finite
     left, right, facts = _with_equal_places(left, right, facts, tensors)
     if left.eq(right):
         return best, ""
+    facts = _reached(facts, left, right)
     answer = _check([*facts, left != right], patience)
     if answer == z3.unsat:
         return best, ""
@@ -179,7 +196,49 @@ def _equal(
     return Proof.NONE, f"{kind}: {said}"
 
 
+def go_together(conditions: list[tuple[Number, bool]]) -> bool:
+    """Whether answers about numbers may all be so; yes, where the solver does not know."""
+    domain = Bits()
+    try:
+        terms = [domain.condition(node, answer) for node, answer in conditions]
+    except Unproven:
+        return True
+    return _check([*domain.facts, *terms], GLANCE) != z3.unsat
+
+
+def _reached(facts: list[Any], left: Any, right: Any) -> list[Any]:
+    """The facts without those of places alone, where no place is left in what is compared."""
+    if any(_has_places(term) for term in (left, right)):
+        return facts
+    return [fact for fact in facts if not _has_places(fact)]
+
+
+def _has_places(term: Any) -> bool:
+    waiting, seen = [term], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if each.get_id() in seen:
+            continue
+        seen.add(each.get_id())
+        is_place = z3.is_int(each) and z3.is_const(each) and not z3.is_int_value(each)
+        if is_place and not each.decl().name().startswith("$"):
+            return True
+        waiting += each.children()
+    return False
+
+
+_ANSWERS: dict[tuple[str, ...], Any] = {}
+"""What the solver said of texts: the same is asked of many shapes."""
+
+
 def _check(assertions: list[Any], patience: int) -> Any:
+    key = (str(patience), *sorted({assertion.sexpr() for assertion in assertions}))
+    if key not in _ANSWERS:
+        _ANSWERS[key] = _asked(assertions, patience)
+    return _ANSWERS[key]
+
+
+def _asked(assertions: list[Any], patience: int) -> Any:
     solver = z3.Solver()
     solver.set("rlimit", patience)
     solver.set("timeout", _MOST_MILLISECONDS)
@@ -197,7 +256,7 @@ def _with_equal_places(
     for each in found:
         same = next((c for a, c in constants if _at_one_place(a, each, tensors)), None)
         if same is None:
-            same = z3.FreshConst(each.sort(), each.decl().name())
+            same = z3.Const(f"{each.decl().name()}.{len(constants)}", each.sort())
             constants.append((each, same))
         substitutions.append((each, same))
     if not substitutions:

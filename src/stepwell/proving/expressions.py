@@ -204,12 +204,15 @@ class Expression:
             if counts and len(whole) != len(counts):
                 raise Unproven(f"{self.op.name}: which elements it multiplies is not said")
             for number, axis in enumerate(whole):
-                at = z3.Int(f"k{start + number}")
-                bound[value, axis] = at
+                size = dims(value.type)[axis]
                 if number == len(counts):
-                    size = tensors.size(dims(value.type)[axis])
-                    tensors.ranges += [at >= 0, at < size]
-                    counts.append(size)
+                    counts.append(tensors.size(size))
+                is_one = counts[number].eq(z3.IntVal(1))
+                at = z3.IntVal(0) if is_one else z3.Int(f"k{start + number}")
+                bound[value, axis] = at
+                if not is_one:
+                    tensors.ranges += [at >= 0, at < counts[number]]
+        counts = [count for count in counts if not count.eq(z3.IntVal(1))]
         body = domain.converted(self.of(term.operands[0], bound), of).term
         self.tensors.is_rank_free = False
         function = term.function

@@ -96,8 +96,9 @@ def is_pointwise(rule: Rule) -> bool:
 class Instances:
     """The instances of one form of a rule."""
 
-    def __init__(self, rewrite: type[RuleRewrite], rule: Rule) -> None:
-        self.rewrite, self.rule = rewrite, rule
+    def __init__(self, rewrite: type[RuleRewrite], rule: Rule, as_example: bool = False) -> None:
+        """The instances of a form; `as_example`: of its example's shapes, and of those like it."""
+        self.rewrite, self.rule, self.as_example = rewrite, rule, as_example
         self.example = {name: meant(value) for name, value in rule.example.items()}
         self.pointwise = is_pointwise(rule)
         self.optional = [n for n in optional_of(rule) if self.example.get(n) is not None]
@@ -144,7 +145,7 @@ class Instances:
 
     def _types(self) -> Iterator[tuple[dict[str, Any], int]]:
         """Types of inputs and of holes that stand in them, and how many arguments are tried."""
-        if self._is_templated():
+        if self.as_example or self._is_templated():
             yield from ((types, MOST) for types in self._templated())
             return
         shapes = dict.fromkeys(self._shape_keys())
@@ -387,7 +388,8 @@ class Instances:
 
     def _fields(self, parameter: Parameter, example: Any, rank: int) -> list[Any]:
         if parameter.name in _ORDERS:
-            return list(map(list, permutations(range(rank))))
+            count = rank or len(example if isinstance(example, list) else ())
+            return list(map(list, permutations(range(count))))
         if isinstance(example, float):
             return [Unknown(parameter.name)]
         return [example]

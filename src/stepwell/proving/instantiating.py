@@ -81,6 +81,8 @@ def drafted(rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any]) ->
                     raise NotWritten("a weight has sizes that are numbers")
                 if isinstance(op, WeightOp) and op.key.data not in program.weights:
                     program.weights.add(op.key.data, elements_of(op))
+            if states and (wrong := _misfits((), list(program.module.walk()))):
+                raise NotWritten(wrong[0])
             return program
         except (
             StepwellError, VerifyException, RuntimeError, ValueError, TypeError, IndexError,
@@ -141,6 +143,10 @@ class Statement:
                 Writer(self.rule, self.rewrite.namespace),
             )
         return self._apply(drafted(self.rewrite, self.rule, given), *self._plain)
+
+    def before(self, given: Mapping[str, Any]) -> Program:
+        """What stands before, of numbers that are known."""
+        return drafted(self.rewrite, self.rule, given)
 
     def _token(self, value: Any) -> Any:
         if not isinstance(value, Unknown) or value.is_late:

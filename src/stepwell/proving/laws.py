@@ -8,7 +8,7 @@ from math import exp
 from typing import Any
 
 from stepwell.ir.dtypes import f64
-from stepwell.proving.scalars import Reals
+from stepwell.proving.reals import Reals
 from stepwell.proving.solver import z3
 
 _MOST = 8

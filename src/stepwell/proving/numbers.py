@@ -18,6 +18,8 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.on_demand import torch
 
 T = TypeVar("T")
+MANY = 24
+"""Ways after which only those are gone whose answers go together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,9 @@ class Path:
 
     answers: list[bool] = field(default_factory=list[bool])
     asked: list[Number] = field(default_factory=list[Number])
+    forced: set[int] = field(default_factory=set[int])
+    """Questions of which only one answer is possible."""
+    possible: Callable[[list[tuple[Number, bool]]], bool] | None = None
 
     def ask(self, question: Number) -> bool:
         """The answer of this run: the prescribed one, else yes."""
@@ -46,7 +51,19 @@ class Path:
         self.asked.append(question)
         if at == len(self.answers):
             self.answers.append(True)
+            if self.possible is not None:
+                self._restrict(at)
         return self.answers[at]
+
+    def _restrict(self, at: int) -> None:
+        assert self.possible is not None
+        for answer in (True, False):
+            self.answers[at] = answer
+            if not self.possible(self.conditions):
+                self.answers[at] = not answer
+                self.forced.add(at)
+                return
+        self.answers[at] = True
 
     @property
     def conditions(self) -> list[tuple[Number, bool]]:
@@ -224,20 +241,32 @@ def node_of(value: Any) -> Number:
     return Number("constant", (value,), isinstance(value, int))
 
 
-def paths(run: Callable[[Path], T], most: int = 400) -> Iterator[tuple[Path, T]]:
+Possible = Callable[[list[tuple[Number, bool]]], bool]
+
+
+def paths(
+    run: Callable[[Path], T], most: int = 400, possible: Possible | None = None
+) -> Iterator[tuple[Path, T]]:
     """Every way through a function that asks.
+
+    Args:
+        run: the function.
+        most: ways that are gone.
+        possible: whether answers go together, asked when many ways are waiting.
 
     Raises:
         Unproven: there are more than `most`.
     """
     waiting: list[list[bool]] = [[]]
-    for _ in range(most):
+    for count in range(most):
         if not waiting:
             return
         given = waiting.pop()
-        path = Path(list(given))
+        path = Path(list(given), possible=possible if count > MANY else None)
         result = run(path)
         for at in range(len(given), len(path.asked)):
+            if at in path.forced:
+                continue
             waiting.append([*path.answers[:at], False])
         yield path, result
     raise Unproven(f"more than {most} paths through its conditions")

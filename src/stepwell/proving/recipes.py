@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from stepwell.certifying.deciding import is_constant
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_type
@@ -57,11 +58,22 @@ def at_key(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
 def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
     """An element of a weight that is any."""
     of = element_type(tensors.weights.get(key).dtype)
+    if (
+        is_constant(tensors.weights, key)
+        and (number := _only(tensors.weights.get(key))) is not None
+    ):
+        return Typed(tensors.domain.constant(number, of), of)
     name = f"w:{key}"
     tensors.weight_names.add(name)
     sorts = [z3.IntSort() for _ in index]
     made = tensors.domain.function(name, *sorts, tensors.domain.sort(of))
     return Typed(made(*index) if index else made(), of)
+
+
+def _only(held: Any) -> Any:
+    """The number that all elements of a tensor are."""
+    first = held.reshape(-1)[:1]
+    return first.item() if first.numel() and bool((held == first).all()) else None
 
 
 def _places(tensors: Tensors, key: str) -> dict[tuple[int, ...], tuple[str, tuple[int, ...]]]:

@@ -1,8 +1,8 @@
 """Typed scalars as terms of a solver: floats bit for bit, or as real numbers.
 
 `Bits` has IEEE floats with one NaN and both zeros, rounded at each primitive, and integers that
-wrap. `Reals` has real numbers where floats are: neither roundings nor NaN nor infinities. What
-neither computes (`exp`, `erf`, sums) is an uninterpreted function, of which `Reals` knows laws.
+wrap. `Reals` (`reals.py`) has real numbers where floats are. What neither computes (`exp`, `erf`,
+sums) is an uninterpreted function, of which `Reals` knows laws.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORMATS: dict[Attribute, tuple[int, int]] = {
 }  # fmt: skip
 
 
-_RING: dict[str, Callable[..., Any]] = {
+RING: dict[str, Callable[..., Any]] = {
     "negate": operator.neg, "add": operator.add, "subtract": operator.sub,
     "multiply": operator.mul, "equal": operator.eq,
 }  # fmt: skip
@@ -102,8 +102,7 @@ class Domain:
     def constant(self, value: Any, of: Attribute) -> Any:
         """A Python number, or one that is not known, in an element type."""
         if isinstance(value, Number):
-            term = self.number(value)
-            return self.converted(Typed(term, i64 if value.is_int else f64), of).term
+            return self.as_type(value, of)
         if of == i1:
             return z3.BoolVal(bool(value))
         if is_float(of):
@@ -175,8 +174,8 @@ class Domain:
         return table[function](*terms)
 
     def _on_integers(self, function: str, terms: list[Any], of: Attribute) -> Any:
-        if function in _RING:
-            return _RING[function](*terms)
+        if function in RING:
+            return RING[function](*terms)
         x, *rest = terms
         signed = is_signed(of)
         less: Callable[..., Any] = operator.lt if signed else z3.ULT
@@ -207,6 +206,10 @@ class Domain:
             self.numbers[node] = self._number(node)
         return self.numbers[node]
 
+    def as_type(self, node: Number, of: Attribute) -> Any:
+        """A number of a rule in an element type."""
+        return self.converted(Typed(self.number(node), i64 if node.is_int else f64), of).term
+
     def _number(self, node: Number) -> Any:
         function = node.function
         of = i64 if node.is_int else f64
@@ -217,10 +220,7 @@ class Domain:
             if node.is_int:
                 self.facts += [made > -(1 << 31), made < 1 << 31]
             return made
-        terms = [
-            self.converted(Typed(self.number(n), i64 if n.is_int else f64), of).term
-            for n in node.operands
-        ]
+        terms = [self.as_type(n, of) for n in node.operands]
         if function == "float":
             return terms[0]
         if function == "modulo" and node.is_int:
@@ -247,17 +247,33 @@ class Domain:
     def _asked(self, node: Number) -> Any:
         if node.function in ("isfinite", "isnan", "isinf", "signbit"):
             (given,) = node.operands
+            while given.function == "float":
+                (given,) = given.operands
             return self.kind_of_number(node.function, self.number(given), given.is_int)
         one, other = node.operands
-        of = i64 if one.is_int and other.is_int else f64
-        terms = [
-            self.converted(Typed(self.number(n), i64 if n.is_int else f64), of).term
-            for n in (one, other)
-        ]
+        of = i64 if one.is_int and other.is_int and self.is_exact else f64
+        terms = [self.as_type(n, of) for n in (one, other)]
         return self.apply(node.function, terms, of)
 
     def kind_of_number(self, function: str, term: Any, is_int: bool) -> Any:
         raise NotImplementedError
+
+
+def _smallest() -> Any:
+    """The largest number that any float type rounds to zero."""
+    return z3.FPVal(2.0**-25, z3.Float64())
+
+
+def is_of_rule(term: Any) -> bool:
+    """Whether a term is a number of the rule that may be any."""
+    return z3.is_const(term) and term.decl().name().startswith("$")
+
+
+def _is_zero(term: Any) -> bool:
+    held = z3.simplify(term)
+    if z3.is_app_of(held, z3.Z3_OP_ITE):
+        return _is_zero(held.arg(1)) and _is_zero(held.arg(2))
+    return bool(z3.is_fp_value(held)) and bool(held.isZero())
 
 
 def place_of(term: Any) -> int:
@@ -290,11 +306,16 @@ class Bits(Domain):
 
     def rounded(self, term: Any, given: Attribute, of: Attribute) -> Any:
         sort = self.float_sort(of)
+        if given == of:
+            return term
+        if z3.is_app_of(term, z3.Z3_OP_ITE):
+            parts = [self.rounded(part, given, of) for part in term.children()[1:]]
+            return z3.If(term.arg(0), *parts)
         if all(have >= need for have, need in zip(_FORMATS[given], _FORMATS[of], strict=True)):
             is_widened = term.decl().kind() == z3.Z3_OP_FPA_TO_FP and term.num_args() == 2
             if is_widened and term.arg(1).sort() == sort:
                 return term.arg(1)  # There and back.
-            if given == f64 and z3.is_const(term) and term.decl().name().startswith("$"):
+            if given == f64 and is_of_rule(term):
                 return self._narrowed(term, of)
         return z3.fpFPToFP(z3.RNE(), term, sort)
 
@@ -309,6 +330,7 @@ class Bits(Domain):
             z3.Implies(z3.Not(z3.fpIsNaN(term)), z3.fpIsNegative(made) == z3.fpIsNegative(term)),
             z3.Implies(z3.fpIsZero(term), z3.fpIsZero(made)),
             z3.Implies(z3.fpIsInf(term), z3.fpIsInf(made)),
+            z3.Implies(z3.fpGT(z3.fpAbs(term), _smallest()), z3.Not(z3.fpIsZero(made))),
             *(
                 z3.Implies(term == self.constant(n, f64), made == self.constant(n, of))
                 for n in (-1.0, 1.0)
@@ -324,8 +346,27 @@ class Bits(Domain):
         return made
 
     def of_integer(self, term: Any, given: Attribute, of: Attribute) -> Any:
+        if given == i64 and is_of_rule(term):
+            return self.rounded(self._whole(term), f64, of)
         make: Callable[..., Any] = z3.fpSignedToFP if is_signed(given) else z3.fpUnsignedToFP
         return make(z3.RNE(), term, self.float_sort(of))
+
+    def _whole(self, term: Any) -> Any:
+        """A whole number of the rule in float64, which is exact, by order, sign and small ones."""
+        key = (term.get_id(), "whole")
+        if key not in self.narrow:
+            made = z3.Const(f"{term.decl().name()}.whole", z3.Float64())
+            self.facts += [
+                z3.Not(z3.Or(z3.fpIsNaN(made), z3.fpIsInf(made), z3.fpIsSubnormal(made))),
+                z3.fpIsNegative(made) == (term < 0),
+                *((term == n) == (made == self.constant(float(n), f64)) for n in (-1, 0, 1, 2)),
+            ]
+            for (_, kind), (other, whole) in self.narrow.items():
+                if kind == "whole":
+                    self.facts.append((term <= other) == z3.fpLEQ(made, whole))
+                    self.facts.append((other <= term) == z3.fpLEQ(whole, made))
+            self.narrow[key] = (term, made)
+        return self.narrow[key][1]
 
     def to_integer(self, term: Any, of: Attribute) -> Any:
         make: Callable[..., Any] = z3.fpToSBV if is_signed(of) else z3.fpToUBV
@@ -342,6 +383,8 @@ class Bits(Domain):
                 return x
             case ("multiply", [y]) if z3.simplify(x).eq(one):
                 return y
+            case ("multiply", [y]) if _is_zero(x) or _is_zero(y):
+                return self._nought(x, y)
             case ("negate", _):
                 return z3.fpNeg(x)
             case ("absolute", _):
@@ -377,6 +420,14 @@ class Bits(Domain):
                 sort = self.float_sort(of)
                 return self.function(f"{function}:{of}", *(sort for _ in terms), sort)(*terms)
 
+    def _nought(self, x: Any, y: Any) -> Any:
+        """A product of which one factor is a zero."""
+        sort = x.sort()
+        is_nan = z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y), z3.fpIsInf(x), z3.fpIsInf(y))
+        is_below = z3.Xor(z3.fpIsNegative(x), z3.fpIsNegative(y))
+        zero = z3.If(is_below, z3.fpZero(sort, True), z3.fpZero(sort, False))
+        return z3.If(is_nan, z3.fpNaN(sort), zero)
+
     def _extremum(self, x: Any, y: Any, takes_other: Any) -> Any:
         """Torch's: NaN if either is; of equal numbers the first."""
         return z3.If(z3.fpIsNaN(x), x, z3.If(z3.Or(z3.fpIsNaN(y), takes_other), y, x))
@@ -407,85 +458,3 @@ class Bits(Domain):
         if function == "isfinite":
             return z3.Not(z3.Or(z3.fpIsNaN(term), z3.fpIsInf(term)))
         return kinds[function](term)
-
-
-class Reals(Domain):
-    """Real numbers; `laws` of functions are stated of the terms that occur."""
-
-    is_exact = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.greatest = z3.Real("infinity")
-        """Above everything that is compared with it: clamps may have it as a bound."""
-        self.applied: dict[str, dict[int, tuple[Any, Any]]] = {}
-        """By function, (argument, value) of each application."""
-
-    def float_sort(self, of: Attribute) -> Any:
-        return z3.RealSort()
-
-    def float_constant(self, value: float, of: Attribute) -> Any:
-        if math.isnan(value):
-            raise Unproven("NaN is no real number")
-        if math.isinf(value):
-            return self.greatest if value > 0 else -self.greatest
-        top, bottom = value.as_integer_ratio()
-        return z3.Q(top, bottom)
-
-    def rounded(self, term: Any, given: Attribute, of: Attribute) -> Any:
-        return term
-
-    def of_integer(self, term: Any, given: Attribute, of: Attribute) -> Any:
-        return z3.ToReal(z3.BV2Int(term, is_signed=is_signed(given)))
-
-    def to_integer(self, term: Any, of: Attribute) -> Any:
-        whole = z3.If(term < 0, -z3.ToInt(-term), z3.ToInt(term))
-        return z3.Int2BV(whole, width(of))
-
-    def on_floats(self, function: str, terms: list[Any], of: Attribute) -> Any:
-        if function in _RING:
-            return _RING[function](*terms)
-        x, *rest = terms
-        match function, rest:
-            case ("absolute", _):
-                return z3.If(x < 0, -x, x)
-            case ("divide", [y]):
-                return x / y
-            case ("reciprocal", _):
-                return 1 / x
-            case ("rsqrt", _):
-                return 1 / self.on_floats("sqrt", [x], of)
-            case ("expm1", _):
-                return self.on_floats("exp", [x], of) - 1
-            case ("log1p", _):
-                return self.on_floats("log", [1 + x], of)
-            case ("floor", _):
-                return z3.ToReal(z3.ToInt(x))
-            case ("ceil", _):
-                return -z3.ToReal(z3.ToInt(-x))
-            case ("is_nan", _):
-                return z3.BoolVal(False)
-            case ("less", [y]):
-                return x < y
-            case ("less_equal", [y]):
-                return x <= y
-            case ("minimum", [y]):
-                return z3.If(y < x, y, x)
-            case ("maximum", [y]):
-                return z3.If(x < y, y, x)
-            case _:
-                real = z3.RealSort()
-                made = self.function(function, *(real for _ in terms), real)(*terms)
-                if len(terms) == 1:
-                    self.applied.setdefault(function, {})[made.get_id()] = (x, made)
-                return made
-
-    def of_number(self, function: str, terms: list[Any], node: Number) -> Any:
-        if function == "single":
-            return terms[0]
-        return super().of_number(function, terms, node)
-
-    def kind_of_number(self, function: str, term: Any, is_int: bool) -> Any:
-        if function == "signbit":
-            return term < 0
-        return z3.BoolVal(function == "isfinite")

@@ -31,11 +31,14 @@ from stepwell.ir.types import BoolType, FloatType, IntType, dims, is_static
 from stepwell.ir.weights import WeightStore
 from stepwell.proving.expressions import Expression, Index, held_as
 from stepwell.proving.numbers import Symbolic, Tokens, Unproven
+from stepwell.proving.reals import Reals
 from stepwell.proving.recipes import OFFSET, element_of_weight
 from stepwell.proving.scalars import Domain, Typed
 from stepwell.proving.solver import z3
 
 _MOST_PLACES = 4096
+_WRITES = frozenset(("tosa.scatter",))
+"""Ops that move elements to where others say."""
 
 
 @dataclass
@@ -68,6 +71,8 @@ class Tensors:
     sizes: dict[str, Any] = field(default_factory=dict[str, Any])
     inputs: dict[str, tuple[Any, Typed]] = field(default_factory=dict[str, Any])
     folds: list[Fold] = field(default_factory=list[Fold])
+    elements: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Those of inputs that were asked for."""
     ranges: list[Any] = field(default_factory=list[Any])
     """Of indices: what holds of those in the program."""
     is_rank_free: bool = True
@@ -135,7 +140,7 @@ class Tensors:
         if not isinstance(owner, Operation) or value in self.names:
             return self.of_input(value, index)
         number = owner.results.index(value)  # pyright: ignore[reportArgumentType]
-        if is_movement(owner) or is_of(owner, "padding", "lookup"):
+        if is_movement(owner) or is_of(owner, "padding", "lookup") or owner.name in _WRITES:
             return self._moved(owner, number, index)
         if owner.name == "cmsis.quantized_activation":
             place = self._whole(self.at(owner.operands[0], index)) + OFFSET
@@ -153,7 +158,9 @@ class Tensors:
             self.names[value] = f"x{len(self.names)}"
         sorts = [z3.IntSort() for _ in index]
         made = self.domain.function(self.names[value], *sorts, self.domain.sort(of))
-        return Typed(made(*index) if index else made(), of)
+        found = made(*index) if index else made()
+        self.elements[found.get_id()] = found
+        return Typed(found, of)
 
     def opaque(self, op: Operation, number: int, index: Index) -> Typed:
         """An element of what is only known to be a function of an op's operands and arguments."""
@@ -195,7 +202,7 @@ class Tensors:
     def _moved(self, op: Operation, number: int, index: Index) -> Typed:
         """The element that a movement puts there."""
         self.is_rank_free = False
-        if is_of(op, "lookup"):
+        if is_of(op, "lookup") or op.name in _WRITES:
             return self._looked_up(op, index)
         axes = axis_map(op, number)
         tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
@@ -274,6 +281,8 @@ class Tensors:
 
     def _plain(self, number: Any) -> Any:
         lifted = self.tokens.lifted(number)
+        if isinstance(lifted, float) and not isinstance(lifted, Symbolic) and lifted.is_integer():
+            lifted = self.tokens.whole.get(int(lifted), lifted)
         return lifted.node if isinstance(lifted, Symbolic) else lifted
 
     def _at_any(self, op: Operation, number: int, index: Index) -> Typed:
@@ -340,7 +349,7 @@ class Tensors:
         rule = rule_for(type(op))
         assert rule is not None
         refused: Exception | None = None
-        for plain in (True, False):
+        for plain in (False,) if is_of(op, "padding") else (True, False):
             operands = [
                 (g + offset).to(torch.int64 if plain else torch_dtype(held_as(v.type)))
                 if self._constant(v) is None
@@ -370,12 +379,45 @@ class Tensors:
         if op.name == "tosa.gather":
             n, w, c = index
             return self.at(op.operands[0], (n, self._whole(self.at(op.operands[1], (n, w))), c))
+        if op.name == "tosa.scatter":
+            return self._scattered(op, index)
         return self.opaque(op, 0, index)
+
+    def _scattered(self, op: Operation, index: Index) -> Typed:
+        """What is written to a row; no two rows are written to one, as TOSA asks."""
+        values, indices, given = op.operands
+        n, k, c = index
+        count = dims(indices.type)[1]
+        if not isinstance(count, int):
+            raise Unproven("rows are written to as many places as a symbolic size says")
+        found = self.at(values, index)
+        for row in range(count):
+            is_it = self._whole(self.at(indices, (n, z3.IntVal(row)))) == k
+            here = self.at(given, (n, z3.IntVal(row), c))
+            found = Typed(z3.If(is_it, here.term, found.term), found.of)
+        return found
 
     def _whole(self, value: Typed) -> Any:
         return z3.BV2Int(value.term, is_signed=True)
 
     # -- folds -------------------------------------------------------------------------------
+
+    @property
+    def finite(self) -> list[Any]:
+        """That elements of inputs, sums and extrema are finite, where real numbers stand for them
+        and a limit of their type is written down.
+        """
+        if not isinstance(self.domain, Reals):
+            return []
+        limits = [self.domain.greatest] if self.domain.has_infinity else []
+        if self.domain.largest is not None:
+            limits.append(self.domain.constant(self.domain.largest, f64))
+        terms = [fold.value for fold in self.folds] + list(self.elements.values())
+        reals = [term for term in terms if z3.is_real(term)]
+        found = [z3.And(-limit <= term, term <= limit) for limit in limits for term in reals]
+        if limits[1:]:
+            found.append(limits[0] > limits[1])
+        return found
 
     def folded(
         self, function: str, body: Any, counts: Sequence[Any], same: Callable[[Any, Any], bool]
@@ -401,7 +443,7 @@ class Tensors:
                 return True
             solver = z3.Solver()
             solver.set("rlimit", 200_000)
-            solver.add(*self.domain.facts, *self.ranges, one != other)
+            solver.add(*self.domain.facts, *self.ranges, *self.finite, one != other)
             return solver.check() == z3.unsat
 
         return same

@@ -5,20 +5,24 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Literal
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.certifying.deciding import Undecided
 from stepwell.certifying.deciding import decide as decide_expressions
+from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
 from stepwell.ir.rewriting import Bound
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, is_static
 from stepwell.proving.counterexamples import Counterexample, search
-from stepwell.proving.deciding import Decision, Proof, decide
+from stepwell.proving.deciding import Decision, Proof, decide, go_together
 from stepwell.proving.instances import Instance, Instances
 from stepwell.proving.instantiating import NotWritten, Statement, Written
-from stepwell.proving.numbers import Unproven, paths
+from stepwell.proving.numbers import Path, Unproven, paths
 from stepwell.translate.rules.notation import Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
 
@@ -45,6 +49,7 @@ class Verdict:
         reason: why it is open, or what a refutation shows.
         instances, pairs: how many were written down, and how many pairs of values decided.
         partial: of how many shapes not all arguments were tried.
+        seconds: of CPU time.
         hash: of the rule's text.
     """
 
@@ -69,6 +74,7 @@ class Verdict:
         return f"{SAID[self.kind]}{more}"
 
 
+_LONG = 20.0
 _MOST_DOUBTS = 4
 """Instances with neither a proof nor a counterexample after which a rule is open."""
 
@@ -85,9 +91,9 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
         rewrite: the rule.
         forms: in place of its own: with other conditions, say.
     """
-    begun = time.perf_counter()
+    begun = time.process_time()
     verdict = _Case(rewrite).verdict(forms or rewrite.rule.forms)
-    return replace(verdict, seconds=time.perf_counter() - begun, hash=hash_of(rewrite.rule))
+    return replace(verdict, seconds=time.process_time() - begun, hash=hash_of(rewrite.rule))
 
 
 def limits(rewrite: type[RuleRewrite]) -> str:
@@ -110,6 +116,7 @@ class _Case:
     of_numbers: int = 0
     of_symbols: int = 0
     pointwise: bool = True
+    loses_signs: bool = False
     doubts: list[str] = field(default_factory=list[str])
 
     @property
@@ -121,21 +128,34 @@ class _Case:
         name = self.rewrite.name
         for form in forms:
             statement = Statement(self.rewrite, form)
-            for instance in Instances(self.rewrite, form):
-                refutation = self._tried(statement, instance)
-                if refutation is not None:
-                    return self._of("refuted", str(refutation), refutation)
-                if len(self.doubts) >= _MOST_DOUBTS:
-                    break
+            before, begun = self.pairs, time.process_time()
+            for as_example in (False, True):
+                if as_example and (self.pairs > before or self.doubts):
+                    continue
+                for instance in Instances(self.rewrite, form, as_example):
+                    refutation = self._tried(statement, instance)
+                    if refutation is not None:
+                        return self._of("refuted", str(refutation), refutation)
+                    if self._is_hopeless(begun):
+                        break
         left = [doubt for doubt in self.doubts if not self._is_of_size(doubt)]
         if left or not self.pairs:
             return self._of("open", (left or self.doubts or ["no instance of it was written"])[0])
         return replace(self._of(_KINDS[self.worst], ""), rule=name, scope=self.scope())
 
+    def _is_hopeless(self, begun: float) -> bool:
+        """Whether enough is in doubt; one instance is, once the others have taken long."""
+        took = time.process_time() - begun
+        return len(self.doubts) >= (1 if took > _LONG else _MOST_DOUBTS)
+
     def _tried(self, statement: Statement, instance: Instance) -> Counterexample | None:
         """Decide an instance; one that is not proved is run on numbers."""
+        self.loses_signs = False
         try:
             self.instance(statement, instance)
+            if self.loses_signs and self.bound.exact:
+                found = search(statement, instance, self.bound)
+                return found if isinstance(found, Counterexample) else None
         except NotWritten:
             return None
         except (Unproven, IndexError, ValueError, KeyError, TypeError) as error:
@@ -188,16 +208,27 @@ class _Case:
             for old, new in written.pairs:
                 self.pairs += 1
                 self.rank = max(self.rank, len(dims(old.type)))
-                found = decide(
-                    old, new, written.program.weights, statement.tokens, path, self.bound
-                )
-                if found.proof is Proof.NONE:
-                    found = self._by_expressions(statement, written, (old, new), found)
+                found = self._decided(statement, path, written, (old, new))
                 self.worst = min(self.worst, found.proof)
+                self.loses_signs |= found.proof is Proof.ZEROS
                 if found.has_symbols:
                     self.of_symbols += 1
                 else:
                     self.of_numbers += 1
+
+    def _decided(self, statement: Statement, path: Path, written: Written, pair: Pair) -> Decision:
+        """A pair, by the solver, by all values that there are, or by numbers of expressions."""
+        with suppress(NotOfBytes):
+            if apart_on_all(written.program, pairs=[pair]) is None:
+                return Decision(Proof.BITS, False)
+        weights, tokens = written.program.weights, statement.tokens
+        try:
+            found = decide(*pair, weights, tokens, path, self.bound, self.worst)
+        except Unproven as error:
+            found = Decision(Proof.NONE, False, error.problems[0].fact)
+        if found.proof is Proof.NONE:
+            found = self._by_expressions(statement, written, pair, found)
+        return found
 
     def _by_expressions(
         self, statement: Statement, written: Written, pair: Pair, undecided: Decision
@@ -207,21 +238,28 @@ class _Case:
         Raises:
             Unproven: it hangs on numbers or sizes that are not known, or is not decided.
         """
-        if undecided.has_symbols:
+        arguments = written.program.method().body.block.args
+        if undecided.has_symbols or any(
+            isinstance(v.type, TensorType) and not is_static(v.type) for v in arguments
+        ):
             raise Unproven(f"of a symbolic size: {undecided.reason}")
-        if statement.tokens.known or statement.tokens.whole:
+        tokens = statement.tokens
+        numbers = {**tokens.known, **tokens.whole}
+        if any(held.node.function != "variable" for held in numbers.values()):
             raise Unproven(undecided.reason)
+        named = {number: str(held.node.operands[0]) for number, held in numbers.items()}
         kinds = ("bits",) if self.bound.exact else ("bits", "reals")
         try:
-            kind = decide_expressions(written.program, kinds, pairs=[pair])
+            kind = decide_expressions(written.program, kinds, pairs=[pair], numbers=named)
         except Undecided:
             raise Unproven(undecided.reason) from None
         return Decision(Proof.BITS if kind == "bits" else Proof.REALS, False)
 
     def _written(self, statement: Statement, instance: Instance) -> Iterator:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
-        return paths(lambda path: statement.written(instance, path))  # pyright: ignore[reportUnknownVariableType]
+        return paths(lambda path: statement.written(instance, path), possible=go_together)  # pyright: ignore[reportUnknownVariableType]
 
 
+@cache
 def rules() -> dict[str, type[RuleRewrite]]:
     """Every rule that is its own text, by name and module, in the order of modules."""
     import importlib

@@ -158,6 +158,8 @@ from stepwell.translate.rules import read_rules
 from stepwell.translate.values import is_never_nan
 
 Limit = int | float | None
+SMALLEST = 2.0**-25
+"""What rounds to zero in float16, the type of the fewest small numbers."""
 
 
 def promotes(value: SSAValue, bound: object) -> Refusal | None:
@@ -185,9 +187,9 @@ def keeps_zeros(value: SSAValue, low: Limit, high: Limit, least: Limit, most: Li
     """Whether one clamp for two leaves zeros their sign: none of −0, and none that is passed over.
 
     Where the inner range has no zero and the outer one ends at it, every number becomes that end,
-    but a zero that is clamped once stays what it is.
+    but a zero that is clamped once stays what it is. What a narrow type may hold as zero is one.
     """
-    ends = [end for end in (low, high, least, most) if end == 0]
+    ends = [end for end in (low, high, least, most) if end is not None and abs(end) <= SMALLEST]
     has_zero = (low is None or low <= 0) and (high is None or high >= 0)
     is_kept = not any(copysign(1, end) < 0 for end in ends) and (has_zero or not ends)
     return is_kept or not is_float(element(value.type))

@@ -1,0 +1,55 @@
+"""Verdicts on many rules, each in a process of its own: none hangs on what was asked before.
+
+A solver's terms have numbers in the order in which they are made, and its search goes by them: in a
+process of its own a rule has the same verdict whichever rules are put before it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from stepwell.proving.guards import Dropped, without_each
+from stepwell.proving.verdicts import Verdict, prove, rules
+
+T = TypeVar("T")
+
+
+def prove_each(names: Sequence[str], jobs: int | None = None) -> Iterator[Verdict]:
+    """The verdicts on rules, in their order.
+
+    Args:
+        names: of rules, as `rules()` has them.
+        jobs: processes at once; as many as there are cores where none is given.
+    """
+    return _each(_proved, names, jobs)
+
+
+def without_conditions(
+    names: Sequence[str], jobs: int | None = None
+) -> Iterator[tuple[str, list[tuple[str, Dropped]]]]:
+    """For each rule what becomes of it without each of its conditions."""
+    return _each(_dropped, names, jobs)
+
+
+def _proved(name: str) -> Verdict:
+    return replace(prove(rules()[name]), rule=name)
+
+
+def _dropped(name: str) -> tuple[str, list[tuple[str, Dropped]]]:
+    return name, list(without_each(rules()[name]))
+
+
+def _each(function: Callable[[str], T], names: Sequence[str], jobs: int | None) -> Iterator[T]:
+    """A function of each name, in processes that are forked: imports are not repeated."""
+    count = min(jobs or os.cpu_count() or 1, len(names))
+    if (count <= 1 and len(names) <= 1) or "fork" not in multiprocessing.get_all_start_methods():
+        yield from map(function, names)
+        return
+    rules()
+    context: Any = multiprocessing.get_context("fork")
+    with context.Pool(count, maxtasksperchild=1) as pool:
+        yield from pool.imap(function, names, chunksize=1)

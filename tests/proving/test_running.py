@@ -1,0 +1,29 @@
+"""Verdicts in processes of their own, and programs mutated by what is proved."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("z3", reason="the extra `prove` is not installed")
+
+from tools import mutations
+
+from stepwell.proving.running import prove_each
+
+NAMES = ("relu6-to-clamp", "rsub-to-sub", "remove-first-power")
+
+
+def test_rules_are_proved_in_processes_of_their_own_in_their_order() -> None:
+    verdicts = list(prove_each(NAMES, jobs=2))
+    assert [verdict.rule for verdict in verdicts] == list(NAMES)
+    assert all(verdict.kind == "bits" for verdict in verdicts)
+
+
+def test_a_mutated_program_gives_what_eager_gives() -> None:
+    for seed in (0, 2):
+        assert len(mutations.mutated(seed, seed)[1]) > 0
+        assert mutations.judged("program", seed, seed) == "agrees"
+
+
+def test_a_step_is_written_backwards_too() -> None:
+    assert {way.backwards for way in mutations.ways()} == {False, True}

@@ -1,0 +1,116 @@
+"""Certify lowerings of small models, and count what each rewrite in Python rests on.
+
+    python tools/certificates.py --state ROWS.json
+    python tools/certificates.py --state ROWS.json --only llama.py:llama_block
+
+A rewrite in Python, which is none that is its own text, counts as proved if each of its
+applications in these models is. Those that were not applied are in no count but the last. A run
+goes on from what its file holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import stepwell
+from stepwell.certifying.certificate import PROVED
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.rewriting import Rewrite
+from stepwell.models import open_model
+from stepwell.translate.rules.rewrite import RuleRewrite
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "models"
+FLOATS = (
+    "llama.py:llama_block", "gpt2.py:gpt2_2layers", "tiny.py:ds_cnn", "recurrent.py:gru",
+    "deit.py:deit_small_depth2", "resnet.py:resnet8", "microcontrollers.py:tcn",
+)  # fmt: skip
+CASES = (
+    *((model, target) for model in FLOATS for target in ("xnnpack", "tosa-1.0+fp")),
+    ("quantised.py:cnn_per_tensor", "xnnpack"), ("quantised.py:cnn_per_channel", "xnnpack"),
+    ("quantised.py:cnn_per_tensor", "cortex-m55"), ("quantised.py:cnn_per_tensor", "tosa-1.0+int"),
+    ("quantised.py:mlp_dynamic", "xnnpack"),
+)  # fmt: skip
+
+
+def python_rewrites() -> dict[str, bool]:
+    """By name, whether a rewrite in Python says that it is exact: of integers, or a movement."""
+    import stepwell.translate as room
+
+    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+        importlib.import_module(module.name)
+    found: dict[str, bool] = {}
+    waiting: list[Any] = [Rewrite]
+    while waiting:
+        cls = waiting.pop()
+        waiting += cls.__subclasses__()
+        if isinstance(cls.__dict__.get("name"), str) and not issubclass(cls, RuleRewrite):
+            found[cls.name] = bool(cls.bound.exact)
+    return found
+
+
+def certified(model: str, target: str) -> dict[str, Any]:
+    """How many applications of each rewrite are proved, of how many."""
+    begun = time.process_time()
+    sys.path[:0] = [] if str(EXAMPLES) in sys.path else [str(EXAMPLES)]
+    held: Any = open_model(str(EXAMPLES / model)).program
+    lowered = stepwell.lower(held() if callable(held) else held, target, certify=True)
+    entries = lowered.certificate.entries
+    counts: dict[str, list[int]] = {}
+    for entry in entries:
+        row = counts.setdefault(entry.rewrite, [0, 0])
+        row[0] += entry.by in PROVED
+        row[1] += 1
+    return {"rewrites": counts, "seconds": time.process_time() - begun}
+
+
+def main() -> None:
+    """Read the command line, certify, count."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", nargs="*", help="these models of examples/models alone")
+    parser.add_argument("--state", type=Path, required=True, help="a file that a run goes on from")
+    given = parser.parse_args()
+    rows: dict[str, Any] = json.loads(given.state.read_text()) if given.state.exists() else {}
+    for model, target in CASES:
+        name = f"{model}, {target}"
+        if name not in rows and (not given.only or model in given.only):
+            try:
+                rows[name] = certified(model, target)
+            except StepwellError as error:
+                rows[name] = {"rewrites": {}, "refused": str(error).splitlines()[0]}
+            given.state.write_text(json.dumps(rows, indent=1))
+        if name in rows:
+            sums = [sum(c[i] for c in rows[name]["rewrites"].values()) for i in (0, 1)]
+            said = rows[name].get("refused") or f"{sums[0]} of {sums[1]}"
+            print(f"{name:45} {said}", flush=True)
+    show(rows)
+
+
+def show(rows: dict[str, Any]) -> None:
+    """Rewrites in Python: how many are proved wherever they were applied."""
+    proved, made = Counter[str](), Counter[str]()
+    for row in rows.values():
+        for name, (some, all_) in row["rewrites"].items():
+            proved[name] += some
+            made[name] += all_
+    known = python_rewrites()
+    for said, names in (
+        ("rewrites in Python", set(known)),
+        ("exact ones: integers, movements", {name for name, exact in known.items() if exact}),
+    ):
+        applied = {name for name in names if made[name]}
+        whole = {name for name in applied if proved[name] == made[name]}
+        print(f"{said}: {len(whole)} of {len(applied)} applied proved; {len(names)} in all")
+        for name in sorted(applied - whole):
+            print(f"    {name}: {proved[name]} of {made[name]}")
+
+
+if __name__ == "__main__":
+    main()
