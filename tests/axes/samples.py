@@ -210,6 +210,8 @@ _ATEN_MORE = (
         for name in ("addcmul", "addcdiv")
     ),
     _aten("lerp.Scalar", "2x3xf32", "2x3xf32", args="0.3"),
+    _aten("prelu.default", "2x3x4xf32", "3xf32", made=_CUBE),
+    _aten("prelu.default", "2x3x4xf32", "1xf32", made=_CUBE),
     _aten("lerp.Scalar", "2x3xf32", "2x3xf32", args="0.7"),
     _aten("logsumexp.default", _CUBE, made="2x1x4xf32", args="[1], true"),
     _aten("rms_norm.default", _CUBE, "3x4xf32", made=_CUBE).replace("%v0, ", "%v0, [3, 4], "),
