@@ -66,9 +66,10 @@ check: $(READY)
 bench: $(READY)
 	set -e; for script in bench/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
-# The quick suite on other versions of Python, ExecuTorch and xDSL; hours, and downloads (docs/versions.md).
+# The quick suite on other versions of Python, ExecuTorch and xDSL: gigabytes, half a minute of CPU
+# each; goes on where it was interrupted (docs/versions.md).
 versions: $(READY)
-	$(BIN)/python tools/versions.py --table docs/versions.md
+	$(BIN)/python tools/versions.py --folder .venv-versions --table docs/versions.md
 
 # The documentation as a site, in site/; a warning or a broken link ends it.
 docs: $(READY)

@@ -2,7 +2,7 @@
 
     python tools/versions.py --folder .venv-versions --table docs/versions.md
     python tools/versions.py --python python3.12 --executorch 1.5.1 --xdsl 0.74.0
-    python tools/versions.py --resolve --table docs/versions.md        # nothing is installed
+    python tools/versions.py --resolve --table docs/versions.md    # by uv, nothing is installed
 
 One environment for each Python and torch is made by pip from the index at hand, ExecuTorch and xDSL
 change within it, and stepwell goes in as a wheel. With --folder the environments stay and rows are
@@ -170,19 +170,32 @@ def row(python: str, executorch: str, torch: str, xdsl: str, folder: Path, ours:
     return Row(python, executorch, torch, xdsl, said, tuple(failed), seconds, commit)
 
 
-def resolve(python: str, ours: Path) -> Iterator[str]:
-    """What pip makes of stepwell beside each of `BESIDE`, in an environment with nothing in it."""
-    with tempfile.TemporaryDirectory() as empty:
-        made = ran(interpreter(python) or sys.executable, "-m", "venv", empty)
-        assert not made.returncode, made.stderr
-        dry = (Path(empty) / "bin" / "python", "-m", "pip", "install", "-q", "--dry-run")
-        for beside in BESIDE:
-            asked = (beside.split(), [str(ours), *beside.split()])
-            alone, both = (ran(*dry, *words, seconds=900) for words in asked)
-            said = ["resolves" if not one.returncode else why(one.stderr) for one in (alone, both)]
-            line = f"| `{beside}` | {' | '.join(said)} |"
-            print(line, flush=True)
-            yield line
+def resolution(wanted: Sequence[str], pythons: Sequence[str]) -> str:
+    """`resolves`, or which Pythons it does not resolve for, and why."""
+    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    said = dict[str, list[str]]()
+    for python in (name.removeprefix("python") for name in pythons):
+        with tempfile.NamedTemporaryFile("w", suffix=".in") as asked:
+            print(*wanted, sep="\n", file=asked, flush=True)
+            words = ("pip", "compile", "-q", "--no-progress", "--python-version", python)
+            tried = ran(uv, *words, asked.name, seconds=600)
+        words = re.sub(r"[\s│]+", " ", tried.stderr)
+        cause = re.search(r"Because (.*?)(?:, we can conclude| and you require|$)", words)
+        reason = cause[1] if cause else words.strip()
+        said.setdefault("resolves" if not tried.returncode else reason, []).append(python)
+    if len(said) == 1:
+        return next(iter(said))
+    return "; ".join(f"{', '.join(where)}: {word}" for word, where in said.items())
+
+
+def resolve(pythons: Sequence[str], ours: Path) -> Iterator[str]:
+    """What becomes of stepwell beside each of `BESIDE`: a resolver's word, nothing is installed."""
+    for beside in BESIDE:
+        alone = resolution(beside.split(), pythons)
+        both = resolution([f"stepwell @ {ours.as_uri()}", *beside.split()], pythons)
+        line = f"| `{beside}` | {alone} | {both} |"
+        print(line, flush=True)
+        yield line
 
 
 def between(page: Path, mark: str, lines: Sequence[str]) -> None:
@@ -192,6 +205,13 @@ def between(page: Path, mark: str, lines: Sequence[str]) -> None:
     assert start, f"{page} has no <!-- {mark} -->"
     text = "\n".join(lines)
     page.write_text(f"{before}{start}{text}\n<!-- /{mark} -->{after}", encoding="utf-8")
+
+
+def read(kept: Path) -> dict[tuple[str, ...], Row]:
+    """The rows of earlier runs."""
+    held = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
+    rows = [Row(**{**one, "failed": tuple(one["failed"])}) for one in held]
+    return {one.key: one for one in rows}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -211,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         ours = wheel(Path(temporary))
         if given.resolve:
-            lines = list(resolve((given.python or PYTHONS)[0], ours))
+            lines = list(resolve(given.python or PYTHONS, ours))
             if given.table:
                 head = ["| asked for | alone | with stepwell |", "|---|---|---|"]
                 between(given.table, "resolutions", [*head, *lines])
@@ -221,8 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder: Path = (given.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         kept = folder / "rows.json"
-        held = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
-        rows = {one.key: one for one in (Row(**{**x, "failed": tuple(x["failed"])}) for x in held)}
+        rows = read(kept)
         for key in product(
             given.python or PYTHONS,
             given.executorch or EXECUTORCH,
@@ -231,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ):
             if given.again or key not in rows or not rows[key].was_run:
                 tried = row(*key, folder, ours)
+                rows = read(kept)  # Another run may have added some.
                 if tried.was_run or key not in rows:
                     rows[key] = tried
                     kept.write_text(json.dumps([asdict(one) for one in rows.values()], indent=1))
