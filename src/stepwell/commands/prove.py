@@ -53,11 +53,11 @@ def run(arguments: argparse.Namespace) -> Outcome:
         right = sum(row["found"].startswith("right") for row in without)
         print(f"{right} of {len(without)} conditions are needed, or hold what their label says")
         return Outcome({"guards": without}, files, 0)
-    hashes = {name: hash_of(known[name].rule) for name in names}
+    texts = {name: hash_of(rewrite.rule) for name, rewrite in known.items()}
     held = {
         name: verdict
         for name in names
-        if (verdict := kept().get(hashes[name])) is not None and verdict.is_proved
+        if (verdict := kept().get(texts[name])) is not None and verdict.is_proved
     }
     asked = [name for name in names if name not in held] if arguments.new else names
     proved = prove_each(asked, arguments.jobs)
@@ -73,12 +73,15 @@ def run(arguments: argparse.Namespace) -> Outcome:
     counted = Counter(SAID[verdict.kind] for verdict in verdicts)
     for said, count in counted.items():
         print(f"{count:4} {said}")
+    every = {name: kept()[text] for name, text in texts.items() if text in kept()}
+    every |= {verdict.rule: verdict for verdict in verdicts}
+    rows = [replace(every[name], rule=name) for name in known if name in every]
     if arguments.keep:
-        keep(verdicts)
+        keep(rows)
     if arguments.table:
         from stepwell.proving.page import with_table
 
-        page = with_table(arguments.table.read_text(), verdicts)
+        page = with_table(arguments.table.read_text(), rows)
         write_atomically(arguments.table, page.encode())
         files.append(arguments.table)
     told = [{**vars(v), "counterexample": str(v.counterexample or "")} for v in verdicts]
