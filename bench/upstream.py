@@ -111,7 +111,10 @@ def main() -> None:
     for name, text in texts(given.folder):
         if name in rows:
             continue
-        rows[name] = outcome(text, given.target)
+        try:
+            rows[name] = outcome(text, given.target)
+        except Exception as error:  # It is a row too.
+            rows[name] = "fault", f"{type(error).__name__}: {error}"[:200]
         if given.rows is not None:
             with given.rows.open("a", encoding="utf-8") as out:
                 out.write(json.dumps([name, *rows[name]]) + "\n")

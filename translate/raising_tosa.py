@@ -68,9 +68,18 @@ def _power(op: t.PowOp, args: Sequence[Any]) -> Any:
     return narrow(torch.pow(wide(args[0]), wide(args[1])), op)
 
 
+def _gather(op: t.GatherOp, args: Sequence[Any]) -> Any:
+    values, indices = args
+    if values.shape[0] == 1:
+        return F.embedding(indices, values.squeeze(0))
+    wanted = indices.to(torch.int64).unsqueeze(-1).expand(*indices.shape, values.shape[2])
+    return torch.gather(values, 1, wanted)
+
+
 _OTHERS: dict[type[Operation], Rule] = {
     t.Conv2dOp: _conv2d,
     t.DepthwiseConv2dOp: _depthwise,
+    t.GatherOp: _gather,
     t.MatMulOp: _matmul,
     t.PadOp: _pad,
     t.PowOp: _power,

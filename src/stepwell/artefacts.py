@@ -34,13 +34,14 @@ def read_pte(data: Content, *, external: Content | None = None, largest: bool = 
             or listing instructions that have no meaning as an op.
     """
     from stepwell.backends.cortex_m.read import is_cortex_m, read_program
+    from stepwell.backends.executorch.lift import at_largest
     from stepwell.backends.executorch.lift import read_pte as read
     from stepwell.backends.executorch.read import read_container
 
     make_known()
     held = content(data, ".pte")
     if external is None and is_cortex_m(container := read_container(bytearray(held))):
-        return read_program(container)
+        return read_program(at_largest(container) if largest else container)
     weights = None if external is None else content(external, ".ptd")
     return read(held, PTE_READERS, external=weights, largest=largest)
 

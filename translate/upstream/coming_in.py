@@ -185,6 +185,8 @@ class _Incoming:
             value = self.values[operand]
             if isinstance(value, SSAValue):
                 fake = symbols.fake(value.type)
+                if fake is None:
+                    raise Refused(f"it reads a {value.type}, which is no tensor")
                 known[id(fake)] = value
                 value = fake
             given.append(value)
