@@ -23,11 +23,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
 from stepwell.dialects.aten import PermuteDefault
-from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.aten.registry import of_overload, op_class
 from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.control import CondOp, WhileLoopOp, YieldOp
 from stepwell.dialects.ethosu import DelegateOp as EthosuDelegate
@@ -41,6 +42,7 @@ from stepwell.dialects.symbols import (
     tensor_type,
 )
 from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.generated import ReduceSumOp, RescaleOp, TransposeOp
 from stepwell.dialects.tosa.structural import CondIfOp
 from stepwell.dialects.tosa.structural import WhileLoopOp as TosaWhileLoopOp
 from stepwell.dialects.xnnpack import Convert, Copy, DynamicInt8Type, XnnpackOp
@@ -55,6 +57,7 @@ from stepwell.ir.diagnostics import (
     describe_op,
     op_name,
 )
+from stepwell.ir.dtypes import f32, i8, i16
 from stepwell.ir.families import is_movement
 from stepwell.ir.interpretation import Interpreter, Rule, rule_for
 from stepwell.ir.levels import AFTER, CMSIS_TARGET, TOSA_TARGET, set_level, stopped_after
@@ -77,6 +80,15 @@ from stepwell.translate.raising_quantised import (
     twin,
     whole,
 )
+from stepwell.translate.raising_scales import (
+    ALIKE,
+    LAYERS,
+    Scales,
+    axis_of,
+    layer_in_reals,
+    scales_of,
+    summed_before,
+)
 from stepwell.translate.raising_tosa import in_torch
 from stepwell.translate.rewrites.calls.bring_weights_inside import take_weights_outside
 from stepwell.translate.rewrites.calls.recorded_calls import CannotTraceError, Recorder
@@ -86,6 +98,7 @@ from stepwell.translate.rewrites.views import permutes
 
 RAISED = ("xnnpack", "tosa", "executorch", "cmsis", "ethosu")
 """Levels that have a way up."""
+SCALED = (*LAYERS, RescaleOp, *ALIKE)
 OPENED = (XnnpackDelegate, EthosuDelegate, CondIfOp, TosaWhileLoopOp)
 """What is said by what stands in it."""
 MERGED = Pipeline(
@@ -123,6 +136,7 @@ def raised(program: Program) -> Program:
         for before, after in zip(old.args, new.args, strict=True):
             raiser.values[before] = after
             after.name_hint = before.name_hint
+        raiser.take_scales(func, new)
         raiser.block(old, new)
         func.body.detach_block(old)
         func.body.add_block(new)
@@ -151,6 +165,15 @@ class _Raiser:
     """Reals by the stored integers that they were dequantised from."""
     inputs: Sequence[SSAValue] = ()
     """Those of the method, which may be asked for their sizes."""
+    scales: Scales | None = None
+    """Of TOSA's integers, where these have a reading as reals."""
+
+    def take_scales(self, func: FuncOp, new: Block) -> None:
+        """Find the units of a method's integers; what it takes becomes reals."""
+        self.scales = scales_of(func, self.program.weights)
+        for arg in func.body.block.args if self.scales is not None else ():
+            if element(arg.type) in (i8, i16):
+                self._rounded_to(Appender(new, func, self.program), arg, self.values[arg])
 
     def block(self, old: Block, new: Block) -> Operation | None:
         """Raise the ops of a block into another; gives the terminator of what is opened."""
@@ -165,6 +188,8 @@ class _Raiser:
                 self._cast(op, new)
             elif isinstance(op, XnnpackOp) and is_quantised(op):
                 self._quantised(op, new)
+            elif self.scales is not None and isinstance(op, SCALED):
+                self._scaled(op, self.scales, new)
             elif isinstance(op, XnnpackOp | TosaOp):
                 if not self.problems or not any(o in self.shapes for o in op.operands):
                     self._raise(op, new)
@@ -215,7 +240,7 @@ class _Raiser:
         """An op as it is, over what its operands became."""
         if any(operand not in self.values for operand in op.operands):
             return  # What made it is among the problems.
-        copy = op.clone_without_regions(dict(self.values))
+        copy = op.clone_without_regions(self._ported(op, new))
         for old, region in zip(op.regions, copy.regions, strict=True):
             for block in old.blocks:
                 inner = Block(arg_types=[real_type(arg.type) for arg in block.args])
@@ -226,6 +251,63 @@ class _Raiser:
         for before, after in zip(op.results, copy.results, strict=True):
             self.values[before] = after
             after.name_hint = before.name_hint
+
+    def _ported(self, op: Operation, new: Block) -> dict[SSAValue, SSAValue]:
+        """The values that an op reads; a method of integers gives integers."""
+        values = dict(self.values)
+        for operand in op.operands if self.scales and isinstance(op, ReturnOp) else ():
+            if element(operand.type) in (i8, i16):
+                b, held = Appender(new, op, self.program), self.scales.quantization(operand)
+                real = self.values[operand]
+                stored = self.casts.get(real)
+                values[operand] = quantised(b, real, held) if stored is None else stored[0]
+        return values
+
+    def _scaled(self, op: Operation, scales: Scales, new: Block) -> None:
+        """An operator of integers as that of the reals that they stand for."""
+        if isinstance(op, LAYERS):
+            return  # The rescale behind it writes it.
+        b, result = Appender(new, op, self.program), op.results[0]
+        if isinstance(op, RescaleOp) and op in scales.layers:
+            value = layer_in_reals(b, op, self.values[scales.layers[op].operands[0]], scales)
+            self._rounded_to(b, result, quantised(b, value, scales.quantization(result)))
+            made = PermuteDefault.make(self.values[result], [0, 2, 3, 1])
+            self.values[result] = b.insert(made).results[0]
+            return
+        if isinstance(op, RescaleOp):
+            value = self.values[op.input]
+        elif isinstance(op, ReduceSumOp):
+            first, axes = op, [axis_of(op)]
+            while (before := summed_before(first)) is not None:
+                first, axes = before, [axis_of(before), *axes]
+            mean = op_class("aten.mean.dim").make(self.values[first.operands[0]], axes, True)
+            value = b.insert(mean).results[0]
+        elif isinstance(op, TransposeOp):
+            order = [int(axis) for axis in op.perms.get_values()]
+            value = b.insert(PermuteDefault.make(self.values[op.operands[0]], order)).results[0]
+        else:
+            real = type(op).create(
+                operands=op.operands,
+                result_types=[with_element(result.type, f32)],
+                properties=dict(op.properties),
+            )
+            given = [self.shapes[o] if o in self.shapes else self.values[o] for o in op.operands]
+            found = self._written(op, cast(TosaOp, real), given, b)
+            real.drop_all_references()
+            if found is None:
+                return
+            value = cast(SSAValue, found[0])
+        if element(result.type) in (i8, i16) and not is_movement(op):
+            self._rounded_to(b, result, quantised(b, value, scales.quantization(result)))
+        else:
+            self.values[result] = value
+
+    def _rounded_to(self, b: Appender, result: SSAValue, stored: SSAValue) -> None:
+        """What was rounded, as its reals."""
+        assert self.scales is not None
+        held = self.scales.quantization(result)
+        value = self.values[result] = dequantised(b, stored, held)
+        self.casts[value] = stored, held
 
     def _raise(self, op: XnnpackOp | TosaOp, new: Block) -> None:
         rule, b = rule_for(type(op)), Appender(new, op, self.program)

@@ -95,6 +95,27 @@ def test_int8_of_xnnpack_goes_to_cmsis_nn_and_to_tosa_whole() -> None:
         assert (got - wanted).abs().max() / wanted.abs().max() < 0.05
 
 
+def test_tosas_integers_go_up_with_units_of_their_own_and_down_to_the_same_bytes() -> None:
+    """A flatbuffer keeps ratios of scales: an input of unit 1 says all others."""
+    source = program("quantised:cnn_per_channel")
+    direct = stepwell.lower(source, "tosa-1.0+int")
+    data = direct.emit()
+    up = stepwell.read_tosa(data).raise_to("aten")
+    up.verify()
+    assert "tosa." not in str(up) and "quantize_per_tensor" in str(up)
+    assert stepwell.emit(up, "tosa-1.0+int") == data
+    stored = torch.randint(-128, 128, (1, 3, 16, 16), dtype=torch.int8)
+    (wanted,) = stepwell.read_tosa(data).run(stored)
+    (in_torch,) = tree_leaves(up.to_exported_program("main").module()(stored))
+    ways = {"torch": in_torch}
+    for target in ("xnnpack", "cortex-m55"):
+        lowered = stepwell.lower(up, target)
+        assert not lowered.report.outside
+        ways[target] = lowered.program.run(stored, method="main")[0]
+    for way, got in ways.items():
+        assert (got.int() - wanted.int()).abs().max() <= 3, way  # Steps, over five layers.
+
+
 @pytest.mark.parametrize("name", ["cond_model", "while_loop_model"])
 def test_branches_and_loops_go_up_and_down_to_the_same_bytes(name: str) -> None:
     source = program(f"control_flow:{name}")
@@ -128,7 +149,7 @@ def test_open_sizes_go_up() -> None:
 
 def test_a_level_without_a_way_up_says_so() -> None:
     lowered = stepwell.lower(program("quantised:cnn_per_tensor"), "cortex-m55")
-    with pytest.raises(StepwellError, match="level 'cmsis' has no way up to aten"):
+    with pytest.raises(StepwellError, match="ratios of scales, and no scales"):
         lowered.program.raise_to("aten")
     with pytest.raises(StepwellError, match="no way leads up to level 'xnnpack'"):
         lowered.program.raise_to("xnnpack")

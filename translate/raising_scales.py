@@ -1,0 +1,292 @@
+"""Scales for integers that keep only ratios of them: TOSA's RESCALE, so that they go up as reals.
+
+A rescale leaves the real number that an integer stands for as it is and changes its unit by its
+factor. So every unit follows from those of inputs, which are 1 where nothing states them, and from
+one free unit a layer, that of its weights: a layer's factors are the ratio of its units, which a
+lowering computes again. Units that meet in a sum are one.
+
+Before:
+    %acc = tosa.conv2d %x, %w, %b, … : (tensor<…xi8>, …) -> tensor<…xi32>
+    %y = tosa.rescale %acc, %multipliers, %shifts, … : (tensor<…xi32>, …) -> tensor<…xi8>
+After:
+    reals: %y = quantize(convolution(dequantize(%x), dequantize(%w, scales), %bias))
+
+All or nothing: a program with an operator that has no such reading (a table, bits) goes up in
+integers, as it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
+from stepwell.dialects.quant.types import Quantization
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.meaning.values import ints
+from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.dtypes import f32, i8, i16, i32
+from stepwell.ir.interpretation import Interpreter, rule_for
+from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.quantised.untyped import dequantised, quantised
+
+LAYERS = (t.Conv2dOp, t.DepthwiseConv2dOp)
+ALIKE = (
+    t.AddOp,
+    t.SubOp,
+    t.ReduceSumOp,
+    t.TransposeOp,
+    t.ReshapeOp,
+    t.ConcatOp,
+    t.SliceOp,
+    t.MaxPool2dOp,
+    t.ReduceMaxOp,
+    t.MaximumOp,
+    t.MinimumOp,
+)
+"""Operators whose operands and results are of one unit."""
+_ALIGNED = 2.0**-20
+_BITS = {i8: 8, i16: 16}
+
+
+@dataclass
+class Scales:
+    """Units of the integers of a method, by value, and their zero points."""
+
+    weights: WeightStore
+    units: dict[SSAValue, tuple[SSAValue, float]] = field(
+        default_factory=dict[SSAValue, tuple[SSAValue, float]]
+    )
+    """A value's unit as a factor of another's."""
+    known: dict[SSAValue, float] = field(default_factory=dict[SSAValue, float])
+    zeros: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    layers: dict[Operation, Operation] = field(default_factory=dict[Operation, Operation])
+    """A layer by the rescale behind it."""
+
+    def constant(self, value: SSAValue) -> torch.Tensor | None:
+        """The elements of a constant."""
+        owner = value.owner
+        if isinstance(owner, WeightOp):
+            return self.weights.get(owner.key.data)
+        rule = rule_for(type(owner)) if isinstance(owner, ConstOp) else None
+        if rule is None:
+            return None
+        (held,) = rule(cast(Operation, owner), [], Interpreter(self.weights))
+        return cast(torch.Tensor, held)
+
+    def number(self, value: SSAValue) -> int | None:
+        """The one element of a constant."""
+        held = self.constant(value)
+        return None if held is None or held.numel() != 1 else int(held.reshape(-1)[0])
+
+    def factors(self, op: t.RescaleOp) -> torch.Tensor | None:
+        """What a rescale multiplies by."""
+        held = self.constant(op.multiplier), self.constant(op.shift)
+        if held[0] is None or held[1] is None:
+            return None
+        return held[0].double() * torch.exp2(-held[1].double())
+
+    def root(self, value: SSAValue) -> tuple[SSAValue, float]:
+        """The value whose unit it is a factor of, and the factor."""
+        factor = 1.0
+        while value in self.units:
+            value, by = self.units[value]
+            factor *= by
+        return value, factor
+
+    def is_joined(self, value: SSAValue, other: SSAValue, by: float = 1.0) -> bool:
+        """State that a unit is another's by a factor; whether that contradicts nothing."""
+        (one, mine), (two, others) = self.root(value), self.root(other)
+        if one is two:
+            return abs(mine / (others * by) - 1) < _ALIGNED
+        ratio = others * by / mine
+        if one in self.known and two in self.known:
+            return abs(self.known[one] / (self.known[two] * ratio) - 1) < _ALIGNED
+        if one in self.known:
+            self.known[two] = self.known.pop(one) / ratio
+        self.units[one] = two, ratio
+        return True
+
+    def is_at(self, value: SSAValue, zero: int) -> bool:
+        """State a zero point; whether that contradicts nothing."""
+        return self.zeros.setdefault(value, zero) == zero
+
+    def scale(self, value: SSAValue) -> float:
+        """A value's unit."""
+        root, factor = self.root(value)
+        return self.known.setdefault(root, 1.0) * factor
+
+    def quantization(self, value: SSAValue) -> Quantization:
+        """What the stored integers of a value mean."""
+        bits = _BITS[element(value.type)]
+        low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        return Quantization(
+            bits, True, low, high, f32, [self.scale(value)], [self.zeros.get(value, 0)]
+        )
+
+    def weight_scales(self, op: t.RescaleOp, layer: Operation) -> torch.Tensor:
+        """Units of a layer's weights, one or one for each channel, in double precision."""
+        factors = self.factors(op)
+        assert factors is not None
+        return factors * (self.scale(op.results[0]) / self.scale(layer.operands[0]))
+
+
+def scales_of(func: FuncOp, weights: WeightStore) -> Scales | None:
+    """The units of a method of integers; None where an operator has no reading as one of reals."""
+    found = Scales(weights)
+    if not any(isinstance(op, t.RescaleOp) for op in func.body.block.ops):
+        return None
+    _state_ports(func, found)
+    for op in func.body.block.ops:
+        if not _is_read(op, found):
+            return None
+    for op in reversed(list(func.body.block.ops)):
+        if isinstance(op, ALIKE):
+            for value in (*_numbers(op), op.results[0]):
+                if not found.is_at(value, _zero_of(op, found)):
+                    return None
+    return found
+
+
+def _state_ports(func: FuncOp, found: Scales) -> None:
+    last = func.body.block.last_op
+    assert isinstance(last, ReturnOp)
+    for values, name in ((func.body.block.args, INPUT), (last.operands, OUTPUT)):
+        for value, held in zip(values, meanings(func, name), strict=False):
+            if held is not None and value not in found.units:
+                found.known[value] = held.scale
+
+
+def _numbers(op: Operation) -> list[SSAValue]:
+    """Operands that are tensors of numbers, and no shapes."""
+    return [value for value in op.operands if isinstance(value.type, TensorType)]
+
+
+def _zero_of(op: Operation, found: Scales) -> int:
+    values = (*_numbers(op), op.results[0])
+    return next((found.zeros[value] for value in values if value in found.zeros), 0)
+
+
+def _is_read(op: Operation, found: Scales) -> bool:
+    if isinstance(op, ReturnOp | WeightOp | ConstOp | t.ConstShapeOp):
+        return True
+    if isinstance(op, LAYERS):
+        return _is_layer(op, found)
+    if isinstance(op, t.RescaleOp):
+        return _is_rescale(op, found)
+    if not isinstance(op, ALIKE) or any(found.constant(v) is not None for v in _numbers(op)):
+        return False
+    result = op.results[0]
+    if isinstance(op, t.AddOp | t.SubOp | t.ReduceSumOp) and element(result.type) != i32:
+        return False
+    if isinstance(op, t.ReduceSumOp):  # Of its operand's units it has one for each number.
+        return found.is_joined(result, op.operands[0], 1 / dims(op.operands[0].type)[axis_of(op)])
+    return all(found.is_joined(result, value) for value in _numbers(op))
+
+
+def _is_layer(op: Operation, found: Scales) -> bool:
+    x, weight, bias, input_zp, weight_zp = op.operands
+    zeros = found.number(input_zp), found.number(weight_zp)
+    (result,) = op.results
+    users = [use.operation for use in result.uses]
+    if zeros[0] is None or zeros[1] != 0 or not found.is_at(x, zeros[0]):
+        return False
+    if found.constant(weight) is None or found.constant(bias) is None:
+        return False
+    if len(users) != 1 or not isinstance(users[0], t.RescaleOp) or element(x.type) != i8:
+        return False
+    if (
+        isinstance(op, t.DepthwiseConv2dOp)
+        and cast(torch.Tensor, found.constant(weight)).shape[3] != 1
+    ):
+        return False
+    found.layers[users[0]] = op
+    return True
+
+
+def _is_rescale(op: t.RescaleOp, found: Scales) -> bool:
+    factors, flags = found.factors(op), (op.input_unsigned, op.output_unsigned)
+    into, out = found.number(op.input_zp), found.number(op.output_zp)
+    if factors is None or into is None or out is None or any(flag.value.data for flag in flags):
+        return False
+    if not found.is_at(op.results[0], out) or not bool((factors > 0).all()):
+        return False
+    if op in found.layers:
+        return into == 0 and element(op.results[0].type) == i8
+    if factors.numel() != 1 or not found.is_at(op.input, into):
+        return False
+    return found.is_joined(op.results[0], op.input, 1 / float(factors))
+
+
+def layer_in_reals(b: Rewriter, op: t.RescaleOp, x: SSAValue, scales: Scales) -> SSAValue:
+    """A layer of reals `[N, C, H, W]`, not rounded, that a rescale ends; `x` is `[N, H, W, C]`."""
+    layer = scales.layers[op]
+    held = scales.constant(layer.operands[1]), scales.constant(layer.operands[2])
+    weight, bias = cast("tuple[torch.Tensor, torch.Tensor]", held)
+    is_deep = isinstance(layer, t.DepthwiseConv2dOp)
+    weight = weight.permute((2, 3, 0, 1) if is_deep else (0, 3, 1, 2)).contiguous()
+    units = scales.weight_scales(op, layer)
+    low = min(-127, int(weight.min()))
+    channels = int(units.numel())
+    axis: tuple[Any, ...] = (((0, 1),), (channels,)) if channels > 1 else ()
+    means = Quantization(8, True, low, 127, f32, units.tolist(), [0] * channels, *axis)
+    reals = (bias.double() * scales.scale(layer.operands[0]) * units).float()
+    image = b.insert(op_class("aten.permute.default").make(x, [0, 3, 1, 2])).results[0]
+    top, _, left, _ = ints(layer.properties["pad"])
+    if not _is_even(layer, weight):
+        top, bottom, left, right = ints(layer.properties["pad"])
+        pads = [left, right, top, bottom]
+        made = op_class("aten.constant_pad_nd.default").make(image, pads, 0.0)
+        held = scales.quantization(layer.operands[0])
+        image = dequantised(b, quantised(b, b.insert(made).results[0], held), held)
+        top = left = 0
+    called = op_class("aten.convolution.default").make(
+        image,
+        dequantised(b, b.constant(weight, "weight"), means),
+        b.constant(reals.expand(weight.shape[0]).contiguous(), "bias"),
+        ints(layer.properties["stride"]),
+        [top, left],
+        ints(layer.properties["dilation"]),
+        False,
+        [0, 0],
+        weight.shape[0] if is_deep else 1,
+    )
+    return b.insert(called).results[0]
+
+
+def _is_even(layer: Operation, weight: torch.Tensor) -> bool:
+    """Whether the same padding at both ends gives as many windows.
+
+    TOSA leaves out what no window sees.
+    """
+    pads, strides = ints(layer.properties["pad"]), ints(layer.properties["stride"])
+    dilations = ints(layer.properties["dilation"])
+    given, made = dims(layer.operands[0].type)[1:3], dims(layer.results[0].type)[1:3]
+    for axis in (0, 1):
+        before, after = pads[2 * axis : 2 * axis + 2]
+        reach = dilations[axis] * (weight.shape[2 + axis] - 1) + 1
+        room = cast(int, given[axis]) + 2 * before - reach
+        if after > before or room // strides[axis] + 1 != made[axis]:
+            return False
+    return True
+
+
+def axis_of(op: t.ReduceSumOp) -> int:
+    """The axis along which a sum goes."""
+    return int(op.axis.value.data)
+
+
+def summed_before(op: Operation) -> t.ReduceSumOp | None:
+    """The sum that an op's operand alone goes on from."""
+    owner = op.operands[0].owner
+    is_alone = isinstance(owner, t.ReduceSumOp) and owner.results[0].has_one_use()
+    return owner if is_alone else None
