@@ -101,8 +101,8 @@ def kind_of(said: str) -> str:
 def table(rows: Sequence[Row]) -> list[str]:
     """Counts of each question and target."""
     lines = [
-        "| asked | target | models that lower | met | differ | refused or unfinished |",
-        "|---|---|---|---|---|---|",
+        "| asked | target | models that lower | met | named | differ | refused or unfinished |",
+        "|---|---|---|---|---|---|---|",
     ]
     for question in ASKED:
         for target in TARGETS:
@@ -111,10 +111,10 @@ def table(rows: Sequence[Row]) -> list[str]:
             )
             whole = found.total() - found["untaken"]
             if whole:
-                other = whole - found[EQUAL] - found["differs"]
+                other = whole - found[EQUAL] - found["named"] - found["differs"]
                 lines.append(
-                    f"| {question} | `{target}` | {whole} | {found[EQUAL]} | {found['differs']} "
-                    f"| {other} |"
+                    f"| {question} | `{target}` | {whole} | {found[EQUAL]} "
+                    f"| {found['named']} | {found['differs']} | {other} |"
                 )
     return [*lines, "", f"Measured on {cpu_name()}, one thread."]
 

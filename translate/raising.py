@@ -81,13 +81,12 @@ from stepwell.translate.raising_quantised import (
     whole,
 )
 from stepwell.translate.raising_scales import (
-    ALIKE,
     LAYERS,
+    SCALED,
     Scales,
-    axis_of,
     layer_in_reals,
     scales_of,
-    summed_before,
+    sum_of,
 )
 from stepwell.translate.raising_tosa import in_torch
 from stepwell.translate.rewrites.calls.bring_weights_inside import take_weights_outside
@@ -98,7 +97,6 @@ from stepwell.translate.rewrites.views import permutes
 
 RAISED = ("xnnpack", "tosa", "executorch", "cmsis", "ethosu")
 """Levels that have a way up."""
-SCALED = (*LAYERS, RescaleOp, *ALIKE)
 OPENED = (XnnpackDelegate, EthosuDelegate, CondIfOp, TosaWhileLoopOp)
 """What is said by what stands in it."""
 MERGED = Pipeline(
@@ -277,10 +275,8 @@ class _Raiser:
         if isinstance(op, RescaleOp):
             value = self.values[op.input]
         elif isinstance(op, ReduceSumOp):
-            first, axes = op, [axis_of(op)]
-            while (before := summed_before(first)) is not None:
-                first, axes = before, [axis_of(before), *axes]
-            mean = op_class("aten.mean.dim").make(self.values[first.operands[0]], axes, True)
+            summed, axes = sum_of(op)
+            mean = op_class("aten.mean.dim").make(self.values[summed], axes, True)
             value = b.insert(mean).results[0]
         elif isinstance(op, TransposeOp):
             order = [int(axis) for axis in op.perms.get_values()]

@@ -53,7 +53,8 @@ ALIKE = (
     t.MaximumOp,
     t.MinimumOp,
 )
-"""Operators whose operands and results are of one unit."""
+"""Operators whose operands and results are of one unit; a sum's differs by the count."""
+SCALED = (*LAYERS, t.RescaleOp, *ALIKE)
 _ALIGNED = 2.0**-20
 _BITS = {i8: 8, i16: 16}
 
@@ -285,8 +286,9 @@ def axis_of(op: t.ReduceSumOp) -> int:
     return int(op.axis.value.data)
 
 
-def summed_before(op: Operation) -> t.ReduceSumOp | None:
-    """The sum that an op's operand alone goes on from."""
-    owner = op.operands[0].owner
-    is_alone = isinstance(owner, t.ReduceSumOp) and owner.results[0].has_one_use()
-    return owner if is_alone else None
+def sum_of(op: t.ReduceSumOp) -> tuple[SSAValue, list[int]]:
+    """What a sum, or several one after the other, go over, and along which axes."""
+    axes = [axis_of(op)]
+    while isinstance(owner := op.input.owner, t.ReduceSumOp) and op.input.has_one_use():
+        op, axes = owner, [axis_of(owner), *axes]
+    return op.input, axes
