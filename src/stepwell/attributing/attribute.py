@@ -30,6 +30,8 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done, its number, how many there are."""
 MEASURED = 32
 """Sites that are measured; of more, those that rank first."""
+DRAWN = 256
+"""Samples times draws of classes that an estimate rests on, at least, a batch."""
 PAIRS = 3
 """Pairs of the worst sites that are freed together."""
 
@@ -97,21 +99,27 @@ def estimates(quantised: Quantised, batches: Sequence[Batch], seed: int = 0) -> 
 
         play = Playback(quantised, inputs, free=True, grad=True, adjust=adjust)
         end = first(play.outputs)
-        with torch.enable_grad():
-            drawn = _drawn(end, random)
-        gradients = torch.autograd.grad(drawn, [*steps.values(), end], allow_unused=True)
-        by_op = dict(zip(steps, gradients, strict=False))
+        count = max(1, DRAWN // len(end)) if end.dim() else 1
+        draws: list[Sequence[Any]] = []
+        for _ in range(count):
+            with torch.enable_grad():
+                drawn = _drawn(end, random)
+            into = [*steps.values(), end]
+            draws.append(torch.autograd.grad(drawn, into, retain_graph=True, allow_unused=True))
+        by_op = {op: [draw[at] for draw in draws] for at, op in enumerate(steps)}
         with torch.no_grad():
             for site in quantised.sites:
                 rounded = play.operands(site, free=False)
                 if isinstance(site.op, ReturnOp):
-                    moved, gradient = first(rounded) - end, gradients[-1]
+                    moved, gradients = first(rounded) - end, [draw[-1] for draw in draws]
                 else:
                     moved = play.evaluated(site, rounded, free=False)
-                    moved, gradient = moved - play.values[site.op.results[0]], by_op.get(site.op)
-                if gradient is not None:
-                    rows = (moved * gradient).reshape(len(end), -1).sum(-1)
-                    found[site] += float(rows.square().mean()) / 2 / len(batches)
+                    moved = moved - play.values[site.op.results[0]]
+                    gradients = by_op.get(site.op, [])
+                for gradient in gradients:
+                    if gradient is not None:
+                        rows = (moved * gradient).reshape(len(end), -1).sum(-1)
+                        found[site] += float(rows.square().mean()) / 2 / len(batches) / count
     return found
 
 

@@ -60,6 +60,11 @@ class Operand:
             return 256
 
     @property
+    def has_one_scale(self) -> bool:
+        """Whether one scale, known ahead, is that of all its numbers."""
+        return self.op is not None and "per_tensor" in op_name(self.op)
+
+    @property
     def step(self) -> float:
         """The least distance of two values that it takes."""
         values = self.after.detach().flatten()[:100_000].unique()
@@ -173,7 +178,7 @@ def outlier(one: Operand) -> str | None:
 
 def shifted(one: Operand) -> str | None:
     """A zero point that is off."""
-    if one.role not in ("input", "result") or one.op is None or not one.step:
+    if one.role not in ("input", "result") or not one.has_one_scale or not one.step:
         return None
     inside = (one.after > one.after.min()) & (one.after < one.after.max())
     moved = (one.after - one.before).detach()[inside]
@@ -203,7 +208,7 @@ def wrong_gain(one: Operand) -> str | None:
 
 def clipped(one: Operand) -> str | None:
     """Numbers beyond the range of a scale."""
-    if one.role == "bias" or one.op is None:
+    if one.role == "bias" or not one.has_one_scale:
         return None
     low, high = float(one.after.min()), float(one.after.max())
     slack = 2 * one.step
@@ -218,10 +223,10 @@ def clipped(one: Operand) -> str | None:
 
 def coarse(one: Operand) -> str | None:
     """A range that is far wider than what occurs."""
-    if one.role == "bias" or one.op is None or one.levels < 200 or one.before.numel() < 4 * FEW:
+    if one.role == "bias" or not one.has_one_scale or one.before.numel() < 4 * FEW:
         return None
     values = len(one.after.detach().unique())
-    if values >= FEW or len(one.before.detach().unique()) < 2 * values:
+    if one.levels < 200 or values >= FEW or len(one.before.detach().unique()) < 2 * values:
         return None
     return f"its {one.role} has {values} of {one.levels} values: the range of its scale is too wide"
 
