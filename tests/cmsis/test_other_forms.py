@@ -243,3 +243,38 @@ def test_an_operator_that_an_older_library_lacks_is_named(
     schemas.op_classes.cache_clear()
     with pytest.raises(stepwell.StepwellError, match=r"no quantized_div\n(.|\n)*executorch>="):
         to_pte(result.program)
+
+
+class Groups(nn.Module):
+    """Norms of groups and of images, a slope for each channel, places that move."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.slope = nn.Conv2d(3, 8, 3), nn.PReLU(8)
+        self.groups, self.each = nn.GroupNorm(2, 8), nn.InstanceNorm2d(8, affine=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.groups(self.slope(self.stem(x))).roll(1, 2)
+        return nn.functional.pixel_shuffle(self.each(x), 2)
+
+
+class Spread(nn.Module):
+    """A standard deviation beside rows of length one."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.std(1), nn.functional.normalize(x.mean(1), dim=-1)], -1)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"), [(Groups(), (1, 3, 8, 8)), (Spread(), (2, 6, 8))], ids=["images", "rows"]
+)
+def test_our_quantizer_leaves_no_norm_slope_or_deviation_a_float(
+    lower_for: Any, module: nn.Module, shape: tuple[int, ...]
+) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    result = lower_for("cortex-m4").module(module.eval(), x)
+    assert not result.floats
+    (made,) = result.each_op_within_a_unit(x)
+    wanted = module(x)
+    assert float((made - wanted).pow(2).mean()) < 0.1 * float(wanted.pow(2).mean())

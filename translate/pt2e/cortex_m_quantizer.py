@@ -63,7 +63,8 @@ REDUCTIONS = _ops("mean.dim", "sum.dim_IntList")
 SHARING = _ops(
     *"max_pool2d max_pool1d view reshape flatten.using_ints permute transpose.int t squeeze "
     "squeeze.dim squeeze.dims unsqueeze expand slice.Tensor select.int contiguous clone dropout "
-    "constant_pad_nd pad repeat flip unflatten.int chunk split.Tensor".split()
+    "constant_pad_nd pad repeat flip unflatten.int chunk split.Tensor expand_as roll unbind.int "
+    "pixel_shuffle pixel_unshuffle channel_shuffle narrow".split()
 )
 CONCATENATIONS = _ops("cat", "stack")
 SOFTMAX = _ops("softmax.int", "_softmax")

@@ -1,7 +1,8 @@
 """Takes apart, before PT2E annotates it, what has no int8 kernel as a whole but parts that have.
 
 Layer norm becomes two products with ones (mean and variance, each already spread over its row), a
-subtraction, two products and a table for 1/√; batch norm after a linear layer folds into it; fused
+subtraction, two products and a table for 1/√, norms of groups and standard deviations likewise with
+means; a PReLU is a ReLU and a product; batch norm after a linear layer folds into it; fused
 attention becomes its two matrix products and a softmax; a recurrent layer its steps. `torch.fx` in,
 `torch.fx` out.
 """
@@ -36,6 +37,8 @@ def decompose(model: GraphModule, recurrences: bool = True) -> GraphModule:
             _attention(model, node)
         elif node.target is aten.batch_norm.default:
             _fold_batch_norm(model, node)
+        elif node.target in NORMS:
+            NORMS[node.target](model, node)
         elif recurrences:
             unrolled(model, node)
     model.graph.eliminate_dead_code()
@@ -111,3 +114,102 @@ def _fold_batch_norm(model: GraphModule, node: Node) -> None:
         write.constant(f"{name}_bias", (shift * factor + (0.0 if beta is None else beta)).detach()),
     )
     write.replace(folded)
+
+
+# -- norms of several axes, and what channels have a slope of ------------------------------------
+
+
+def _centred(write: Writer, x: Any, axes: list[int], keeps: bool = True) -> tuple[Node, Node]:
+    """What stands above the mean along axes, and the mean of its squares."""
+    centred = write.call(aten.sub.Tensor, x, write.call(aten.mean.dim, x, axes, True))
+    squares = write.call(aten.mul.Tensor, centred, centred)
+    return centred, write.call(aten.mean.dim, squares, axes, keeps)
+
+
+def _by_channel(model: GraphModule, write: Writer, value: Any, rank: int, name: str) -> Node | None:
+    """A parameter of each channel as images have them; None if it is none."""
+    held = tensor_of(model, value)
+    if held is None:
+        return None
+    return write.constant(f"stepwell_{name}", held.detach().reshape(1, -1, *([1] * (rank - 2))))
+
+
+def _norm_of_groups(model: GraphModule, node: Node) -> None:
+    x = cast(Node, node.args[0])
+    shape = list(x.meta["val"].shape)
+    is_group = node.target is aten.group_norm.default
+    if not all(isinstance(size, int) for size in shape) or len(shape) < 3:
+        return
+    if not is_group and (node.args[3] is not None or not node.args[5]):
+        return  # An instance norm by statistics that it keeps.
+    groups = cast(int, node.args[1]) if is_group else shape[1]
+    names = (2, 3) if is_group else (1, 2)
+    weight, bias = (_argument(node, at, name, None) for at, name in
+                    zip(names, ("weight", "bias"), strict=True))  # fmt: skip
+    eps = cast(float, _argument(node, 4 if is_group else 7, "eps", 1e-5))
+    write = Writer(model, node)
+    rows = write.call(aten.view.default, x, [shape[0], groups, math.prod(shape[1:]) // groups])
+    centred, variance = _centred(write, rows, [-1])
+    inverse = write.call(aten.rsqrt.default, write.call(aten.add.Tensor, variance, eps))
+    scaled = write.call(aten.mul.Tensor, centred, inverse)
+    value = write.call(aten.view.default, scaled, shape)
+    for parameter, operator, kind in (
+        (weight, aten.mul.Tensor, "weight"), (bias, aten.add.Tensor, "bias")
+    ):  # fmt: skip
+        held = _by_channel(model, write, parameter, len(shape), f"{node.name}_{kind}")
+        if held is not None:
+            value = write.call(operator, value, held)
+    write.replace(value)
+
+
+def _standard_deviation(model: GraphModule, node: Node) -> None:
+    x = cast(Node, node.args[0])
+    shape, axes = x.meta["val"].shape, _argument(node, 1, "dim", None)
+    if not all(isinstance(size, int) for size in shape) or not axes:
+        return
+    if node.target is aten.std.correction:
+        given = cast("float | None", node.kwargs.get("correction", 1))
+        less, keeps = 1 if given is None else given, bool(node.kwargs.get("keepdim", False))
+    else:
+        less = 1 if _argument(node, 2, "unbiased", True) else 0
+        keeps = bool(_argument(node, 3, "keepdim", False))
+    count = math.prod(shape[axis] for axis in axes)
+    if count <= less:
+        return
+    write = Writer(model, node)
+    _, variance = _centred(write, x, list(axes), keeps)
+    if less:
+        variance = write.call(aten.mul.Tensor, variance, count / (count - less))
+    write.replace(write.call(aten.sqrt.default, variance))
+
+
+def _euclidean(model: GraphModule, node: Node) -> None:
+    axes = _argument(node, 2, "dim", None)
+    if _argument(node, 1, "ord", 2) != 2 or not axes or node.kwargs.get("dtype") is not None:
+        return
+    write = Writer(model, node)
+    squares = write.call(aten.mul.Tensor, node.args[0], node.args[0])
+    keeps = bool(_argument(node, 3, "keepdim", False))
+    total = write.call(aten.sum.dim_IntList, squares, list(axes), keeps)
+    write.replace(write.call(aten.sqrt.default, total))
+
+
+def _prelu(model: GraphModule, node: Node) -> None:
+    x, slope = cast("tuple[Node, Node]", node.args[:2])
+    write = Writer(model, node)
+    held = _by_channel(model, write, slope, x.meta["val"].dim(), f"{node.name}_slope")
+    if held is None or x.meta["val"].dim() < 2:
+        return
+    below = write.call(aten.mul.Tensor, write.call(aten.clamp_max.default, x, 0.0), held)
+    write.replace(write.call(aten.add.Tensor, write.call(aten.relu.default, x), below))
+
+
+NORMS = {
+    aten.group_norm.default: _norm_of_groups,
+    aten.instance_norm.default: _norm_of_groups,
+    aten.std.dim: _standard_deviation,
+    aten.std.correction: _standard_deviation,
+    aten.linalg_vector_norm.default: _euclidean,
+    aten.prelu.default: _prelu,
+}
+"""Operator → what takes it apart, where it can."""
