@@ -54,6 +54,8 @@ from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResid
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
+from stepwell.translate.rewrites.sizes.merge_features_first import MergeFeaturesFirst
+from stepwell.translate.rewrites.sizes.part_before_permute import PartBeforePermute
 from stepwell.translate.rewrites.slices.crop_convolution import CropConvolution
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
@@ -82,13 +84,16 @@ from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
 from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.placing.partition import PartitionXnnpack
+from stepwell.translate.rewrites.xnnpack.placing.unroll_axis import UnrollAxis
 from stepwell.translate.rewrites.xnnpack.quantised import widen_quantised_cast
 
 KEEP_IMAGES = (
     KeepAxesApart(),
+    PartBeforePermute(),
+    MergeFeaturesFirst(),
     AttendFromImage(),
     *(rule() for rule in sink_view_below_linear.RULES),
-    *(rule() for rule in merge_views.RULES[:2]),
+    *(rule() for rule in (*merge_views.RULES[:2], merge_views.RULES[3])),
     *(rule() for rule in permutes.RULES),
     step(xnnpack_resizing.resize_by_matrices),
 )
@@ -218,6 +223,7 @@ XNNPACK = Pipeline(
             "absorb",
             (
                 step(products.unmerge_batch),
+                AskInputsForSizes(),
                 HoistSliceOverLayout(),
                 SplitLinear(),
                 FoldAffineIntoLayer(),
@@ -241,6 +247,7 @@ XNNPACK = Pipeline(
         ),
         Together("lower-products", (step(xnnpack_products.matmul),)),
         Together("lower", TO_XNNPACK),
+        UnrollAxis(),
         Together("take-apart", (step(slices.split_to_slices), DecomposeForKernels())),
         Together(
             "lower-pieces",

@@ -75,7 +75,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.pixel_shuffle_to_permute),
     *(rule() for rule in permutes.RULES),
     step(views.merge_permuted_axes),
-    *(rule() for rule in merge_views.RULES[:2]),
+    *(rule() for rule in (*merge_views.RULES[:2], merge_views.RULES[3])),
 )
 """Ops that move elements."""
 

@@ -203,6 +203,8 @@ def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
         for place in KINDS[kind](inputs):
             size = inputs.size(place)
             if limit is not None and limit < size:
+                if kind == "sequence":
+                    continue  # Of those axes it means the ones that may be open: no channels.
                 name = f"{inputs.names[place[0]]} axis {place[1]}"
                 raise StepwellError(f"{name} has {size} in the example, and {kind} ends at {limit}")
             named = "batch" if place in batch else kind

@@ -4,7 +4,7 @@ from typing import Any
 
 from stepwell.translate.rewrites.views.merge_views import RULES
 
-MERGE, UNITS, _ = (rule() for rule in RULES)
+MERGE, UNITS, *_ = (rule() for rule in RULES)
 
 
 def test_a_permute_that_moves_elements_is_no_view(refused: Any, method: Any):

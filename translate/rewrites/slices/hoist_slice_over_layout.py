@@ -160,7 +160,7 @@ def leading_factor(
 
     Row-major strides decide: the source axis must start where the viewed axis starts, so its
     outer extent is equal, and the viewed axis's stride must be a multiple of the source axis's.
-    Symbolic sizes may stand outside, the same ones on both sides, but not inside.
+    Symbolic sizes may stand outside and inside, the same ones on both sides.
     """
     outer, inner = _extent(viewed[:at]), _extent(viewed[at + 1 :])
     length = viewed[at]
@@ -170,7 +170,7 @@ def leading_factor(
         if (
             isinstance(size, int)
             and size > 1
-            and not stride[1]
+            and stride[1] == inner[1]
             and stride[0]
             and _extent(source[:index]) == outer
             and inner[0] % stride[0] == 0

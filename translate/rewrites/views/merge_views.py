@@ -36,6 +36,17 @@ After:
 with $kept = axes_that_stay(%x, $dims, %y)
 where reads_once(%p) else "the permute is read with its unit axes too"
 for $dims = [1, 2, 0], $size = [3, 2], %x = "tensor<2x1x3xf32>"
+
+rule unit-permute-of-view
+    Behind a view it is one view with that, whatever is symbolic.
+Before:
+    %v = aten.view.default(%x, …)
+    %y = aten.permute.default(%v, $dims)
+After:
+    %y = viewed(%x, %y)
+where keeps_row_major_order(%v, $dims)
+unless has_no_view(%x, %y)
+for $size = [1, 6, 4], $dims = [1, 0, 2], %x = "tensor<2x3x4xf32>"
 """
 
 from __future__ import annotations

@@ -1,0 +1,271 @@
+"""Compute each index of an axis alone where XNNPACK cannot part and merge it: heads of any batch.
+
+XNNPACK works out one size of a reshape. Where batch and length are both symbolic, it can neither
+part the channels of `[b, n, h·d]` into heads nor merge them again, though every op in between leaves
+that axis as it is. So each head is a slice of the channels, every op is done for each head, and the
+results are joined along the channels. The axis maps of the ops say what is to be done for each.
+
+Before:
+    %b = aten.sym_size.int(%x, 0) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> !stepwell.int<"b">
+    %n = aten.sym_size.int(%x, 1) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> !stepwell.int<"n">
+    %p = aten.view.default(%x, [%b, %n, 2, 3]) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>, !stepwell.int<"b">, !stepwell.int<"n">) -> tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>
+    %s = xnnpack.softmax(%p) : (tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>) -> tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>
+    %y = aten.view.default(%s, [%b, %n, 6]) : (tensor<?x?x2x3xf32, #stepwell.shape<["b", "n", 2, 3]>>, !stepwell.int<"b">, !stepwell.int<"n">) -> tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>
+After:
+    %0 = aten.slice.Tensor(%x, 2, 0, 3, 1) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>
+    %1 = xnnpack.softmax(%0) : (tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>) -> tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>
+    %2 = aten.slice.Tensor(%x, 2, 3, 6, 1) : (tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>) -> tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>
+    %3 = xnnpack.softmax(%2) : (tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>) -> tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>
+    %y = aten.cat.default([%1, %3], 2) : (tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>, tensor<?x?x3xf32, #stepwell.shape<["b", "n", 3]>>) -> tensor<?x?x6xf32, #stepwell.shape<["b", "n", 6]>>
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import ClassVar
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.dialects.xnnpack.elementwise import Binary, Unary
+from stepwell.dialects.xnnpack.matmul import BatchMatrixMultiply, FullyConnected
+from stepwell.dialects.xnnpack.movement import StaticTranspose
+from stepwell.ir.axes import AxisMap, Once, axis_map
+from stepwell.ir.bounds import roundings
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import is_float
+from stepwell.ir.program import Program
+from stepwell.ir.rewriter import remade
+from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.size import Size, number_of
+from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.translate.rewrites.building import cat_op, emit_as, is_known, slice_axis, view
+
+MOST_NODES = 1024
+"""Nodes that an axis may become; beyond it, delegates between the views are the lesser evil."""
+
+BLIND = (Unary, Binary, BatchMatrixMultiply, FullyConnected)
+"""Nodes of which no field names an axis: one less in front of those they look at is nothing to them."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A value, and the axis of it of which each index is computed alone."""
+
+    value: SSAValue
+    at: int
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """The view that merges the axis with the next, and what stands between it and those that part.
+
+    Attributes:
+        op: the view.
+        axis: what it merges.
+        reads: for each value in between, the axis of each operand of its node that it comes from.
+    """
+
+    op: aten.ViewDefault
+    axis: Axis
+    reads: dict[Axis, list[Read | None]]
+
+
+@dataclass(frozen=True)
+class Read:
+    """The axis of an operand that stands for one of the result, or is of size 1 there."""
+
+    at: int
+    is_one: bool = False
+
+
+@dataclass(frozen=True)
+class UnrollAxis(Rewrite[Unrolled]):
+    """`merge(op(part(x)))` to `cat(op(slice(x)), …)` where no reshape merges and parts."""
+
+    name: ClassVar[str] = "unroll-axis"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ViewDefault,)
+    bound: ClassVar[Bound] = roundings("a batched GEMM may sum in another order")
+
+    def match(self, op: aten.ViewDefault, program: Program) -> Unrolled | Refusal | None:
+        """Guards: two sizes stay symbolic; every node keeps the axis; nobody else reads between."""
+        source = op.operands[0]
+        at = _first_of_two(dims(op.results[0].type), dims(source.type))
+        if at is None:
+            return None
+        match = Unrolled(op, Axis(source, at), {})
+        refusal = _collect(match.axis, match.reads)
+        if refusal is not None:
+            return refusal
+        count = number_of(dims(source.type)[at])
+        if count * len(match.reads) > MOST_NODES:
+            return Refusal(f"{count} times {len(match.reads)} nodes are too many")
+        nodes = {axis.value.owner for axis in match.reads} | {op}
+        if any(use.operation not in nodes for axis in match.reads for use in axis.value.uses):
+            return Refusal("what stands between the views is read elsewhere, too")
+        return match
+
+    def build(self, match: Unrolled, rw: Rewriter) -> None:
+        """Each index through all nodes, then what they give side by side."""
+        without: dict[SSAValue, SSAValue] = {}
+        count = number_of(dims(match.axis.value.type)[match.axis.at])
+        pieces = [_Index(index, match, without, rw).of(match.axis) for index in range(count)]
+        rw.replace(match.op, [emit_as(rw, cat_op(pieces, match.axis.at), match.op.results[0])])
+
+
+def _first_of_two(merged: tuple[Dim, ...], apart: tuple[Dim, ...]) -> int | None:
+    """The first of two axes that are one of `merged`: of numbers, or itself of size 1.
+
+    None where XNNPACK works the sizes out.
+    """
+    if len(apart) != len(merged) + 1 or not is_known((*apart, *merged)) or _is_open_once(apart):
+        return None
+    for at, (one, other) in enumerate(pairwise(apart)):
+        product = other if one == 1 else one * other
+        are_numbers = isinstance(one, int) and (one == 1 or isinstance(other, int))
+        if are_numbers and (*apart[:at], product, *apart[at + 2 :]) == merged:
+            return at
+    return None
+
+
+def _is_open_once(shape: tuple[Dim, ...]) -> bool:
+    """Whether XNNPACK works a shape out: one size at most is symbolic."""
+    return sum(isinstance(size, Size) for size in shape) < 2
+
+
+def _is_parted(axis: Axis) -> bool:
+    """Whether a view makes an axis of the one behind it: each index is a slice of what it parts."""
+    op, shape = axis.value.owner, dims(axis.value.type)
+    return (
+        isinstance(op, aten.ViewDefault)
+        and _first_of_two(dims(op.operands[0].type), shape) == axis.at
+    )
+
+
+def _collect(axis: Axis, reads: dict[Axis, list[Read | None]]) -> Refusal | None:
+    """Gather the nodes that an axis passes through, up to the views that part it."""
+    if axis in reads or _is_parted(axis) or _is_open_once(dims(axis.value.type)):
+        return None
+    node = axis.value.owner
+    if not isinstance(node, (*BLIND, StaticTranspose)):
+        where = node.name if isinstance(node, Operation) else "an input"
+        return Refusal(f"an axis that XNNPACK cannot part goes back to {where}")
+    links = axis_map(node)
+    assert links is not None, node.name
+    reads[axis] = []
+    for operand, value in enumerate(node.operands):
+        read = _read(links, operand, axis.at)
+        if isinstance(read, Refusal):
+            return read
+        reads[axis].append(read)
+        if read is not None and not read.is_one:
+            refusal = _collect(Axis(value, read.at), reads)
+            if refusal is not None:
+                return refusal
+    return None
+
+
+def _read(links: AxisMap, operand: int, axis: int) -> Read | Refusal | None:
+    """The axis of an operand that an axis of the result is; None if it makes no difference."""
+    own = links.links[operand] or ()
+    if Once(axis) in own:
+        return Read(own.index(Once(axis)), is_one=True)
+    at = links.before(operand, axis)
+    if at is None and any(axis in links.seen(operand, each) for each in range(len(own))):
+        return Refusal("a node looks along an axis that XNNPACK cannot part")
+    return None if at is None else Read(at)
+
+
+@dataclass(frozen=True)
+class _Index:
+    """One index of the axis, as far as it is computed; `without` are operands of size 1 there."""
+
+    index: int
+    match: Unrolled
+    without: dict[SSAValue, SSAValue]
+    rw: Rewriter
+    known: dict[Axis, SSAValue] = field(default_factory=dict[Axis, SSAValue])
+
+    def of(self, axis: Axis) -> SSAValue:
+        """A value at the index, without the axis."""
+        if axis not in self.known:
+            self.known[axis] = self._made(axis)
+        return self.known[axis]
+
+    def _made(self, axis: Axis) -> SSAValue:
+        value, at = axis.value, axis.at
+        shape, node = dims(value.type), value.owner
+        if axis not in self.match.reads:
+            if not _is_parted(axis):
+                part = slice_axis(self.rw, value, at, self.index, self.index + 1)
+                return view(self.rw, part, dropped(shape, at))
+            assert isinstance(node, Operation)
+            if shape[at] == 1:
+                return node.operands[0]
+            step = number_of(shape[at + 1])
+            start, source = self.index * step, node.operands[0]
+            if (layer := _layer(source, at)) is not None:
+                return self._outputs(layer, start, start + step)
+            return slice_axis(self.rw, source, at, start, start + step)
+        assert isinstance(node, XnnpackOp)
+        reads = self.match.reads[axis]
+        operands = [*map(self._operand, node.operands, reads)]
+        result = tensor(dropped(shape, at), element(value.type))
+        if not isinstance(node, StaticTranspose):
+            return self.rw.insert(remade(node, operands, [result])).results[0]
+        gone = node.ints("perm")[at]
+        order = [each - (each > gone) for each in node.ints("perm") if each != gone]
+        if order == sorted(order):
+            return operands[0]
+        return self.rw.insert(StaticTranspose.make(operands[0], result=result, perm=order)).output
+
+    def _outputs(self, layer: FullyConnected, start: int, stop: int) -> SSAValue:
+        """Some outputs of a layer: a layer with those rows of the weight."""
+        store, part = self.rw.weights, {"start": start, "stop": stop}
+        weights = [self.rw.weight(store.derive("rows", [key], **part)) for key in _keys(layer)]
+        (*before, _), of = dims(layer.output.type), element(layer.output.type)
+        operands, result = [layer.operands[0], *weights], tensor([*before, stop - start], of)
+        return self.rw.insert(remade(layer, operands, [result])).output
+
+    def _operand(self, value: SSAValue, read: Read | None) -> SSAValue:
+        if read is None:
+            return value
+        if not read.is_one:
+            return self.of(Axis(value, read.at))
+        return self._shared(value, read.at)
+
+    def _shared(self, value: SSAValue, at: int) -> SSAValue:
+        """A value that all indices share, without its axis of size 1: above what is elementwise."""
+        shape, node = dims(value.type), value.owner
+        if value not in self.without:
+            if isinstance(node, Unary | Binary) and all(
+                dims(each.type) in (shape, ()) for each in node.operands
+            ):
+                operands = [self._shared(v, at) if dims(v.type) else v for v in node.operands]
+                result = tensor(dropped(shape, at), element(value.type))
+                self.without[value] = self.rw.insert(remade(node, operands, [result])).output
+            else:
+                self.without[value] = view(self.rw, value, dropped(shape, at))
+        return self.without[value]
+
+
+def _layer(value: SSAValue, at: int) -> FullyConnected | None:
+    """The layer whose outputs an axis is, if nothing else reads them and its rows are constants."""
+    layer = value.owner
+    if not isinstance(layer, FullyConnected) or at != len(dims(value.type)) - 1:
+        return None
+    is_plain = is_float(element(layer.operands[1].type)) and not layer.flag("transpose_weights")
+    keys = _keys(layer) if is_plain and value.has_one_use() else []
+    return layer if len(keys) == len(layer.operands) - 1 and keys else None
+
+
+def _keys(layer: FullyConnected) -> list[str]:
+    keys = [weight_key(value) for value in layer.operands[1:]]
+    return [key for key in keys if key is not None]
+
+
+def dropped(shape: tuple[Dim, ...], at: int) -> tuple[Dim, ...]:
+    """A shape without an axis."""
+    return (*shape[:at], *shape[at + 1 :])
