@@ -253,7 +253,9 @@ class _Raiser:
     def _ported(self, op: Operation, new: Block) -> dict[SSAValue, SSAValue]:
         """The values that an op reads; a method of integers gives integers."""
         values = dict(self.values)
-        for operand in op.operands if self.scales and isinstance(op, ReturnOp) else ():
+        if self.scales is None or not isinstance(op, ReturnOp):
+            return values
+        for operand in op.operands:
             if element(operand.type) in (i8, i16):
                 b, held = Appender(new, op, self.program), self.scales.quantization(operand)
                 real = self.values[operand]
@@ -279,7 +281,8 @@ class _Raiser:
             mean = op_class("aten.mean.dim").make(self.values[summed], axes, True)
             value = b.insert(mean).results[0]
         elif isinstance(op, TransposeOp):
-            order = [int(axis) for axis in op.perms.get_values()]
+            perms: Any = op.perms
+            order = [int(axis) for axis in perms.get_values()]
             value = b.insert(PermuteDefault.make(self.values[op.operands[0]], order)).results[0]
         else:
             real = type(op).create(

@@ -23,7 +23,7 @@ from typing import Any, cast
 import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
@@ -35,6 +35,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import f32, i8, i16, i32
 from stepwell.ir.interpretation import Interpreter, rule_for
 from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.size import number_of
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.quantised.untyped import dequantised, quantised
@@ -56,7 +57,7 @@ ALIKE = (
 """Operators whose operands and results are of one unit; a sum's differs by the count."""
 SCALED = (*LAYERS, t.RescaleOp, *ALIKE)
 _ALIGNED = 2.0**-20
-_BITS = {i8: 8, i16: 16}
+_BITS: dict[Attribute, int] = {i8: 8, i16: 16}
 
 
 @dataclass
@@ -190,7 +191,9 @@ def _is_read(op: Operation, found: Scales) -> bool:
     if isinstance(op, t.AddOp | t.SubOp | t.ReduceSumOp) and element(result.type) != i32:
         return False
     if isinstance(op, t.ReduceSumOp):  # Of its operand's units it has one for each number.
-        return found.is_joined(result, op.operands[0], 1 / dims(op.operands[0].type)[axis_of(op)])
+        return found.is_joined(
+            result, op.operands[0], 1 / number_of(dims(op.operands[0].type)[axis_of(op)])
+        )
     return all(found.is_joined(result, value) for value in _numbers(op))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -27,10 +27,9 @@ def to_bpte(
             help="lower it in this process, or give a bundled program whose cases are kept",
         )
     program = source if isinstance(source, Program) else from_exported_program(source)
-    named = cast("Mapping[str, Sequence[tuple[Any, ...]]]", cases)
     return bundled(
         pte,
-        {name: [_case(program, name, inputs) for inputs in calls] for name, calls in named.items()},
+        {name: [_case(program, name, inputs) for inputs in calls] for name, calls in cases.items()},
     )
 
 

@@ -16,6 +16,7 @@ from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.translate.lowerings.aten.attention import expand_attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.mxfp.attention import MxMultiheadAttention
 from stepwell.translate.mxfp.layers import MxConv2d, MxLinear
@@ -187,7 +188,7 @@ def prepared(program: Program, attention: bool) -> Program:
     run_rewrites(result, NORMAL_FORM)
     if attention:
         run_rewrites(result, (RecogniseAttention(),))
-        run_rewrites(result, (step(attention.expand_attention),))
+        run_rewrites(result, (step(expand_attention),))
         run_rewrites(result, NORMAL_FORM)
     return result
 

@@ -219,7 +219,9 @@ class _Index:
         order = [each - (each > gone) for each in node.ints("perm") if each != gone]
         if order == sorted(order):
             return operands[0]
-        return self.rw.insert(StaticTranspose.make(operands[0], result=result, perm=order)).output
+        return self.rw.insert(StaticTranspose.make(operands[0], result=result, perm=order)).results[
+            0
+        ]
 
     def _outputs(self, layer: FullyConnected, start: int, stop: int) -> SSAValue:
         """Some outputs of a layer: a layer with those rows of the weight."""
@@ -227,7 +229,7 @@ class _Index:
         weights = [self.rw.weight(store.derive("rows", [key], **part)) for key in _keys(layer)]
         (*before, _), of = dims(layer.output.type), element(layer.output.type)
         operands, result = [layer.operands[0], *weights], tensor([*before, stop - start], of)
-        return self.rw.insert(remade(layer, operands, [result])).output
+        return self.rw.insert(remade(layer, operands, [result])).results[0]
 
     def _operand(self, value: SSAValue, read: Read | None) -> SSAValue:
         if read is None:
@@ -245,7 +247,7 @@ class _Index:
             ):
                 operands = [self._shared(v, at) if dims(v.type) else v for v in node.operands]
                 result = tensor(dropped(shape, at), element(value.type))
-                self.without[value] = self.rw.insert(remade(node, operands, [result])).output
+                self.without[value] = self.rw.insert(remade(node, operands, [result])).results[0]
             else:
                 self.without[value] = view(self.rw, value, dropped(shape, at))
         return self.without[value]
