@@ -178,6 +178,7 @@ def memory(names: list[str], cpu: str, *, nchw: bool = False) -> None:
         {},
         {"io": "int8"},
         {"io": "int8", "optimise": "memory"},
+        *(({"io": "int8", "optimise": "memory", "io_layout": "channels last"},) if nchw else ()),
     )
     for name in names:
         exported = quantised(*(load(name) if nchw else prepared(name)), Stock())

@@ -44,6 +44,7 @@ from stepwell.translate.rewrites.cmsis import (
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
+from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
@@ -188,6 +189,7 @@ def cortex_m_pipeline(
     io: Io | None = None,
     optimise: str = SPEED,
     arena: int | None = None,
+    io_layout: str = AS_EXPORTED,
 ) -> Pipeline:
     """Every step for a CPU.
 
@@ -195,9 +197,10 @@ def cortex_m_pipeline(
         cpu: `cortex-m55`, `cortex-m4`, …, or `cortex-m55+dsp`.
         bias_form: `bias`, `kernel-sum`, `both` or `run-time`; the CPU's own if None.
         io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
-        optimise: `memory` runs image ops row by row where that saves more than it costs, and
-            takes and gives images channels last.
+        optimise: `memory` runs image ops row by row where that saves more than it costs.
         arena: the bytes that activations may take; implies what is needed for it.
+        io_layout: `channels last` takes and gives images so that would be turned at the border:
+            the caller's bytes lie otherwise than the model was exported, and no copy is made.
     """
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
     form = BiasForm.of(target) if bias_form is None else BiasForm(bias_form)
@@ -214,7 +217,7 @@ def cortex_m_pipeline(
             LiftNumberOperand(),
             DecomposeForKernels(),
             FoldConstants(),
-            *((ChannelsLastPorts(),) if optimise == MEMORY or arena is not None else ()),
+            *((ChannelsLastPorts(),) if io_layout == CHANNELS_LAST else ()),
             *PLACE_LAYOUTS,
             Named("share-kernels", ShareCommonSubexpressions()),
             FoldKernelSum(form),

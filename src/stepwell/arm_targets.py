@@ -20,6 +20,7 @@ from stepwell.npu_pipelines import BESIDE_CPU, CYCLES, ethosu_pipeline, tosa_bes
 from stepwell.target import Session, Target
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.cmsis import BiasForm
+from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
 from stepwell.translate.rewrites.cmsis.placing.integer_ports import FLOAT, INTEGERS
 
 TOSA_NAMES = (
@@ -60,8 +61,14 @@ OPTIMISE = Option(
     "optimise",
     (SPEED, MEMORY),
     SPEED,
-    "memory: run image ops row by row wherever that saves more RAM than the further calls take, "
-    "and take and give images channels last",
+    "memory: run image ops row by row wherever that saves more RAM than the further calls take",
+    at=(PIPELINE,),
+)
+IO_LAYOUT = Option(
+    "io_layout",
+    (AS_EXPORTED, CHANNELS_LAST),
+    AS_EXPORTED,
+    "channels last: images that would be turned as they come or go are taken and given so",
     at=(PIPELINE,),
 )
 ARENA = Option(
@@ -90,7 +97,7 @@ RANGES = Option(
     "to it",
 )
 
-CORTEX_M_OPTIONS = (BIAS_FORM, IO, OPTIMISE, ARENA)
+CORTEX_M_OPTIONS = (BIAS_FORM, IO, IO_LAYOUT, OPTIMISE, ARENA)
 ETHOSU_OPTIONS = (CPU, IO, ASKED)
 BESIDE_CPU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD, RANGES)

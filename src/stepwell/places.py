@@ -289,7 +289,7 @@ CMSIS = {
     ),
     "fold-constants-of-kernels": Place("What was taken apart may have constant operands."),
     "channels-last-ports": Place(
-        "Images that are turned as they come or go are taken and given channels last, for memory."
+        "Images that would be turned as they come or go are taken and given channels last."
     ),
     "lower-layouts": Place("Layout changes beside operators meet.", leaves=(CMSIS_MET,)),
     "assign-layouts": Place(

@@ -52,7 +52,7 @@ def test_an_int8_image_stands_in_the_arena_once(quantised: Any):
     assert integers <= 56 * 1024
 
 
-def test_for_memory_an_arena_does_not_hang_on_the_order_that_a_model_was_exported_in(
+def test_channels_last_at_the_border_an_arena_is_that_of_a_model_exported_so(
     quantised: Any,
 ):
     torch.manual_seed(0)
@@ -63,7 +63,8 @@ def test_for_memory_an_arena_does_not_hang_on_the_order_that_a_model_was_exporte
     for order in (torch.contiguous_format, torch.channels_last):
         image = x.to(memory_format=order)
         exported = quantised(net.to(memory_format=order), (image,), calibrations=0)
-        lowered = stepwell.lower(exported, "cortex-m4", io="int8", optimise="memory")
+        options = {"io": "int8", "io_layout": "channels last"}
+        lowered = stepwell.lower(exported, "cortex-m4", optimise="memory", **options)
         sizes.append(arena(lowered.to_pte()))
         taken = torch.arange(x.numel()).remainder(255).sub(127).to(torch.int8).reshape(x.shape)
         results.append(lowered.run(taken.to(memory_format=torch.channels_last))[0])

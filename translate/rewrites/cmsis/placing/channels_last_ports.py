@@ -46,6 +46,9 @@ from stepwell.ir.rewriting import History, Pass
 from stepwell.ir.signature import Port, get_signature, set_signature
 from stepwell.ir.types import dims
 
+AS_EXPORTED, CHANNELS_LAST = "as exported", "channels last"
+"""How images lie at the border."""
+
 
 @dataclass(frozen=True)
 class ChannelsLastPorts(Pass):
