@@ -195,7 +195,7 @@ XNNPACK = Pipeline(
                 step(attention.expand_attention_of_any_length),
             ),
         ),
-        AskInputsForSizes(),
+        Together("ask-inputs", (AskInputsForSizes(),)),
         CentreResidualStream(),
         Together(
             "decompose",
@@ -247,8 +247,7 @@ XNNPACK = Pipeline(
         ),
         Together("lower-products", (step(xnnpack_products.matmul),)),
         Together("lower", TO_XNNPACK),
-        UnrollAxis(),
-        Together("take-apart", (step(slices.split_to_slices), DecomposeForKernels())),
+        Together("take-apart", (UnrollAxis(), step(slices.split_to_slices), DecomposeForKernels())),
         Together(
             "lower-pieces",
             (

@@ -131,7 +131,7 @@ XNNPACK = {
     "keep-images": Place(
         "Height and width that are open stay two axes, while attention over them is one op."
     ),
-    "ask-inputs-for-sizes": Place(
+    "ask-inputs": Place(
         "Sizes that attention needs as numbers are known once it is expanded, and are asked of "
         "an input before anything else reads them.",
         (EXPANDED,),

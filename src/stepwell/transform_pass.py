@@ -107,19 +107,28 @@ def _makes_beyond_edge(step: type[Step]) -> list[str]:
         return [f"operations of {room}"]
     if not issubclass(step, Rewrite) or not home.startswith("stepwell.translate"):
         return []
-    if issubclass(step, Lowering):
-        return [] if step.to == "aten" else [f"operations of {step.to}"]
-    rule: Any = getattr(step, "rule", None)
-    text = str(rule.text) if rule is not None else sys.modules[step.__module__].__doc__ or ""
+    if issubclass(step, Lowering) and step.to != "aten":
+        return [f"operations of {step.to}"]
     found: dict[str, None] = {}
-    for example in text.split("Before:")[1:]:
-        before, _, after = example.partition("After:")
+    for before, after in _examples(step):
         held = _OPERATION.findall(before)
         made = [name for name in _OPERATION.findall(after) if name not in held]
         classes = [(name, find(name)) for name in made if name.startswith("aten.")]
         found |= dict.fromkeys(n for n in (*held, *made) if not n.startswith("aten."))
         found |= dict.fromkeys(n for n, cls in classes if cls is not None and not is_of_edge(cls))
     return list(found)
+
+
+def _examples(step: type[Rewrite[Any]]) -> list[tuple[str, str]]:
+    """What a rewrite makes of what, as its text or a function's sample says."""
+    if issubclass(step, Lowering):
+        from stepwell.translate.lowerings.samples import examples_of
+
+        return examples_of(step) if step.sample is not None else []
+    rule: Any = getattr(step, "rule", None)
+    text = str(rule.text) if rule is not None else sys.modules[step.__module__].__doc__ or ""
+    parts = [example.partition("After:") for example in text.split("Before:")[1:]]
+    return [(before, after) for before, _, after in parts]
 
 
 def _named(name: str, options: dict[str, Any]) -> Step:
