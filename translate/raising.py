@@ -253,11 +253,10 @@ class _Raiser:
     def _ported(self, op: Operation, new: Block) -> dict[SSAValue, SSAValue]:
         """The values that an op reads; a method of integers gives integers."""
         values = dict(self.values)
-        if self.scales is None or not isinstance(op, ReturnOp):
-            return values
+        scales = self.scales if isinstance(op, ReturnOp) else None
         for operand in op.operands:
-            if element(operand.type) in (i8, i16):
-                b, held = Appender(new, op, self.program), self.scales.quantization(operand)
+            if scales is not None and element(operand.type) in (i8, i16):
+                b, held = Appender(new, op, self.program), scales.quantization(operand)
                 real = self.values[operand]
                 stored = self.casts.get(real)
                 values[operand] = quantised(b, real, held) if stored is None else stored[0]
@@ -281,8 +280,7 @@ class _Raiser:
             mean = op_class("aten.mean.dim").make(self.values[summed], axes, True)
             value = b.insert(mean).results[0]
         elif isinstance(op, TransposeOp):
-            perms: Any = op.perms
-            order = [int(axis) for axis in perms.get_values()]
+            order = [int(axis) for axis in cast("Any", op.perms).get_values()]
             value = b.insert(PermuteDefault.make(self.values[op.operands[0]], order)).results[0]
         else:
             real = type(op).create(
