@@ -18,7 +18,16 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.backends.cortex_m.c_operators import Operator
-from stepwell.backends.cortex_m.c_terms import C_KIND, Body, Kind, Number, as_kind, kind_of
+from stepwell.backends.cortex_m.c_terms import (
+    C_KIND,
+    Body,
+    Kind,
+    Number,
+    as_kind,
+    end_of,
+    kind_of,
+    loops,
+)
 from stepwell.backends.cortex_m.c_writer import Writer
 from stepwell.backends.executorch.container import TensorValue, strides
 from stepwell.dialects.aten.op import SchemaOp
@@ -123,13 +132,9 @@ def index_text(name: str, offset: int, loops: Sequence[tuple[str, Loop]]) -> str
     return " + ".join([*terms, *([str(offset)] if offset or not terms else [])])
 
 
-def nested(loops: Sequence[tuple[str, Loop]], body: Sequence[str]) -> list[str]:
+def nested(nest: Sequence[tuple[str, Loop]], body: Sequence[str]) -> list[str]:
     """Statements within loops."""
-    lines = list(body)
-    for variable, loop in reversed(loops):
-        head = f"for (int32_t {variable} = 0; {variable} < {loop.size}; {variable}++) {{"
-        lines = [head, *(f"    {line}" for line in lines), "}"]
-    return lines
+    return loops({variable: loop.size for variable, loop in nest}, body)
 
 
 @dataclass
@@ -235,8 +240,7 @@ class _Nest:
         else:
             self.sections.add(f"{kind}_numbers")
             which = "maximum" if function == "greatest" else "minimum"
-            low = {"whole": "INT64_MIN", "float": "-INFINITY", "double": "-(double)INFINITY"}[kind]
-            first = low if which == "maximum" else low.lstrip("-").replace("MIN", "MAX")
+            first = end_of(kind, "-" if which == "maximum" else "")
             step = f"{name} = sw_{kind}_{which}({name}, {text});"
         lines = [
             f"{C_KIND[kind]} {name} = {first};",

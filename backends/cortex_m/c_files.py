@@ -207,21 +207,11 @@ class Files:
                 f"    static {_kind(writer, i)} {n}[{prefix}{n.upper()}_COUNT];"
                 for n, i in (*taken, *given)
             ]
-            reads = [
-                line
-                for n, _ in taken
-                for line in (f"        if (fread({n}, sizeof({n}), 1, stdin) != 1) {{",
-                             "            return 0;", "        }")
-            ]  # fmt: skip
+            reads = [line for n, _ in taken for line in _moved("fread", n, "stdin", 0)]
             names = ", ".join(n for n, _ in (*taken, *given))
             runs = [f"        if ({self._called(writer)}({names}) != 0) {{",
                     "            return 1;", "        }"]  # fmt: skip
-            writes = [
-                line
-                for n, _ in given
-                for line in (f"        if (fwrite({n}, sizeof({n}), 1, stdout) != 1) {{",
-                             "            return 3;", "        }")
-            ]  # fmt: skip
+            writes = [line for n, _ in given for line in _moved("fwrite", n, "stdout", 3)]
             ends = [] if taken else ["        return 0;"]
             lines = [*buffers, "    for (;;) {", *reads, *runs, *writes, *ends, "    }"]
             name = f"run_{writer.method.name}"
@@ -241,6 +231,12 @@ class Files:
             + "\n".join(functions)
             + f"\n{head}\n{{\n{chosen}    return run_{self.methods[0].method.name}();\n}}\n"
         )
+
+
+def _moved(function: str, port: str, stream: str, status: int) -> list[str]:
+    """The lines of `main` that read or write a port whole, or end."""
+    return [f"        if ({function}({port}, sizeof({port}), 1, {stream}) != 1) {{",
+            f"            return {status};", "        }"]  # fmt: skip
 
 
 def _kind(writer: Writer, index: int) -> str:
@@ -265,14 +261,12 @@ def _array(name: str, section: str, data: bytes, kind: ScalarType) -> str:
     if c_kind in ("float", "double"):
         text = [constant(value, "double" if c_kind == "double" else "float") for value in values]
     else:
-        text = ["INT32_MIN" if value == -(1 << 31) else _whole(value) for value in values]
+        text = [
+            "INT32_MIN" if value == -(1 << 31) else constant(value, "whole") for value in values
+        ]
     rows = [", ".join(text[at : at + _PER_LINE]) for at in range(0, len(text), _PER_LINE)]
     joined = ",\n    ".join(rows)
     return f"static {section} const {c_kind} {name}[{len(values)}] = {{\n    {joined}\n}};"
-
-
-def _whole(value: int) -> str:
-    return constant(value, "whole")
 
 
 _CMAKE = """\

@@ -6,7 +6,7 @@ written by the steps of their axes, so that any order of dimensions in memory do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf, prod
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.backends.cortex_m.c_elements import write_term
 from stepwell.backends.cortex_m.c_operators import Operator
-from stepwell.backends.cortex_m.c_terms import C_KIND, constant, kind_of
+from stepwell.backends.cortex_m.c_terms import C_KIND, constant, end_of, kind_of, loops
 from stepwell.backends.cortex_m.c_writer import Writer
 from stepwell.backends.executorch.container import strides
 from stepwell.ir.axis_forms import elementwise, mapped, reduced
@@ -58,7 +58,7 @@ def index_of(found: Operator, name: str) -> int | None:
     held = found.op.arg(name)
     if not isinstance(held, SSAValue):
         return None
-    return found.operands[list(found.op.operands).index(held)]
+    return found.place(held)
 
 
 def _steps(w: Writer, index: int) -> tuple[int, ...]:
@@ -71,15 +71,6 @@ def index_at(w: Writer, index: int, variables: Sequence[str]) -> str:
     steps = zip(variables, _steps(w, index), strict=True)
     terms = [name if step == 1 else f"({name}) * {step}" for name, step in steps if name != "0"]
     return " + ".join(terms) or "0"
-
-
-def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
-    """Statements within loops, by their variables and trips, the outermost first."""
-    lines = list(body)
-    for name, size in reversed(list(sizes.items())):
-        head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"
-        lines = [head, *(f"    {line}" for line in lines), "}"]
-    return lines
 
 
 def _pair(numbers: Sequence[int], rank: int) -> list[int]:
@@ -161,8 +152,7 @@ def _pool(w: Writer, found: Operator) -> bool:
     writes = [("y0", result)]
     if is_greatest:
         is_placed = w.is_read(found.results[1])
-        least = {"float": "-INFINITY", "double": "-(double)INFINITY"}.get(of, "INT64_MIN")
-        first = [f"{kind} best = {least};", *(["int64_t where = 0;"] if is_placed else [])]
+        first = [f"{kind} best = {end_of(of)};", *(["int64_t where = 0;"] if is_placed else [])]
         where = [f"        where = (int64_t)(p0 * {width} + p1);"] if is_placed else []
         nan = " || (value != value)" if of in ("float", "double") else ""
         step = [f"    const {kind} value = {read};", f"    if ((value > best){nan}) {{"]

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from xdsl.ir import SSAValue
 
-from stepwell.backends.cortex_m.c_further import FURTHER, index_at, index_of, loops, writes
+from stepwell.backends.cortex_m.c_further import FURTHER, index_at, index_of, writes
 from stepwell.backends.cortex_m.c_operators import Operator
-from stepwell.backends.cortex_m.c_terms import C_KIND, constant, kind_of
+from stepwell.backends.cortex_m.c_terms import C_KIND, constant, kind_of, loops
 from stepwell.backends.cortex_m.c_writer import Writer
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.families import ops_of
@@ -20,12 +20,13 @@ from stepwell.ir.weights import WeightStore
 # -- places that a tensor names ------------------------------------------------------------------
 
 
-def _checked(index: str, size: int) -> list[str]:
-    """The lines that make `at` of an index, which may count from the end."""
+def _checked(index: str, size: int, number: int | str = "") -> list[str]:
+    """The lines that make `at` of an index, which may count from the end; of several, by number."""
+    at, named = f"at{number}", f"named{number}"
     return [
-        f"const int64_t named = {index};",
-        f"const int64_t at = (named < 0) ? (named + {size}) : named;",
-        f"if ((at < 0) || (at >= {size})) {{", "    return 3;", "}",
+        f"const int64_t {named} = {index};",
+        f"const int64_t {at} = ({named} < 0) ? ({named} + {size}) : {named};",
+        f"if (({at} < 0) || ({at} >= {size})) {{", "    return 3;", "}",
     ]  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def _indexed(w: Writer, found: Operator) -> bool:
     if any(kind_of(element(given[axis].type)) != "whole" for axis in at):
         raise UnsupportedError("places that are named by truth values")
     sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
-    tensors = [found.operands[list(op.operands).index(given[axis])] for axis in at]
+    tensors = [found.place(given[axis]) for axis in at]
     wide = max(len(w.tensor(index).sizes) for index in tensors)
     first = at[0] if at == list(range(at[0], at[-1] + 1)) else 0
     axes = [f"i{a}" for a in range(len(made))]
@@ -83,9 +84,8 @@ def _indexed(w: Writer, found: Operator) -> bool:
         named = [
             "0" if n == 1 else c for n, c in zip(held, common[wide - len(held) :], strict=True)
         ]
-        lines = _checked(f"x{number + 1}[{index_at(w, tensors[number], named)}]", size)
-        body += [line.replace("named", f"named{number}").replace(" at ", f" at{number} ")
-                 .replace("(at ", f"(at{number} ") for line in lines]  # fmt: skip
+        index = f"x{number + 1}[{index_at(w, tensors[number], named)}]"
+        body += _checked(index, size, number)
         read.append(f"(int32_t)at{number}")
     body.append(f"y0[{index_at(w, result, axes)}] = x0[{index_at(w, source, read)}];")
     reads = [("x0", source), *((f"x{n + 1}", index) for n, index in enumerate(tensors))]
@@ -105,7 +105,7 @@ def _put(w: Writer, found: Operator) -> bool:
     if into != found.operands[0] or op.arg("accumulate") or len(at) != 1 or rows is None:
         raise UnsupportedError("other than along one axis, where the tensor lies")
     (axis,) = at
-    index = found.operands[list(op.operands).index(given[axis])]
+    index = found.place(given[axis])
     sizes, made = w.tensor(into).sizes, w.tensor(rows).sizes
     if len(made) != len(sizes) or len(w.tensor(index).sizes) != 1:
         raise UnsupportedError("rows of another rank")

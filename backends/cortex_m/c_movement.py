@@ -197,13 +197,12 @@ def _copied(w: Writer, name: str, box: _Box) -> list[str]:
         (f"i{at}", Loop(loop.size, {name: loop.steps["x"], "y": loop.steps["y"]}))
         for at, loop in enumerate(box.loops)
     ]
+    last = loops.pop()[1] if loops and loops[-1][1].steps == {name: 1, "y": 1} else None
     given, made = index_text(name, box.given, loops), index_text("y", box.made, loops)
-    if loops and loops[-1][1].steps == {name: 1, "y": 1}:
-        *loops, (_, last) = loops
-        given, made = index_text(name, box.given, loops), index_text("y", box.made, loops)
-        size = f"(size_t){last.size} * sizeof(*y)"
-        return nested(loops, [f"memmove(&y[{made}], &{name}[{given}], {size});"])
-    return nested(loops, [f"y[{made}] = {name}[{given}];"])
+    if last is None:
+        return nested(loops, [f"y[{made}] = {name}[{given}];"])
+    size = f"(size_t){last.size} * sizeof(*y)"
+    return nested(loops, [f"memmove(&y[{made}], &{name}[{given}], {size});"])
 
 
 def _by_table(w: Writer, name: str, table: tuple[int, ...]) -> list[str]:

@@ -32,6 +32,10 @@ class Operator:
     operands: tuple[int, ...]
     results: tuple[int, ...]
 
+    def place(self, value: SSAValue) -> int:
+        """The plan's value that an operand is."""
+        return self.operands[list(self.op.operands).index(value)]
+
 
 class _Pad(Places):
     """Every tensor is what it is when the call is made, and so is a number that changes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -66,6 +66,22 @@ def constant(value: float, kind: Kind) -> str:
     short = repr(value)
     exact = value == int(value) and abs(value) < 1e6
     return (short if exact else value.hex()) + suffix
+
+
+def end_of(kind: Kind, sign: str = "-") -> str:
+    """What no number of a kind lies beyond: the end below, or with `sign=""` that above."""
+    if kind in ("truth", "whole"):
+        return "INT64_MIN" if sign else "INT64_MAX"
+    return sign + constant(math.inf, kind)
+
+
+def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
+    """Statements within loops, by their variables and trips, the outermost first."""
+    lines = list(body)
+    for name, size in reversed(sizes.items()):
+        head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"
+        lines = [head, *(f"    {line}" for line in lines), "}"]
+    return lines
 
 
 def _widest(numbers: Sequence[Number]) -> Kind:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -59,5 +57,4 @@ def _check(stated: Sequence[Attribute], called: Sequence[Attribute], what: str) 
         raise ParseFailure(f"TOSA payload: {len(stated)} {what}s, the call has {len(called)}")
     for at, (one, other) in enumerate(zip(stated, called, strict=True)):
         if one != other:
-            fact = f"{what} {at} is {one}, the call has {cast(TensorType[Attribute], other)}"
-            raise ParseFailure(f"TOSA payload: {fact}")
+            raise ParseFailure(f"TOSA payload: {what} {at} is {one}, the call has {other}")
