@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
+import logging
 import platform
 import sys
 import time
@@ -26,6 +28,19 @@ def prepare() -> None:
     """One thread, and no warnings of other people's libraries between the rows."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
+
+
+def asked_for_rows(about: str | None) -> argparse.Namespace:
+    """The command line of a benchmark with a row a model (`only`, `table`), and silence for it."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="part of a name")
+    parser.add_argument("--table", type=Path, help="a page with the markers of the table")
+    arguments = parser.parse_args()
+    prepare()
+    logging.disable(logging.CRITICAL)
+    return arguments
 
 
 def cpu_name() -> str:

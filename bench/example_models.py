@@ -13,12 +13,10 @@ a second partitioner stands in the list; a program with Vulkan's delegates does 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import io
 import json
-import logging
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,7 +26,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from _report import between_markers, prepare
+from _report import asked_for_rows, between_markers
 from torch.utils import _pytree as pytree
 
 import stepwell
@@ -248,14 +246,7 @@ def markdown(rows: list[Row]) -> str:
 
 def main() -> None:
     """Run every model, print the rows and write them into a page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--only", default="", help="part of a name")
-    parser.add_argument("--table", type=Path, help="a page with the markers of the table")
-    arguments = parser.parse_args()
-    prepare()
-    logging.disable(logging.CRITICAL)
+    arguments = asked_for_rows(__doc__)
     rows: list[Row] = []
     for name, flag, second in ROWS:
         if arguments.only not in name:

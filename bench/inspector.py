@@ -11,11 +11,9 @@ kernel, leads to operators of the model and a line of its source.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
-import logging
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
@@ -26,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/workbench"))
 
 import torch  # noqa: E402
-from _report import between_markers, prepare  # noqa: E402
+from _report import asked_for_rows, between_markers  # noqa: E402
 from small_models import MODELS, made  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
@@ -143,14 +141,7 @@ def markdown(rows: list[Row]) -> list[str]:
 
 def main() -> int:
     """Inspect every model, print the rows and write them into a page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--only", default="", help="part of a name")
-    parser.add_argument("--table", type=Path, help="a page with the markers of the table")
-    given = parser.parse_args()
-    prepare()
-    logging.disable(logging.CRITICAL)
+    given = asked_for_rows(__doc__)
     rows: list[Row] = []
     for name in (one for one in (*MODELS, *LARGER) if given.only in one):
         with contextlib.redirect_stderr(io.StringIO()):
