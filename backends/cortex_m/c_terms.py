@@ -78,7 +78,7 @@ def end_of(kind: Kind, sign: str = "-") -> str:
 def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
     """Statements within loops, by their variables and trips, the outermost first."""
     lines = list(body)
-    for name, size in reversed(sizes.items()):
+    for name, size in reversed([*sizes.items()]):
         head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"
         lines = [head, *(f"    {line}" for line in lines), "}"]
     return lines
