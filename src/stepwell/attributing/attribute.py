@@ -25,6 +25,7 @@ from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, first, fl
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.sites import Quantised, Site
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.files import write_atomically
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, its number, how many there are."""
@@ -172,7 +173,7 @@ def attribute(
         if resume is not None:
             names = [site.name for site in sites]
             kept = {"sites": names, "batches": number + 1, "found": asdict(result)}
-            resume.write_text(json.dumps(kept))
+            write_atomically(resume, json.dumps(kept).encode())
     return result
 
 

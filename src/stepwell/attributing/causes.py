@@ -21,7 +21,7 @@ from stepwell.attributing.sites import Site, is_dequantized
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK
 from stepwell.ir.diagnostics import op_name
-from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxMatmulOp
+from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, block_axis, payload_fields
 
 OUTLIER = 8.0
 """How many times the median channel the largest is, if it is named."""
@@ -103,9 +103,7 @@ def _giving(op: Operation, at: int) -> Operation | None:
 def _of_mx(site: Site, at: int, x: Tensor) -> Operand:
     op = site.op
     assert isinstance(op, SchemaOp)
-    axis = 1 if isinstance(op, MxConv2dOp) else -1
-    second = "b_payload" if isinstance(op, MxMatmulOp) else "weight_payload"
-    after = rounded(x, op.arg(second if at else "payload"), axis)
+    after = rounded(x, op.arg(payload_fields(op)[at]), block_axis(op))
     return Operand("weights" if at == site.weight else "input", x, after, 0 if at else None)
 
 

@@ -27,6 +27,7 @@ from stepwell.target import PipelineLike
 from stepwell.targets import find_target
 from stepwell.translate.exporting import export
 from stepwell.translate.mxfp import to_mxfp
+from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -143,17 +144,15 @@ def _measured(
 
 def remedy(site: Site, pair: Quantised) -> str:
     """What more bits for a site would cost, as bits a weight of the whole."""
-    sizes = {s: s.op.operands[s.weight].type for s in pair.sites if s.weight is not None}
-    counts = {s: torch.Size(cast("Any", t).get_shape()).numel() for s, t in sizes.items()}
-    total = sum(counts.values())
-    if site not in counts or not total or not isinstance(site.op, MX):
+    total = sum(each.elements for each in pair.sites)
+    if site.weight is None or not total or not isinstance(site.op, MX):
         return ""
     assert isinstance(site.op, SchemaOp)
-    bits = payload_named(site.op.arg("weight_payload")).bits
+    bits = payload_named(site.op.arg(payload_fields(site.op)[1])).bits
     return (
         ""
         if bits >= 8
-        else f"fp8 there costs {(8 - bits) * counts[site] / total:.2f} bits a weight"
+        else f"fp8 there costs {(8 - bits) * site.elements / total:.2f} bits a weight"
     )
 
 

@@ -24,7 +24,13 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.calling import bind_inputs
 from stepwell.ir.core import MutateInputOp, UpdateOp, WeightOp
 from stepwell.ir.interpretation import Interpreter
-from stepwell.translate.rewrites.mxfp.choose_mxfp import MxLinearOp, MxMatmulOp
+from stepwell.translate.rewrites.mxfp.choose_mxfp import (
+    MxConv2dOp,
+    MxLinearOp,
+    MxMatmulOp,
+    block_axis,
+    payload_fields,
+)
 
 Given = Mapping[Site, Mapping[int, Tensor]]
 """Operands that sites read in place of their own, by site and number."""
@@ -146,12 +152,11 @@ class Playback:
         assert isinstance(op, SchemaOp)
         x, other = operands[0], operands[1]
         bias = operands[2] if len(operands) > 2 else None
-        names = ("payload", "b_payload" if isinstance(op, MxMatmulOp) else "weight_payload")
-        axis = 1 if not isinstance(op, MxLinearOp | MxMatmulOp) else -1
         if not free:
-            groups: int = op.arg("groups") if axis == 1 else 1
-            x = rounded(x, op.arg(names[0]), axis, groups)
-            other = rounded(other, op.arg(names[1]), axis)
+            axis, (first, second) = block_axis(op), payload_fields(op)
+            groups: int = op.arg("groups") if isinstance(op, MxConv2dOp) else 1
+            x = rounded(x, op.arg(first), axis, groups)
+            other = rounded(other, op.arg(second), axis)
         if isinstance(op, MxLinearOp):
             return F.linear(x, other, bias)
         if isinstance(op, MxMatmulOp):

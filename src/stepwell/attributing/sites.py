@@ -54,6 +54,11 @@ class Site:
         """Whether it is a product in MX."""
         return isinstance(self.op, MX)
 
+    @property
+    def elements(self) -> int:
+        """Of its weight; 0 where it has none."""
+        return 0 if self.weight is None else _elements(self.op.operands[self.weight])
+
 
 @dataclass(frozen=True)
 class Quantised:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
 
-import torch
 from xdsl.dialects.builtin import StringAttr
 
 from stepwell.attributing.attribute import Attribution
@@ -16,31 +14,24 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.knapsack import least_loss
-from stepwell.translate.rewrites.mxfp.choose_mxfp import MxMatmulOp
+from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
 
 BITS = 4.5
 """Of a weight, scales aside, that a program of fp4 may have on average."""
 WIDER = "fp8e4m3"
 
 
-def elements(site: Site) -> int:
-    """Of a site's weight; 0 where both operands are activations."""
-    if site.weight is None:
-        return 0
-    return torch.Size(cast("Any", site.op.operands[site.weight].type).get_shape()).numel()
-
-
 def payload_of(site: Site) -> str:
     """The payload of a product's second operand, its weight."""
     assert isinstance(site.op, SchemaOp)
-    return site.op.arg("b_payload" if isinstance(site.op, MxMatmulOp) else "weight_payload")
+    return site.op.arg(payload_fields(site.op)[1])
 
 
 def bits_a_weight(pair: Quantised) -> float:
     """Bits of the payloads of an MX program's weights, on average."""
     sites = [site for site in pair.sites if site.is_mx]
-    total = sum(map(elements, sites))
-    return sum(elements(s) * payload_named(payload_of(s)).bits for s in sites) / max(total, 1)
+    total = sum(site.elements for site in sites)
+    return sum(s.elements * payload_named(payload_of(s)).bits for s in sites) / max(total, 1)
 
 
 def mixed(weights: Weights, found: Attribution, bits: float = BITS) -> Weights:
@@ -60,14 +51,14 @@ def mixed(weights: Weights, found: Attribution, bits: float = BITS) -> Weights:
             "the cure 'mixing' chooses payloads of MX, and the program has none",
             help='quantise="fp4e2m1"',
         )
-    total = sum(map(elements, sites))
+    total = sum(site.elements for site in sites)
     shares = found.shares
     things: list[list[tuple[float, float]]] = []
     for site in sites:
         share = shares.get(site.name)
-        now = float(elements(site) * payload_named(payload_of(site)).bits)
+        now = float(site.elements * payload_named(payload_of(site)).bits)
         won = 0.0 if share is None or site.weight is None else share.divergence.mean
-        wide = float(elements(site) * payload_named(WIDER).bits)
+        wide = float(site.elements * payload_named(WIDER).bits)
         things.append([(now, won), *([(wide, 0.0)] if wide >= now and won else [])])
     picks = least_loss(things, bits * total) or [0] * len(sites)
     wider = {site.name: WIDER for site, pick in zip(sites, picks, strict=True) if pick}
@@ -82,7 +73,6 @@ def replace_payloads(weights: Weights, payloads: Mapping[str, str]) -> Weights:
     for name, payload in payloads.items():
         op = named[name].op
         assert isinstance(op, MX)
-        second = "b_payload" if isinstance(op, MxMatmulOp) else "weight_payload"
-        for which in ("payload", second):
+        for which in payload_fields(op):
             op.properties[which] = StringAttr(payload)
     return Weights(pair, weights.plain, {})

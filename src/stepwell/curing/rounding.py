@@ -8,7 +8,6 @@ Scales stay where plain rounding has them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +22,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import op_name
-from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp
+from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp, block_axis
 
 DAMPING = 0.01
 """Added to the diagonal of the second moments, as a share of its mean."""
@@ -36,12 +35,13 @@ Snap = Callable[[Tensor], Tensor]
 def second_order(weights: Weights, batches: Sequence[Batch]) -> Weights:
     """Weights rounded layer by layer, in program order."""
     result = weights.copy()
+    floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
     for site in weights.pair.sites:
         held = _numbers(result, site)
         if held is None:
             continue
         numbers, snap = held
-        rows = [_rows(result, site, inputs) for inputs, _ in batches]
+        rows = [_rows(result.run(play.inputs), play, site) for play in floats]
         if any(pair is None for pair in rows):
             continue
         ours = torch.cat([pair[0] for pair in rows if pair is not None]).double()
@@ -95,7 +95,7 @@ def _numbers(weights: Weights, site: Site) -> tuple[Tensor, Snap] | None:
     if not site.is_mx or key not in weights.plain:
         return None
     numbers = weights.plain[key]
-    kind, axis = payload_named(op.arg("weight_payload")), -1 if is_linear else 1
+    kind, axis = payload_named(op.arg("weight_payload")), block_axis(op)
     scales = block_exponents(as_blocks(numbers, axis), kind)
 
     def snap(w: Tensor) -> Tensor:
@@ -104,14 +104,13 @@ def _numbers(weights: Weights, site: Site) -> tuple[Tensor, Snap] | None:
     return numbers, snap
 
 
-def _rows(weights: Weights, site: Site, inputs: Sequence[Any]) -> tuple[Tensor, Tensor] | None:
+def _rows(now: Playback, floats: Playback, site: Site) -> tuple[Tensor, Tensor] | None:
     """What the site's weight is multiplied with, quantised and in floats: `[N, K]` both."""
-    now, floats = weights.run(inputs), Playback(weights.pair, inputs, free=True)
     ours, theirs = now.operands(site, free=False)[0], floats.operands(site, free=True)[0]
     op = site.op
     assert isinstance(op, SchemaOp)
     if site.is_mx:
-        ours = rounded(ours, op.arg("payload"), 1 if isinstance(op, MxConv2dOp) else -1)
+        ours = rounded(ours, op.arg("payload"), block_axis(op))
     if not (isinstance(op, MxLinearOp) or op_name(op).startswith("aten.linear")):
         kernel = tuple(int(n) for n in op.operands[1].type.get_shape()[2:])  # pyright: ignore
         if len(kernel) != 2:

@@ -26,7 +26,12 @@ from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp, MxMatmulOp
+from stepwell.translate.rewrites.mxfp.choose_mxfp import (
+    MxConv2dOp,
+    MxLinearOp,
+    MxMatmulOp,
+    payload_fields,
+)
 
 _OPERATORS_NEED = (frozenset(("mxfp",)), frozenset(("mxfp", "mxfp_conv")))
 """Of operators on separate data and scales: products, convolutions."""
@@ -80,8 +85,8 @@ class ChooseMxForm(Rewrite[OtherForm]):
 
 
 def _payloads(op: SchemaOp) -> tuple[str, str]:
-    second = "b_payload" if isinstance(op, MxMatmulOp) else "weight_payload"
-    return op.arg("payload"), op.arg(second)
+    first, second = payload_fields(op)
+    return op.arg(first), op.arg(second)
 
 
 def needed(op: SchemaOp) -> str:

@@ -35,6 +35,17 @@ MxQuantizeOp = op_class(f"{operators.NAMESPACE}.quantize_dequantize.default")
 MxMatmulOp = op_class(f"{operators.NAMESPACE}.matmul_t.default")
 MxConv2dOp = op_class(f"{operators.NAMESPACE}.conv2d.default")
 
+
+def payload_fields(op: Operation) -> tuple[str, str]:
+    """The fields with the payloads of a product's first operand and of its second."""
+    return "payload", "b_payload" if isinstance(op, MxMatmulOp) else "weight_payload"
+
+
+def block_axis(op: Operation) -> int:
+    """The axis of both operands along which blocks lie: channels of images, else the last."""
+    return 1 if isinstance(op, MxConv2dOp) else -1
+
+
 Chooser = Callable[[SchemaOp], bool]
 """Whether an op is one of the layers that are to be MX."""
 
