@@ -129,6 +129,8 @@ def main() -> int:
     if not asked.table:
         if not tree.exists():
             subprocess.run(["git", "worktree", "add", "--detach", str(tree), "HEAD"], check=True)
+        # What a run that was killed had planted is taken out.
+        subprocess.run(["git", "checkout", "-q", "--", "."], cwd=tree, check=True)
         known = {row["number"] for row in rows}
         for number in range(asked.faults):
             if number not in known:

@@ -245,9 +245,8 @@ def layer_in_reals(b: Rewriter, op: t.RescaleOp, x: SSAValue, scales: Scales) ->
     means = Quantization(8, True, low, 127, f32, units.tolist(), [0] * channels, *axis)
     reals = (bias.double() * scales.scale(layer.operands[0]) * units).float()
     image = b.insert(op_class("aten.permute.default").make(x, [0, 3, 1, 2])).results[0]
-    top, _, left, _ = ints(layer.properties["pad"])
+    top, bottom, left, right = ints(layer.properties["pad"])
     if not _is_even(layer, weight):
-        top, bottom, left, right = ints(layer.properties["pad"])
         pads = [left, right, top, bottom]
         made = op_class("aten.constant_pad_nd.default").make(image, pads, 0.0)
         held = scales.quantization(layer.operands[0])

@@ -63,6 +63,11 @@ def is_known(shape: Sequence[Dim]) -> bool:
     return not any(d == UNKNOWN for d in shape if not isinstance(d, int))
 
 
+def is_open_once(shape: Sequence[Dim]) -> bool:
+    """Whether XNNPACK works a shape out: one size at most is symbolic."""
+    return sum(isinstance(size, Size) for size in shape) <= 1
+
+
 def same_type(one: SSAValue, other: SSAValue) -> bool:
     """Whether two values provably have the same shape and element type."""
     return one.type == other.type and has_known_sizes(one.type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -18,7 +19,8 @@ from stepwell.ir.families import is_of
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import EXACT, Bound
-from stepwell.ir.types import dims
+from stepwell.ir.size import number_of
+from stepwell.ir.types import dims, is_static
 
 _MOST_RUNS = 1024
 _BYTE = 256
@@ -60,8 +62,7 @@ def apart_on_all(
         picked = [places // (total // len(numbers[0])), places % len(numbers[-1])]
         environment: dict[SSAValue, Any] = {}
         for value, held, at in zip(inputs, numbers, picked, strict=False):
-            shape = [int(size) for size in dims(value.type)]  # pyright: ignore[reportArgumentType]
-            environment[value] = held[at].reshape(shape)
+            environment[value] = held[at].reshape([*map(number_of, dims(value.type))])
         with torch.no_grad():
             for op in method.body.block.ops:
                 if op in ops and not isinstance(op, ReturnOp):
@@ -87,10 +88,10 @@ def _count(
     values = [*inputs, *(v for op in ops for v in op.results), *(v for pair in pairs for v in pair)]
     if not all(isinstance(value.type, TensorType) for value in values):
         raise NotOfBytes("a number of run time")
-    shapes = {dims(value.type) for value in values}
-    if not all(isinstance(size, int) for shape in shapes for size in shape):
+    if not all(is_static(value.type) for value in values):
         raise NotOfBytes("a symbolic size")
-    counts = {int(torch.Size([int(s) for s in shape]).numel()) for shape in shapes}  # pyright: ignore[reportArgumentType]
+    shapes = {dims(value.type) for value in values}
+    counts = {prod(map(number_of, shape)) for shape in shapes}
     for op in ops:
         keeps_places = is_of(op, "elementwise", "cast", "reshape") and op.regions == ()
         if isinstance(op, WeightOp) or not keeps_places:

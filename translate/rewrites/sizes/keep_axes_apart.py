@@ -17,6 +17,7 @@ After:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -125,7 +126,7 @@ class KeepAxesApart(Rewrite[OfMergedAxes]):
         op, merged = match.op, match.merged
         result = op.results[0]
         if isinstance(op, aten.PermuteDefault):
-            new = permute_op(merged.source, spread(op.arg("dims"), merged))
+            new = permute_op(merged.source, spread(op.arg("dims"), merged.at, merged.count))
         else:
             given = dims(result.type)
             shape = [*given[: merged.at], *merged.apart, *given[merged.at + 1 :]]
@@ -138,13 +139,12 @@ class KeepAxesApart(Rewrite[OfMergedAxes]):
         rw.replace(op, [emit_as(rw, made, result)])
 
 
-def spread(order: list[int], merged: Merged) -> list[int]:
-    """A permutation of the merged axes as one of those that are apart."""
-    more = merged.count - 1
+def spread(order: Sequence[int], at: int, count: int) -> list[int]:
+    """A permutation as one of axes of which that at `at` is `count` apart."""
     made: list[int] = []
     for each in (axis(number, len(order)) for number in order):
-        first = each + more if each > merged.at else each
-        made += range(first, first + merged.count) if each == merged.at else [first]
+        first = each + count - 1 if each > at else each
+        made += range(first, first + count) if each == at else [first]
     return made
 
 

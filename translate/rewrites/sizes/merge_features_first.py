@@ -29,8 +29,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
-from stepwell.translate.rewrites.building import cannot_be_viewed_as, emit, view
-from stepwell.translate.rewrites.views.merge_views import is_open_once
+from stepwell.translate.rewrites.building import cannot_be_viewed_as, emit, is_open_once, view
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class MergeFeaturesFirst(Rewrite[MergedRows]):
             return None
         source, (*leading, features) = merge.operands[0], dims(merge.results[0].type)
         rows = _rows(dims(source.type), features)
-        if is_open_once(source) or rows is None or rows == (*leading,):
+        if is_open_once(dims(source.type)) or rows is None or rows == (*leading,):
             return None
         if any(not isinstance(use.operation, aten.LinearDefault) for use in merge.results[0].uses):
             return Refusal("not only linear layers read the view")

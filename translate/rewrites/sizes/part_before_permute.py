@@ -25,16 +25,17 @@ from xdsl.ir import Operation
 from stepwell.dialects import aten
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.building import (
     axis,
     cannot_be_viewed_as,
     emit_as,
     is_known,
+    is_open_once,
     permute_op,
     view,
 )
+from stepwell.translate.rewrites.sizes.keep_axes_apart import spread
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,7 @@ class PartBeforePermute(Rewrite[Parted]):
             return None
         given, made = dims(permute.results[0].type), dims(op.results[0].type)
         count = len(made) - len(given) + 1
-        if count < 2 or sum(isinstance(size, Size) for size in made) < 2:
-            return None
-        if not is_known((*given, *made)):
+        if count < 2 or is_open_once(made) or not is_known((*given, *made)):
             return None
         for at in range(len(given)):
             if given[:at] == made[:at] and given[at + 1 :] == made[at + count :]:
@@ -86,10 +85,6 @@ class PartBeforePermute(Rewrite[Parted]):
 
     def build(self, match: Parted, rw: Rewriter) -> None:
         """The view of what is permuted, then the permutation of the parts."""
-        parted, more = match.order[match.at], len(match.parts) - 1
-        order: list[int] = []
-        for each in match.order:
-            first = each + more if each > parted else each
-            order += range(first, first + 1 + more) if each == parted else [first]
+        order = spread(match.order, match.order[match.at], len(match.parts))
         apart = view(rw, match.permute.operands[0], match.shape)
         rw.replace(match.op, [emit_as(rw, permute_op(apart, order), match.op.results[0])])

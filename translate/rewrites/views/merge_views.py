@@ -57,8 +57,8 @@ from xdsl.ir import SSAValue
 
 from stepwell.ir.alignment import dropped_units
 from stepwell.ir.rewriting import Refusal, Rewriter
-from stepwell.ir.size import Size
 from stepwell.ir.types import dims
+from stepwell.translate.rewrites import building
 from stepwell.translate.rewrites.building import (
     axis,
     cannot_be_viewed_as,
@@ -94,7 +94,7 @@ def keeps_row_major_order(value: SSAValue, order: Sequence[int]) -> bool:
 
 def is_open_once(value: SSAValue) -> bool:
     """Whether at most one size is symbolic."""
-    return sum(isinstance(size, Size) for size in dims(value.type)) <= 1
+    return building.is_open_once(dims(value.type))
 
 
 def axes_that_stay(value: SSAValue, order: Sequence[int], view: SSAValue) -> list[int] | None:

@@ -40,10 +40,10 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.layout_cost import LayoutCost
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Bound, Rewriter
-from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning, is_one
+from stepwell.translate.rewrites.building import is_open_once
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import slice_sizes
 from stepwell.translate.rewrites.xnnpack.placing.merge_transposes import moves_units_only
 
@@ -80,7 +80,7 @@ class XnnpackLayouts(Layouts):
         order = turning.order
         match op:
             case xnnpack.StaticReshape():  # Whose new shape works out one size, not more.
-                return sum(isinstance(size, Size) for size in dims(op.output.type)) <= 1
+                return is_open_once(dims(op.output.type))
             case xnnpack.Softmax():
                 return order[-1] == len(order) - 1
             case xnnpack.FullyConnected():

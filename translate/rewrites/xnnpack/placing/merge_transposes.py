@@ -58,9 +58,9 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.ir.axes import Order, lies_the_same
 from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.size import Size
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.building import is_open_once
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import slice_sizes
 from stepwell.translate.rules import read_rules
 
@@ -93,7 +93,7 @@ def moves_units_only(value: SSAValue, order: Order) -> bool:
     It is a reshape then, which works out one symbolic size, not more.
     """
     shape = dims(value.type)
-    return lies_the_same(shape, order) and sum(isinstance(d, Size) for d in shape) <= 1
+    return lies_the_same(shape, order) and is_open_once(shape)
 
 
 def reshaped(rw: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:

@@ -39,9 +39,16 @@ from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.size import Size, number_of
+from stepwell.ir.size import number_of
 from stepwell.ir.types import Dim, dims, element, tensor
-from stepwell.translate.rewrites.building import cat_op, emit_as, is_known, slice_axis, view
+from stepwell.translate.rewrites.building import (
+    cat_op,
+    emit_as,
+    is_known,
+    is_open_once,
+    slice_axis,
+    view,
+)
 
 MOST_NODES = 1024
 """Nodes that an axis may become; beyond it, delegates between the views are the lesser evil."""
@@ -120,7 +127,7 @@ def _first_of_two(merged: tuple[Dim, ...], apart: tuple[Dim, ...]) -> int | None
 
     None where XNNPACK works the sizes out.
     """
-    if len(apart) != len(merged) + 1 or not is_known((*apart, *merged)) or _is_open_once(apart):
+    if len(apart) != len(merged) + 1 or not is_known((*apart, *merged)) or is_open_once(apart):
         return None
     for at, (one, other) in enumerate(pairwise(apart)):
         product = other if one == 1 else one * other
@@ -128,11 +135,6 @@ def _first_of_two(merged: tuple[Dim, ...], apart: tuple[Dim, ...]) -> int | None
         if are_numbers and (*apart[:at], product, *apart[at + 2 :]) == merged:
             return at
     return None
-
-
-def _is_open_once(shape: tuple[Dim, ...]) -> bool:
-    """Whether XNNPACK works a shape out: one size at most is symbolic."""
-    return sum(isinstance(size, Size) for size in shape) < 2
 
 
 def _is_parted(axis: Axis) -> bool:
@@ -146,7 +148,7 @@ def _is_parted(axis: Axis) -> bool:
 
 def _collect(axis: Axis, reads: dict[Axis, list[Read | None]]) -> Refusal | None:
     """Gather the nodes that an axis passes through, up to the views that part it."""
-    if axis in reads or _is_parted(axis) or _is_open_once(dims(axis.value.type)):
+    if axis in reads or _is_parted(axis) or is_open_once(dims(axis.value.type)):
         return None
     node = axis.value.owner
     if not isinstance(node, (*BLIND, StaticTranspose)):
@@ -198,17 +200,7 @@ class _Index:
         value, at = axis.value, axis.at
         shape, node = dims(value.type), value.owner
         if axis not in self.match.reads:
-            if not _is_parted(axis):
-                part = slice_axis(self.rw, value, at, self.index, self.index + 1)
-                return view(self.rw, part, dropped(shape, at))
-            assert isinstance(node, Operation)
-            if shape[at] == 1:
-                return node.operands[0]
-            step = number_of(shape[at + 1])
-            start, source = self.index * step, node.operands[0]
-            if (layer := _layer(source, at)) is not None:
-                return self._outputs(layer, start, start + step)
-            return slice_axis(self.rw, source, at, start, start + step)
+            return self._part(axis)
         assert isinstance(node, XnnpackOp)
         reads = self.match.reads[axis]
         operands = [*map(self._operand, node.operands, reads)]
@@ -219,9 +211,24 @@ class _Index:
         order = [each - (each > gone) for each in node.ints("perm") if each != gone]
         if order == sorted(order):
             return operands[0]
-        return self.rw.insert(StaticTranspose.make(operands[0], result=result, perm=order)).results[
-            0
-        ]
+        new = StaticTranspose.make(operands[0], result=result, perm=order)
+        return self.rw.insert(new).results[0]
+
+    def _part(self, axis: Axis) -> SSAValue:
+        """The index of what a view parts, or of a shape that XNNPACK works out."""
+        value, at = axis.value, axis.at
+        shape, merge = dims(value.type), value.owner
+        if not isinstance(merge, aten.ViewDefault) or not _is_parted(axis):
+            part = slice_axis(self.rw, value, at, self.index, self.index + 1)
+            return view(self.rw, part, dropped(shape, at))
+        (source, *_) = merge.operands
+        if shape[at] == 1:
+            return source
+        step = number_of(shape[at + 1])
+        start = self.index * step
+        if (layer := _layer(source, at)) is not None:
+            return self._outputs(layer, start, start + step)
+        return slice_axis(self.rw, source, at, start, start + step)
 
     def _outputs(self, layer: FullyConnected, start: int, stop: int) -> SSAValue:
         """Some outputs of a layer: a layer with those rows of the weight."""
@@ -234,9 +241,7 @@ class _Index:
     def _operand(self, value: SSAValue, read: Read | None) -> SSAValue:
         if read is None:
             return value
-        if not read.is_one:
-            return self.of(Axis(value, read.at))
-        return self._shared(value, read.at)
+        return self._shared(value, read.at) if read.is_one else self.of(Axis(value, read.at))
 
     def _shared(self, value: SSAValue, at: int) -> SSAValue:
         """A value that all indices share, without its axis of size 1: above what is elementwise."""
