@@ -54,10 +54,11 @@ from stepwell.ir.dtypes import (
     ui8,
 )
 from stepwell.ir.types import dims, element, is_static
+from stepwell.translate.rewrites.views.memory import is_laid_out
 
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 
-_BY_STRIDES = frozenset(
+BY_STRIDES = frozenset(
     f"aten.{name}.default" for name in ("as_strided", "as_strided_copy", "as_strided_scatter")
 )
 """Ops that read memory, of which a program says nothing: what is known is a gather by then.
@@ -93,7 +94,8 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return "its kernel gives something else than PyTorch's"
     if op.name == "aten.roll.default" and not op.arg("dims"):
         return "its kernel rolls along named axes, not all elements as one"
-    if op.name in _BY_STRIDES and is_static(op.operands[0].type):
+    source = op.operands[0] if op.name in BY_STRIDES else None
+    if source is not None and is_static(source.type) and not is_laid_out(source):
         return "its kernel reads row by row, and how its operand lies is not known: x.contiguous()"
     signature = kernel_of(type(op))
     if signature is None:

@@ -33,6 +33,7 @@ from stepwell.backends.executorch.container import (
     strides,
 )
 from stepwell.backends.executorch.scalar_types import torch_dtype
+from stepwell.dialects.aten import ContiguousDefault
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
@@ -149,6 +150,13 @@ class Places:
                 f"method {self.method.name}",
             )
         return self._seen_as(held.content, index)
+
+    def laid_out(self, value: SSAValue) -> SSAValue:
+        """A value row by row, as a kernel finds it, which torch may have it otherwise."""
+        for use in value.uses:
+            if isinstance(use.operation, ContiguousDefault):
+                return use.operation.results[0]
+        return self.op("aten.contiguous.default", value, types=[value.type])
 
     def _covers(self, arena: Arena[int], declared: TensorValue) -> bool:
         """Whether what was written fills every byte of a tensor."""

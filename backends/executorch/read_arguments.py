@@ -16,6 +16,7 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.emit_scalars import SCALAR_KERNELS
 from stepwell.backends.executorch.inverse import functional_of
+from stepwell.backends.executorch.kernel_calls import BY_STRIDES
 from stepwell.backends.executorch.places import Places
 from stepwell.backends.executorch.scalar_types import torch_dtype
 from stepwell.backends.executorch.signatures import InPlace, Input, Output, Role
@@ -125,6 +126,8 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
         declared = places.method.values[results[0]]
         assert isinstance(declared, TensorValue)
         given["dtype"] = element_type(torch_dtype(declared.scalar_type))
+    if found.op.name in BY_STRIDES:
+        given["self"] = places.laid_out(given["self"])
     return Call(found.op, given, results)
 
 

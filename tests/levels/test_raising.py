@@ -153,3 +153,30 @@ def test_a_level_without_a_way_up_says_so() -> None:
         lowered.program.raise_to("aten")
     with pytest.raises(StepwellError, match="no way leads up to level 'xnnpack'"):
         lowered.program.raise_to("xnnpack")
+
+
+class Halves(torch.nn.Module):
+    """A convolution over an open length, whose channels are parted in two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv1d(4, 6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, second = self.layer(x).chunk(2, dim=1)
+        return torch.tanh(first) * second
+
+
+def test_what_a_kernel_reads_as_it_lies_goes_up_in_the_order_that_the_file_declares() -> None:
+    """Its parts are `as_strided` of rows, and a convolution of XNNPACK gives them otherwise."""
+    net, x = Halves().eval(), torch.randn(1, 4, 32)
+    length = torch.export.Dim("length", min=8, max=32)
+    source = torch.export.export(net, (x,), dynamic_shapes=({2: length},))
+    data = stepwell.emit(stepwell.from_exported_program(source), "cortex-m55")
+    held = stepwell.read_pte(data, largest=True)
+    assert "as_strided" in str(held)
+    ways = {"up": held, "down": stepwell.lower(held.raise_to("aten"), "xnnpack")}
+    ways["again"] = stepwell.load(stepwell.emit(held, "cortex-m55"))
+    for way, found in ways.items():
+        torch.testing.assert_close(found.run(x)[0], net(x), msg=way)
+    assert "as_strided" not in str(ways["down"].program)

@@ -123,3 +123,17 @@ def test_no_view(name: str, refused: Any, method_of_n: Any):
     more = ', !stepwell.int<"n">' if "%n" in how else ""
     call = f"%y = aten.as_strided.default(%x, {how}) : ({given}{more}) -> {made}"
     refused(method_of_n(f"%x: {given}", call, gives=made), step(views.as_strided_to_view), reason)
+
+
+def test_a_copy_in_row_major_order_is_read_as_it_lies(apply: Any, method: Any):
+    done = apply(
+        method(
+            "%x: tensor<2x3xf32>",
+            "%t = aten.permute.default(%x, [1, 0]) : (tensor<2x3xf32>) -> tensor<3x2xf32>",
+            "%a = aten.contiguous.default(%t) : (tensor<3x2xf32>) -> tensor<3x2xf32>",
+            "%y = aten.as_strided.default(%a, [6], [1]) : (tensor<3x2xf32>) -> tensor<6xf32>",
+            gives="tensor<6xf32>",
+        ),
+        step(views.as_strided_to_view),
+    )
+    assert done.ops() == ["aten.permute.default", "aten.contiguous.default", "aten.view.default"]

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
+from stepwell.dialects.aten import CloneDefault, ContiguousDefault
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.families import is_of
@@ -35,6 +36,14 @@ def is_fresh(value: SSAValue) -> bool:
     """Whether the op that computes a value writes its elements anew, hence densely."""
     owner = value.owner
     return isinstance(owner, SchemaOp) and not owner.SCHEMA.returns[0].aliases_input
+
+
+def is_laid_out(value: SSAValue) -> bool:
+    """Whether an op that lays its result out row by row made a value."""
+    op = value.owner
+    if not isinstance(op, ContiguousDefault | CloneDefault):
+        return False
+    return op.arg("memory_format") == "contiguous_format"
 
 
 def keeps_layout(value: SSAValue) -> bool:
@@ -66,6 +75,8 @@ def is_row_major(value: SSAValue, program: Program) -> bool:
         held = program.weights.get(key)
         return held.is_contiguous() and held.storage_offset() == 0
     if not isinstance(value, BlockArgument):
+        if is_laid_out(value):
+            return True
         if not is_fresh(value):
             return False
         if sum(size != 1 for size in dims(value.type)) <= 1:
