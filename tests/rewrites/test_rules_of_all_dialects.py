@@ -263,3 +263,50 @@ def test_a_value_of_unknown_sizes_replaces_none_of_its_type(refused: Any, method
     loose = "tensor<?x3xf32>"
     line = f"%y = aten.view.default(%x, [-1, 3]) : ({loose}) -> {loose}"
     refused(method(f"%x: {loose}", line, gives=loose), gone())
+
+
+MOVED = """
+rule negate-where-it-stood
+Before:
+    %a = $node of NODES(%x, …, output_min=none)
+    %y = xnnpack.negate(%a)
+After:
+    %a = $node(%x, …, output_min=$least)
+    %y = xnnpack.negate(%a)
+where reads_once(%a)
+option $least = LEAST: "the least number"
+for $node = "xnnpack.add", %right = "tensor<2x3xf32>"
+"""
+
+
+def test_a_value_defined_again_stands_where_it_stood_with_other_fields(apply: Any, method: Any):
+    from stepwell.dialects import xnnpack
+
+    known = {"NODES": (xnnpack.Add, xnnpack.Subtract), "LEAST": -1000.0}
+    added = f"%a = xnnpack.subtract(%x, %x) : ({X}, {X}) -> {X}"
+    between = f"%b = xnnpack.abs(%x) : ({X}) -> {X}"
+    end = f"%c = xnnpack.negate(%a) : ({X}) -> {X}"
+    last = f"%y = xnnpack.add(%b, %c) : ({X}, {X}) -> {X}"
+    text = method(f"%x: {X}", added, between, end, last, gives=X)
+    done = apply(text, rule(MOVED, **known)())
+    assert done.ops()[0] == "xnnpack.subtract" and "output_min=-1000.0" in done.text
+    assert "output_min=-2000.0" in apply(text, rule(MOVED, **known)(-2000.0)).text
+
+
+@pytest.mark.parametrize(
+    ("held", "changed", "reason"),
+    [
+        ("where reads_once(%a)\n", "", "defined again, and `reads_once"),
+        ("output_min=$least", "output_mean=$least", "has no argument 'output_mean'"),
+        ("LEAST: ", "MOST: ", "there is no default 'MOST'"),
+        ("xnnpack.negate(%a)\nAfter", "xnnpack.negate(%x)\nAfter", "reads %a"),
+    ],
+)
+def test_what_a_value_defined_again_needs_is_asked_when_it_is_read(
+    held: str, changed: str, reason: str
+):
+    from stepwell.dialects import xnnpack
+
+    known = {"NODES": (xnnpack.Add, xnnpack.Subtract), "LEAST": 0.5}
+    with pytest.raises(StepwellError, match=reason):
+        rule(MOVED.replace(held, changed, 1), **known)

@@ -29,7 +29,7 @@ from stepwell.translate.rules.notation import (
     TypePattern,
     ValueName,
 )
-from stepwell.translate.rules.operators import Operator
+from stepwell.translate.rules.operators import Operator, operator_of
 
 
 def check(rule: Rule, namespace: Namespace) -> None:
@@ -47,8 +47,13 @@ class _Check:
         self.known: set[str] = set()
 
     def run(self) -> None:
+        self.known |= {f"${option.name}" for option in self.rule.options}
         for line in self.rule.before:
             self.before(line)
+        self.reached()
+        for option in self.rule.options:
+            if option.default not in self.namespace:
+                raise self.error(f"there is no default {option.default!r}")
         for clause in self.rule.where:
             self.call(clause.predicate, clause.arguments, "predicate")
             if clause.binds:
@@ -59,7 +64,24 @@ class _Check:
             raise self.error(f"there is no deviation {self.rule.loses!r}")
         for line in self.rule.after:
             self.after(line)
+            self.again(line)
             self.known |= {f"%{name}" for name in line.results}
+
+    def reached(self) -> None:
+        """Every line before makes what the last one, or one that it leads to, reads."""
+        makers = {name: line for line in self.rule.before for name in line.results}
+        led, lines = set[str](), [self.rule.root]
+        while lines:
+            terms = [term for _, term in lines.pop().arguments]
+            while terms:
+                term = terms.pop()
+                if isinstance(term, list):
+                    terms += term
+                elif isinstance(term, ValueName) and term.name in makers and term.name not in led:
+                    led |= {*makers[term.name].results}
+                    lines.append(makers[term.name])
+        if lost := [n for n in makers if n not in led and n not in self.rule.root.results]:
+            raise self.error(f"nothing that leads to the last line reads %{lost[0]}")
 
     def before(self, line: Line) -> None:
         """What a line names before is there, and what it says of it may be said."""
@@ -67,7 +89,9 @@ class _Check:
             raise self.error("a line before names an op")
         if line is self.rule.root or line.family not in FAMILIES:
             classes(line, self.rule, self.namespace)
-        if line.op != WEIGHT and not line.is_again:
+        if line.is_again:
+            self.fields(line)
+        elif line.op != WEIGHT:
             self.complete(line, operator(line, self.rule))
         self.known |= {f"%{name}" for name in line.results}
         terms = list(self.terms(line))
@@ -87,6 +111,7 @@ class _Check:
             raise self.error(f"there is no recipe {line.recipe!r}")
         if line.is_again:
             self.before_of(line)
+            self.fields(line)
         elif "." not in line.op and line.op != WEIGHT:
             self.function(line.op, "function")
         elif line.op != WEIGHT:
@@ -98,6 +123,22 @@ class _Check:
                 self.complete(line, known)
         for term in self.terms(line):
             self.is_known(term)
+
+    def again(self, line: Line) -> None:
+        """A value that is defined again has no other reader, to whom it would be another."""
+        alone = [w.arguments for w in self.rule.where if w.predicate == "reads_once"]
+        for name in line.results:
+            stood = any(name in other.results for other in self.rule.before[:-1])
+            if stood and (ValueName(name),) not in alone:
+                raise self.error(f"%{name} is defined again, and `reads_once(%{name})` not asked")
+
+    def fields(self, line: Line) -> None:
+        """Every op of a family has the fields that are named."""
+        of = line if line.family else next(o for o in self.rule.before if o.op == line.op)
+        for name in filter(None, (name for name, _ in line.arguments)):
+            for cls in classes(of, self.rule, self.namespace):
+                if name not in operator_of(cls).by_name:
+                    raise self.error(f"{cls.name} has no argument {name!r}")
 
     def before_of(self, line: Line) -> None:
         if not any(other.op == line.op for other in self.rule.before):

@@ -6,7 +6,6 @@ ends the look. It is compiled when an op of the rule's class is first met.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from typing import Any, cast
 
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects.aten.op import STATED
 from stepwell.ir import dtypes
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
@@ -45,6 +43,7 @@ from stepwell.translate.rules.operators import (
     plain,
     sizes_in_place,
 )
+from stepwell.translate.rules.terms import at_run_time, equal
 
 
 @dataclass(frozen=True)
@@ -99,18 +98,23 @@ def named_arguments(line: Line, known: Operator, rule: Rule) -> dict[str, Term]:
     return found
 
 
-def compile_rule(rule: Rule, namespace: Namespace) -> Matcher:
+def compile_rule(
+    rule: Rule, namespace: Namespace, options: Mapping[str, Any] | None = None
+) -> Matcher:
     """The matcher of one form of a rule.
 
     Args:
         rule: as it was read.
         namespace: predicates, functions and families by name.
+        options: what the rewrite's options are; their defaults, if it is not said.
 
     Raises:
         StepwellError: the rule names an op, an argument or a predicate that there is not.
     """
     orders = [False, True] if any(line.unordered for line in rule.before) else [False]
-    matchers = [_Compiler(rule, namespace, swapped).compile() for swapped in orders]
+    if options is None:
+        options = {option.name: namespace[option.default] for option in rule.options}
+    matchers = [_Compiler(rule, namespace, swapped, options).compile() for swapped in orders]
     return first_of(matchers)
 
 
@@ -134,7 +138,9 @@ def first_of(matchers: Sequence[Matcher]) -> Matcher:
 class _Compiler:
     """Writes the code of one rule, with unordered arguments as written or swapped."""
 
-    def __init__(self, rule: Rule, namespace: Namespace, swapped: bool) -> None:
+    def __init__(
+        self, rule: Rule, namespace: Namespace, swapped: bool, options: Mapping[str, Any]
+    ) -> None:
         self.rule, self.namespace, self.swapped = rule, namespace, swapped
         self.makers = {
             name: (line, index) for line in rule.before for index, name in enumerate(line.results)
@@ -142,7 +148,7 @@ class _Compiler:
         self.shapes: list[str] = []
         self.numbers: list[str] = []
         self.types: list[str] = []
-        self.known: set[str] = set()
+        self.known: set[str] = {f"${name}" for name in options}
         self.seen: dict[str, str] = {}
         self.patterns: dict[TypePattern, str] = {}
         self.used = _used_shapes(rule)
@@ -161,6 +167,7 @@ class _Compiler:
             "sizes_in_place": sizes_in_place,
             "at_run_time": at_run_time,
             "rule": rule,
+            **{local(f"${name}"): value for name, value in options.items()},
         }
         self.fresh = count()
 
@@ -205,12 +212,21 @@ class _Compiler:
                 self.type(f"at({op}.results, 0)", line.result_types[0])
             return
         if line.is_again:
-            for index, (_, term) in enumerate(line.arguments):
+            values = [term for name, term in line.arguments if name is None]
+            for index, term in enumerate(values):
                 if not isinstance(term, ValueName):
                     raise StepwellError(f"rule {self.rule.name}: {line.op} takes values alone")
+                if line.is_open:
+                    self.shapes.append(f"if len(operands_of({op})) <= {index}: return None")
                 self.value(f"at(operands_of({op}), {index})", term, line, index)
+            if fields := {name: term for name, term in line.arguments if name is not None}:
+                known = operator_of(classes(line, self.rule, self.namespace)[0])
+                for name, term in fields.items():
+                    found = f"a{next(self.fresh)}"
+                    self.numbers.append(f"{found} = {known.field(op, name)}")
+                    self.term(found, term, name)
             if not line.is_open:
-                count = len(line.arguments)
+                count = len(values)
                 self.shapes.append(f"if len(operands_of({op})) != {count}: return None")
             self.result_types(op, line)
             return
@@ -470,26 +486,6 @@ def _used_shapes(rule: Rule) -> set[str]:
 def local(name: str) -> str:
     """The variable of `%x` or `$c`."""
     return ("v_" if name.startswith("%") else "h_") + name[1:]
-
-
-def at_run_time(value: Any) -> bool:
-    """Whether an argument, or a number in it, is known only at run time."""
-    if isinstance(value, list):
-        return any(map(at_run_time, cast("list[Any]", value)))
-    return type(value) not in STATED and isinstance(value, SSAValue)
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Whether two arguments are the same: 2 is 2.0, 0.0 is not -0.0, true is not 1, NaN is NaN."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        signs = math.copysign(1, one) == math.copysign(1, other)
-        return (one == other and signs) or (one != one and other != other)
-    if isinstance(one, list) and isinstance(other, list):
-        ours, theirs = cast("list[Any]", one), cast("list[Any]", other)
-        return len(ours) == len(theirs) and all(map(equal, ours, theirs))
-    return one is other if isinstance(one, SSAValue) else bool(one == other)
 
 
 def element_named(name: str, rule: Rule) -> Any:

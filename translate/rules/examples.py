@@ -111,6 +111,18 @@ class Example:
         made.name_hint = name
         return made
 
+    def operand(self, name: str) -> ValueName | Hole:
+        """An operand behind `…`: a value that `for` names, an argument more, or sizes in place."""
+        if isinstance(self.holes[name], ValueName):
+            return self.holes[name]
+        if not isinstance(self.holes[name], Attribute):
+            return Hole(name)
+        if f"%{name}" not in self.values:
+            argument = self.block.insert_arg(self.holes[name], len(self.block.args))
+            argument.name_hint = name
+            self.values[f"%{name}"] = argument
+        return ValueName(name)
+
     def insert(self, op: Operation) -> Operation:
         """Put an op behind the others, as a rewriter would."""
         self.block.add_op(op)
@@ -122,8 +134,8 @@ class Example:
 
     def module(self) -> ModuleOp:
         """The method, in a module."""
-        lines = [self.line(line) for line in self.rule.before if line.op != WEIGHT]
-        for line in self.rule.before:
+        lines = [self.line(line) for line in _ordered(self.rule) if line.op != WEIGHT]
+        for line in (*self.rule.beside, *self.rule.before):
             if line.op == WEIGHT:
                 self.weight(line)
         writer = Writer(replace(self.rule, before=(), after=tuple(lines)), self.rewrite.namespace)
@@ -143,9 +155,12 @@ class Example:
         return ModuleOp([func])
 
     def returned(self) -> list[str]:
-        """The results of the root that lines after define."""
+        """The results of the root that lines after define, and what nothing reads beside it."""
         defined = {name for line in self.rule.after for name in line.results}
-        return [name for name in self.rule.root.results if name in defined]
+        results = [name for name in self.rule.root.results if name in defined]
+        read = {name for line in (*self.rule.beside, *self.rule.before) for name in _read(line)}
+        beside = [name for line in self.rule.beside for name in line.results]
+        return [*results, *(name for name in beside if name not in read)]
 
     def line(self, line: Line) -> Line:
         """A line before as one that is written: of a family, the op that `for` says.
@@ -157,7 +172,10 @@ class Example:
         known = operator(line, self.rule)
         written = named_arguments(line, known, self.rule) if line.is_open else known.by_name
         named = {name for name in known.by_name if name in self.holes} - set(written)
-        more = [(name, Hole(name)) for name in sorted(named)]
+        more: list[tuple[str, Any]] = [
+            (name, self.operand(name) if known.by_name[name].is_value else Hole(name))
+            for name in sorted(named)
+        ]
         return replace(line, arguments=(*line.arguments, *more), is_open=False)
 
     def weight(self, line: Line) -> None:
@@ -174,7 +192,7 @@ class Example:
         given = self.holes.get(name)
         if isinstance(given, Attribute):
             return given
-        for line in self.rule.before:
+        for line in (*self.rule.beside, *self.rule.before):
             for index, value in _operands(line, self.rule):
                 stated = line.operand_types[index : index + 1]
                 if value == name and stated and stated[0]:
@@ -256,11 +274,29 @@ def lists_of(rule: Rule) -> list[str]:
 
 def inputs_of(rule: Rule) -> list[str]:
     """The values that stand before and that no line defines, in order."""
-    defined = {name for line in rule.before for name in line.results}
-    found: dict[str, None] = {}
+    lines = (*rule.beside, *rule.before)
+    defined = {name for line in lines for name in line.results}
+    read = dict.fromkeys(name for line in lines for name in _read(line))
+    return [name for name in read if name not in defined]
+
+
+def _read(line: Line) -> list[str]:
+    """The values that a line reads."""
+    terms = [item for _, t in line.arguments for item in (t if isinstance(t, list) else [t])]
+    return [term.name for term in terms if isinstance(term, ValueName)]
+
+
+def _ordered(rule: Rule) -> list[Line]:
+    """The lines before, and those beside as soon as what they read is there."""
+    waiting, lines = list(rule.beside), list[Line]()
+    late = {name for line in (*rule.beside, *rule.before) for name in line.results}
     for line in rule.before:
-        for _, term in line.arguments:
-            for item in term if isinstance(term, list) else [term]:
-                if isinstance(item, ValueName) and item.name not in defined:
-                    found[item.name] = None
-    return list(found)
+        for each in list(waiting):
+            if not late.intersection(_read(each)):
+                lines.append(each)
+                waiting.remove(each)
+                late -= {*each.results}
+        lines.append(line)
+        late -= {*line.results}
+    assert not waiting, f"rule {rule.name}: an op beside reads what is replaced"
+    return lines

@@ -26,11 +26,15 @@ An op may be of any dialect. Ops that no torch schema declares take values first
 name; a field that is not written is not there. `%w = weight` before is a weight of the program;
 `%v = weight recipe-name(%w, axis=$a)` after is what a recipe derives from it;
 a mapping among the arguments is so many parameters.
-`$op of family(%x, …)` before is an op of one of the classes that the module holds under the name
-`family`, or, but in the last line, of that family of ops (`ir/families.py`); after, `$op(%z, …)` is
-that op again, of other operands. Behind `…` after, an op's arguments are those of the op of that
-name before. `%y = function(%x, $c)` after is a value that a function of the module writes, which
-takes the rewriter first. `$xs` for a list of tensors is that list, and `[%a, %b]` two of them.
+`$op of family(%x, …, field=$c)` before is an op of one of the classes that the module holds under
+the name `family`, or, but in the last line, of that family of ops (`ir/families.py`); after,
+`$op(%z, …, field=$d)` is that op again, of other operands or with other fields. A line after that
+defines a value of a line before again stands where that one stood. The last line before may be an
+op without results, which goes: after stands `nothing`. `option $c = NAME: "what it says"` is a
+field of the rewrite, whose default the module holds under that name. Behind `…` after, an op's
+arguments are those of the op of that name before. `%y = function(%x, $c)` after is a value that a
+function of the module writes, which takes the rewriter first. `$xs` for a list of tensors is that
+list, and `[%a, %b]` two of them.
 `-> $T` is a whole type, and after, `tensor<*sizes($S) x of($E)>` a computed one. Several results
 of the op before may be replaced: those that lines after define under their names.
 
@@ -54,6 +58,7 @@ round is derived from the text (`checking/derived.py`), is what `check` asks for
 more than is stated; `bound of roundings: "reason"` states no numbers.
 `for` says what holes are in the example that documentation and tests are given, of which type
 values are, and under which key weights; it may name arguments that stand behind `…`.
+`for %x = op(…)` is an op more of the example: it makes a value, or reads one beside the others.
 
 `for each $op, $form of (clone, alias), (detach, alias)` (`for each $op of clone, detach`) makes one
 rule of several: each names what the text says there, word for word.
@@ -85,6 +90,8 @@ class TypePattern:
 AnyType: TypeAlias = "TypePattern | Hole | None"
 """A tensor type, a hole for a whole one, or nothing that is stated."""
 
+NOTHING = "nothing"
+"""What stands after an op without results."""
 WEIGHT = "weight"
 """The op of a line that is a weight of the program."""
 
@@ -113,7 +120,7 @@ class Line:
     @property
     def results(self) -> tuple[str, ...]:
         """The names of its results."""
-        return (self.result, *self.more)
+        return (self.result, *self.more) if self.result else ()
 
     @property
     def is_again(self) -> bool:
@@ -136,6 +143,15 @@ class Where:
 
 
 @dataclass(frozen=True)
+class Option:
+    """`option $name = default: "meaning"`: a field of the rewrite, and the name of its default."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True)
 class Rule:
     """A rule as it was read."""
 
@@ -150,6 +166,9 @@ class Rule:
     bound: Bound = EXACT
     example: dict[str, Any] = field(default_factory=dict[str, Any])
     loses: str = ""
+    options: tuple[Option, ...] = ()
+    beside: tuple[Line, ...] = ()
+    """What else stands in the example."""
     others: tuple[Rule, ...] = ()
     """What else `for each` makes of the text."""
 
@@ -178,6 +197,9 @@ _WHERE = re.compile(
     rf'{_LABEL}(?: else "(?P<refusal>[^"]*)")?$'
 )
 _WITH = re.compile(r"^with \$(?P<name>\w+) = (?P<call>\w+\(.*\))$")
+_WITHOUT_RESULT = re.compile(r"^(?P<op>[\w.]+)\((?P<rest>.*)$")
+_BESIDE = re.compile(r"^for (%\w+, )*%\w+ = \w[\w.]*[( :]")
+_OPTION = re.compile(r'^option \$(?P<name>\w+) = (?P<default>\w+): "(?P<meaning>[^"]*)"$')
 _UNLESS = re.compile(rf"^unless (?P<call>\w+\(.*\)){_LABEL}$")
 _BOUND = re.compile(r'^bound (?P<terms>[^:]+): "(?P<reason>[^"]*)"$')
 _TYPE = re.compile(r"^tensor<(?P<parts>[^<>]*)>$")
@@ -222,6 +244,8 @@ def _read_rule(name: str, text: str) -> Rule:
     takes_empty, loses = True, ""
     prose: list[str] = []
     bound, example = EXACT, dict[str, Any]()
+    options: list[Option] = []
+    beside: list[Line] = []
     block: list[Line] | None = None
     for line in _joined(text.replace("\n    else ", " else ").splitlines()[1:]):
         stripped = line.strip()
@@ -229,7 +253,8 @@ def _read_rule(name: str, text: str) -> Rule:
             if stripped in ("Before:", "After:"):
                 block = before if stripped == "Before:" else after
             elif line.startswith("    ") and block is not None:
-                block.append(_read_line(stripped))
+                if stripped != NOTHING:
+                    block.append(_read_line(stripped))
             elif line.startswith("    "):
                 prose.append(stripped)
             elif found := _WHERE.match(stripped):
@@ -254,12 +279,16 @@ def _read_rule(name: str, text: str) -> Rule:
                 call = Terms(found["call"]).one()
                 assert isinstance(call, Computed)
                 where.append(Where(call.function, call.arguments, binds=found["name"]))
+            elif found := _OPTION.match(stripped):
+                options.append(Option(found["name"], found["default"], found["meaning"]))
             elif stripped.startswith("loses "):
                 loses = stripped.removeprefix("loses ")
             elif found := _BOUND.match(stripped):
                 bound = _read_bound(found["terms"], found["reason"])
             elif stripped == "not of empty tensors":
                 takes_empty = False
+            elif _BESIDE.match(stripped):
+                beside.append(_read_line(stripped.removeprefix("for ")))
             elif stripped.startswith("for "):
                 example.update(_read_example(stripped.removeprefix("for ")))
             elif stripped:
@@ -268,9 +297,11 @@ def _read_rule(name: str, text: str) -> Rule:
             raise ParseFailure(
                 f"rule {name}: {error.problems[0].fact}", f"the line {stripped!r}"
             ) from None
-    if not before or not after:
+    if not before or not (after or before[-1].result == ""):
         raise ParseFailure(f"rule {name} has nothing before or nothing after")
-    if after[-1].result not in before[-1].results:
+    if any(not line.result for line in (*before[:-1], *after)) or (after and not before[-1].result):
+        raise ParseFailure(f"rule {name}: a line is no `%y = op(…)`")
+    if after and after[-1].result not in before[-1].results:
         raise ParseFailure(f"rule {name}: the last lines define different values")
     return Rule(
         name,
@@ -284,6 +315,8 @@ def _read_rule(name: str, text: str) -> Rule:
         bound,
         example,
         loses,
+        tuple(options),
+        tuple(beside),
     )
 
 
@@ -302,6 +335,10 @@ def _joined(lines: Sequence[str]) -> Iterator[str]:
 
 def _read_line(text: str) -> Line:
     found = _LINE.match(text)
+    if found is None and (bare := _WITHOUT_RESULT.match(text)):
+        terms = Terms(bare["rest"])
+        given = tuple(terms.until(")"))
+        return Line("", bare["op"], given, is_open=terms.is_open)
     if found is None:
         raise ParseFailure("it is no `%y = op(…)`")
     if found["value"]:

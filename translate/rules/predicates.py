@@ -100,3 +100,8 @@ def same_type(one: SSAValue, other: SSAValue) -> bool:
 def same_element(*values: SSAValue) -> bool:
     """Values of one element type."""
     return len({element(value.type) for value in values}) == 1
+
+
+def are_of_one_type(*values: SSAValue) -> bool:
+    """Values of one type as it is stated, whose sizes may be unknown."""
+    return len({value.type for value in values}) == 1

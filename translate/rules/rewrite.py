@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
@@ -38,7 +38,8 @@ class RuleRewrite(Rewrite[Matched]):
         """What looks at the ops of each class, of all forms in order."""
         matchers: dict[type[Operation], list[Matcher]] = {}
         for rule in self.rule.forms:
-            matcher = compile_rule(rule, self.namespace)
+            options = {option.name: getattr(self, option.name) for option in rule.options}
+            matcher = compile_rule(rule, self.namespace, options)
             for cls in classes(rule.root, rule, self.namespace):
                 matchers.setdefault(cls, []).append(matcher)
         return {cls: first_of(found) for cls, found in matchers.items()}
@@ -112,7 +113,7 @@ def _class_of(rule: Rule, namespace: Mapping[str, Any], module: str) -> type[Rul
     anchors = dict.fromkeys(
         cls for form in rule.forms for cls in classes(form.root, form, namespace)
     )
-    body = {
+    body: dict[str, Any] = {
         "__doc__": rule.prose or rule.text,
         "__module__": module,
         "name": rule.name,
@@ -124,4 +125,9 @@ def _class_of(rule: Rule, namespace: Mapping[str, Any], module: str) -> type[Rul
         "namespace": namespace,
     }
     name = "".join(word.title() for word in rule.name.split("-"))
-    return cast("type[RuleRewrite]", type(name, (RuleRewrite,), body))
+    if not rule.options:
+        return cast("type[RuleRewrite]", type(name, (RuleRewrite,), body))
+    fields = [(o.name, Any, field(default=namespace[o.default])) for o in rule.options]
+    made = make_dataclass(name, fields, bases=(RuleRewrite,), namespace=body, frozen=True)
+    made.__module__ = module
+    return cast("type[RuleRewrite]", made)

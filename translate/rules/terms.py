@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
+from stepwell.dialects.aten.op import STATED
 from stepwell.ir import dtypes
 from stepwell.ir.diagnostics import ParseFailure
 
@@ -45,7 +47,7 @@ Term: TypeAlias = (
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<value>%\w+)|(?P<hole>\$\??\w+)|(?P<number>-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b)"""
-    r"""|(?P<string>"[^"]*")|(?P<word>[A-Za-z_]\w*)|(?P<sign>[][(){},=]))"""
+    r"""|(?P<string>"[^"]*"|'[^']*')|(?P<word>[A-Za-z_]\w*)|(?P<sign>[][(){},=]))"""
 )
 _WORDS = {"none": None, "true": True, "false": False}
 
@@ -113,3 +115,23 @@ class Terms:
         if word and self.take("("):
             return Computed(word, tuple(term for _, term in self.until(")")))
         raise ParseFailure(f"{found[0].strip()!r} is no argument")
+
+
+def at_run_time(value: Any) -> bool:
+    """Whether an argument, or a number in it, is known only at run time."""
+    if isinstance(value, list):
+        return any(map(at_run_time, cast("list[Any]", value)))
+    return type(value) not in STATED and isinstance(value, SSAValue)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two arguments are the same: 2 is 2.0, 0.0 is not -0.0, true is not 1, NaN is NaN."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        signs = math.copysign(1, one) == math.copysign(1, other)
+        return (one == other and signs) or (one != one and other != other)
+    if isinstance(one, list) and isinstance(other, list):
+        ours, theirs = cast("list[Any]", one), cast("list[Any]", other)
+        return len(ours) == len(theirs) and all(map(equal, ours, theirs))
+    return one is other if isinstance(one, SSAValue) else bool(one == other)

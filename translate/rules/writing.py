@@ -12,6 +12,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriter import remade
 from stepwell.ir.rewriting import Rewriter
 from stepwell.ir.types import Dim, tensor
+from stepwell.ir.xdsl_private import put_before
 from stepwell.translate.rules.compiling import (
     Namespace,
     element_named,
@@ -28,6 +29,7 @@ from stepwell.translate.rules.notation import (
     Term,
     ValueName,
 )
+from stepwell.translate.rules.operators import operator_of
 
 Found = Mapping[str, Any]
 """What stands for each `%x` and each `$c`."""
@@ -39,6 +41,7 @@ class Writer:
     def __init__(self, rule: Rule, namespace: Namespace) -> None:
         self.rule, self.namespace = rule, namespace
         self.steps = [self._step(line) for line in rule.after]
+        self.again = {f"%{name}" for line in rule.before[:-1] for name in line.results}
 
     def write(self, root: Operation, found: Found, rw: Rewriter) -> dict[str, Any]:
         """The values of all names once the lines are written in front of `root`."""
@@ -46,7 +49,13 @@ class Writer:
         results = dict(zip(self.rule.root.results, root.results, strict=True))
         for line, step in zip(self.rule.after, self.steps, strict=True):
             replaced = [results.get(name) for name in line.results]
+            stood = values[f"%{line.result}"].owner if f"%{line.result}" in self.again else None
             made = step(values, [old and old.type for old in replaced], rw)
+            if stood is not None:
+                new = cast(Operation, made[0].owner)
+                new.detach()
+                put_before(new, stood)
+                new.location = stood.location
             for name, new, old in zip(line.results, made, replaced, strict=True):
                 if "." in line.op and old is not None:
                     new.name_hint = old.name_hint
@@ -96,9 +105,18 @@ class Writer:
     def _again(self, line: Line, values: Found, types: Sequence[Attribute | None]) -> Operation:
         """The op that was matched, of other operands."""
         old = cast(Operation, values[self._like(line)].owner)
-        given = [cast(SSAValue, self.value(term, values)) for _, term in line.arguments]
+        given = [
+            cast(SSAValue, self.value(term, values))
+            for name, term in line.arguments
+            if name is None
+        ]
         stated = self._types(line, values, types) or [result.type for result in old.results]
-        return remade(old, [*given, *old.operands[len(given) :]], stated)
+        fields = {name: self.value(term, values) for name, term in line.arguments if name}
+        if not fields:
+            return remade(old, [*given, *old.operands[len(given) :]], stated)
+        known = operator_of(type(old))
+        operands = dict(zip((p.name for p in known.values), given, strict=False))
+        return known.make(known.present(old) | operands | fields, stated)
 
     def _derived(self, line: Line, values: Found, rw: Rewriter) -> SSAValue:
         """The weight that a recipe makes of others."""

@@ -4,27 +4,33 @@ Separate data and scales (`mxfp`, of convolutions `mxfp_conv` too) are added up 
 `mx_fp8e4m3`, …) over the whole axis.  A product keeps its form where the target has it; otherwise
 it takes the other one, and its last bits may change.
 
+rule choose-mx-form
+    The form of MX products that the target's extensions allow.
 Before:
-    %z = stepwell_mx.matmul_t.default(%x, %y, "fp4e2m1", "fp4e2m1", "operators") : (tensor<1x2x32xf32>, tensor<1x3x32xf32>) -> tensor<1x2x3xf32>
+    %y = $product of PRODUCTS(%a, %b, …, form=$form)
 After:
-    %z = stepwell_mx.matmul_t.default(%x, %y, "fp4e2m1", "fp4e2m1", "types") : (tensor<1x2x32xf32>, tensor<1x3x32xf32>) -> tensor<1x2x3xf32>
+    %y = $product(%a, %b, …, form=$other)
+unless multiplies_no_batches(%y)
+with $other = other_form(%y, $form, $extensions)
+not of empty tensors
+option $extensions = ALL: "what the target has"
+bound of roundings: "sums go over the axis instead of over blocks, or the other way"
+for $product = "stepwell_mx.matmul_t.default", $form = "operators"
+for $payload = "fp4e2m1", $b_payload = "fp4e2m1"
+for %a = "tensor<1x2x32xf32>", %b = "tensor<1x3x32xf32>"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import cast
 
-from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES, form_refused
-from stepwell.ir.bounds import roundings
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     MxConv2dOp,
@@ -32,56 +38,41 @@ from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     MxMatmulOp,
     payload_fields,
 )
+from stepwell.translate.rules import read_rules
 
-_OPERATORS_NEED = (frozenset(("mxfp",)), frozenset(("mxfp", "mxfp_conv")))
-"""Of operators on separate data and scales: products, convolutions."""
-
-
-@dataclass(frozen=True)
-class OtherForm:
-    """A product and the form it takes."""
-
-    op: SchemaOp
-    form: str
+PRODUCTS = (MxLinearOp, MxMatmulOp, MxConv2dOp)
+ALL = frozenset(("mx_common", *MX_EXTENSIONS.values()))
 
 
-@dataclass(frozen=True)
-class ChooseMxForm(Rewrite[OtherForm]):
-    """The form of MX products that the target's extensions allow."""
+def multiplies_no_batches(value: SSAValue) -> Refusal | None:
+    """A product of activations that is none of two batches of matrices."""
+    op = cast(SchemaOp, value.owner)
+    if isinstance(op, MxMatmulOp) and any(len(dims(v.type)) != 3 for v in op.operands[:2]):
+        return Refusal("it multiplies no two batches of matrices")
+    return None
 
-    extensions: frozenset[str] = frozenset(("mx_common", *MX_EXTENSIONS.values()))
-    name: ClassVar[str] = "choose-mx-form"
-    takes_empty: ClassVar[bool] = False
-    anchors: ClassVar[tuple[type[Operation], ...]] = (MxLinearOp, MxMatmulOp, MxConv2dOp)
-    bound: ClassVar[Bound] = roundings(
-        "sums go over the axis instead of over blocks, or the other way"
-    )
 
-    def match(self, op: SchemaOp, program: Program) -> OtherForm | Refusal | None:
-        """Guards: the target lacks this form, it has the other, and the product has it too."""
-        if isinstance(op, MxMatmulOp) and any(len(dims(v.type)) != 3 for v in op.operands[:2]):
-            return Refusal("it multiplies no two batches of matrices")
-        held = op.arg("form")
-        if self._has(held, op):
-            return None
-        other = TYPES if held == OPERATORS else OPERATORS
-        if not self._has(other, op):
-            return Refusal(f"the target has no form of this product: it needs {needed(op)}")
-        dtype = torch_dtype(element(op.operands[0].type))
-        refused = form_refused(other, *_payloads(op), dtype, isinstance(op, MxConv2dOp))
-        if refused is not None:
-            return Refusal(f"the target has only the form {other!r}: {refused}")
-        return OtherForm(op, other)
+def other_form(value: SSAValue, form: str, extensions: frozenset[str]) -> str | Refusal | None:
+    """The form that the target has where it lacks this one, and the product has it too."""
+    op = cast(SchemaOp, value.owner)
+    if needed(op, form) <= extensions:
+        return None
+    other = TYPES if form == OPERATORS else OPERATORS
+    if not needed(op, other) <= extensions:
+        listed = "".join(f"+{name}" for name in sorted(needed(op, form)))
+        return Refusal(f"the target has no form of this product: it needs {listed}")
+    dtype = torch_dtype(element(op.operands[0].type))
+    refused = form_refused(other, *_payloads(op), dtype, isinstance(op, MxConv2dOp))
+    if refused is not None:
+        return Refusal(f"the target has only the form {other!r}: {refused}")
+    return other
 
-    def _has(self, form: str, op: SchemaOp) -> bool:
-        if form == OPERATORS:
-            return _OPERATORS_NEED[isinstance(op, MxConv2dOp)] <= self.extensions
-        return {"mx_common", *(MX_EXTENSIONS[name] for name in _payloads(op))} <= self.extensions
 
-    def build(self, match: OtherForm, rw: Rewriter) -> None:
-        """Another word in the op."""
-        match.op.properties["form"] = StringAttr(match.form)
-        rw.changed(match.op)
+def needed(op: SchemaOp, form: str) -> frozenset[str]:
+    """The extensions that a form of a product needs."""
+    if form == OPERATORS:
+        return frozenset(("mxfp", "mxfp_conv") if isinstance(op, MxConv2dOp) else ("mxfp",))
+    return frozenset(("mx_common", *(MX_EXTENSIONS[name] for name in _payloads(op))))
 
 
 def _payloads(op: SchemaOp) -> tuple[str, str]:
@@ -89,8 +80,4 @@ def _payloads(op: SchemaOp) -> tuple[str, str]:
     return op.arg(first), op.arg(second)
 
 
-def needed(op: SchemaOp) -> str:
-    """The extensions that a product's own form needs: `+mx_common+mx_fp8e4m3`."""
-    if op.arg("form") == OPERATORS:
-        return "+" + "+".join(sorted(_OPERATORS_NEED[isinstance(op, MxConv2dOp)]))
-    return "+" + "+".join(["mx_common", *sorted({MX_EXTENSIONS[p] for p in _payloads(op)})])
+(ChooseMxForm,) = RULES = read_rules(__doc__, globals())

@@ -3,46 +3,44 @@
 `torch.export` records `_assert_tensor_metadata` before casts. Types here are verified, so that a
 dtype that agrees needs no check at run time; the device is the target's business.
 
+rule remove-proven-assert
+    `_assert_tensor_metadata` of what the type says to nothing.
 Before:
-    aten._assert_tensor_metadata.default(%x, none, none, f32) : (tensor<2x3xf32>) -> ()
-    %y = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    aten._assert_tensor_metadata.default(%x, $size, $stride, $dtype, …)
 After:
-    %y = aten.neg.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    nothing
+unless asserts_another_dtype(%x, $dtype)
+where has_sizes(%x, $size) else "it asserts sizes that the type does not prove"
+where is_absent($stride) else "it asserts strides, which types do not have"
+for $size = none, $stride = none, $dtype = f32
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Sequence
 
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, SSAValue
 
-from stepwell.dialects import aten
-from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import Dim, dims, element
+from stepwell.translate.rules import read_rules
 
 
-@dataclass(frozen=True)
-class RemoveProvenAssert(Rewrite[SchemaOp]):
-    """`_assert_tensor_metadata` of what the type says to nothing."""
+def asserts_another_dtype(value: SSAValue, dtype: Attribute | None) -> Refusal | None:
+    """A dtype that the tensor has not."""
+    if dtype is None or dtype == element(value.type):
+        return None
+    return Refusal(f"it asserts dtype {dtype} of {value.type}: it fails at run time")
 
-    name: ClassVar[str] = "remove-proven-assert"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten._AssertTensorMetadataDefault,)
 
-    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
-        """The stated dtype and sizes are the type's, and no strides are asked for."""
-        held = op.operands[0].type
-        dtype, sizes = op.arg("dtype"), op.arg("size")
-        if dtype is not None and dtype != element(held):
-            return Refusal(f"it asserts dtype {dtype} of {held}: it fails at run time")
-        if sizes is not None and tuple(sizes) != dims(held):
-            return Refusal("it asserts sizes that the type does not prove")
-        if op.arg("stride") is not None:
-            return Refusal("it asserts strides, which types do not have")
-        return op
+def has_sizes(value: SSAValue, sizes: Sequence[Dim] | None) -> bool:
+    """Sizes that are the type's, if any are stated."""
+    return sizes is None or tuple(sizes) == dims(value.type)
 
-    def build(self, match: SchemaOp, rw: Rewriter) -> None:
-        """Take the assertion away."""
-        rw.erase(match)
+
+def is_absent(argument: object) -> bool:
+    """An argument that is none."""
+    return argument is None
+
+
+(RemoveProvenAssert,) = RULES = read_rules(__doc__, globals())

@@ -3,63 +3,58 @@
 ExecuTorch's quantiser for TOSA writes a division as the product with a reciprocal, which it leaves
 to be computed from a quantised constant at run time.
 
+rule fold-quantised-constant
+    Elementwise ops that read constants alone, computed as the program would.
 Before:
-    %w = stepwell.weight <"w"> "constant" : tensor<1x3xi8>
-    %t = quant.scast %w : tensor<1x3xi8> to tensor<1x3x!quant.uniform<i8:f32, 0.5:-128>>
-    %a = quant.dcast %t : tensor<1x3x!quant.uniform<i8:f32, 0.5:-128>> to tensor<1x3xf32>
-    %r = aten.sigmoid.default(%a) : (tensor<1x3xf32>) -> tensor<1x3xf32>
-    %y = quant.qcast %r : tensor<1x3xf32> to tensor<1x3x!quant.uniform<i8:f32, 0.01>>
+    %y = quant.qcast(%r) : (…) -> tensor<$*S x $Q>
 After:
-    %y = quant.scast dense<100> : tensor<1x3xi8> to tensor<1x3x!quant.uniform<i8:f32, 0.01>>
+    %i = computed($ops, %y)
+    %y = quant.scast(%i)
+with $ops = ops_of_constants(%y)
+for %w = weight : tensor<1 x 3 x i8>
+for %t = quant.scast(%w) : (…) -> $T
+for %a = quant.dcast(%t) : (…) -> tensor<1 x 3 x f32>
+for %r = aten.sigmoid.default(%a)
+for $S = [1, 3], $Q = "!quant.uniform<i8:f32, 0.01>"
+for $T = "tensor<1x3x!quant.uniform<i8:f32, 0.5:-128>>"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects.quant import QuantizeCast, StorageCast
+from stepwell.dialects.quant import QuantizeCast
 from stepwell.ir.core import WeightOp
 from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Rewriter
 from stepwell.translate.quantised.functions import followed, is_stored
+from stepwell.translate.rules import read_rules
 
 
-@dataclass(frozen=True)
-class Constant:
-    """A quantisation, and the ops that make what it quantises out of constants, in order."""
+def ops_of_constants(value: SSAValue, program: Program) -> tuple[Operation, ...] | None:
+    """The ops, in order, that make what is quantised out of constants alone."""
+    found = followed(cast(QuantizeCast, value.owner), is_stored)
+    if found is None or found[1]:
+        return None
+    for op in found[0]:
+        if isinstance(op, WeightOp):
+            program.weights.get(op.key.data)
+    return found[0]
 
-    cast: QuantizeCast
-    ops: tuple[Operation, ...]
+
+def computed(rw: Rewriter, ops: Sequence[Operation], value: SSAValue) -> SSAValue:
+    """The integers of a value that ops make of constants."""
+    environment: dict[SSAValue, Any] = {}
+    interpreter = Interpreter(rw.program.weights)
+    with torch.no_grad():
+        for op in (*ops, cast(Operation, value.owner)):
+            interpreter.step(op, environment)
+    return rw.constant(environment[value], "folded")
 
 
-@dataclass(frozen=True)
-class FoldQuantisedConstant(Rewrite[Constant]):
-    """q(f(dq(constants))) to a constant."""
-
-    name: ClassVar[str] = "fold-quantised-constant"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizeCast,)
-
-    def match(self, op: QuantizeCast, program: Program) -> Constant | Refusal | None:
-        """Elementwise ops that read constants alone."""
-        found = followed(op, is_stored)
-        if found is None or found[1]:
-            return None
-        for held in found[0]:
-            if isinstance(held, WeightOp):
-                program.weights.get(held.key.data)
-        return Constant(op, found[0])
-
-    def build(self, match: Constant, rw: Rewriter) -> None:
-        """Compute the ops as the program would."""
-        environment: dict[SSAValue, Any] = {}
-        interpreter = Interpreter(rw.program.weights)
-        with torch.no_grad():
-            for op in (*match.ops, match.cast):
-                interpreter.step(op, environment)
-        made = rw.constant(environment[match.cast.result], "folded")
-        rw.replace(match.cast, rw.insert(StorageCast(made, match.cast.result.type)).results)
+(FoldQuantisedConstant,) = RULES = read_rules(__doc__, globals())

@@ -3,79 +3,46 @@
 A softmax subtracts the maximum of its row, both at the scale of the difference: one RESCALE serves
 the row and its maximum, for RESCALE never turns an order around.
 
+rule hoist-rescale-over-maximum
+    `rescale(max(x))` beside `rescale(x)` to `max(rescale(x))`; common subexpressions share the twin.
 Before:
-    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-    %g = tosa.reduce_max %x {axis = 1 : i32} : (tensor<2x4xi8>) -> tensor<2x1xi8>
-    %q = tosa.rescale %g, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x1xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x1xi32>
-    %y = tosa.sub %r, %q : (tensor<2x4xi32>, tensor<2x1xi32>) -> tensor<2x4xi32>
+    %g = $reduce of EXTREMES(%x, …)
+    %y = tosa.rescale(%g, %m, %s, %z, %o, …) : (…) -> tensor<$*S x $E>
 After:
-    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-    %0 = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-    %q = tosa.reduce_max %0 {axis = 1 : i32} : (tensor<2x4xi32>) -> tensor<2x1xi32>
-    %y = tosa.sub %r, %q : (tensor<2x4xi32>, tensor<2x1xi32>) -> tensor<2x4xi32>
+    %r = tosa.rescale(%x, …) : … -> tensor<*shape_of(%x) x $E>
+    %y = $reduce(%r, …)
+where reads_once(%g) else "another op reads the maximum as it is"
+where is_rescaled_alike(%x, %y) else "nothing rescales the row by the same numbers"
+where keeps_order(%m) else "its multiplier may be negative, which turns the order of rows"
+for %r = tosa.rescale(%x, %m, %s, %z, %o, input_unsigned=false, output_unsigned=false,
+    per_channel=false, rounding_mode="SINGLE_ROUND", scale32=true) : (…) -> $R
+for %m = weight : tensor<1 x i32>
+for %s = weight : tensor<1 x i8>
+for %z = weight : tensor<1 x i8>
+for %o = weight : tensor<1 x i32>
+for %s = "s#ones", %z = "z", %o = "o#zeros", %x = "tensor<2x4xi8>", $R = "tensor<2x4xi32>"
+for $reduce = "tosa.reduce_max", $axis = 1, $S = [2, 1], $E = i32, $per_channel = false, $scale32 = true
+for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.operators import building
+from stepwell.translate.rules import read_rules
+
+EXTREMES = (t.ReduceMaxOp, t.ReduceMinOp)
 
 
-@dataclass(frozen=True)
-class Reduced:
-    """`op` rescales what `reduction` takes of a value that is rescaled alike elsewhere."""
-
-    op: t.RescaleOp
-    reduction: t.ReduceMaxOp | t.ReduceMinOp
-
-
-@dataclass(frozen=True)
-class HoistRescaleOverMaximum(Rewrite[Reduced]):
-    """`rescale(max(x))` beside `rescale(x)` to `max(rescale(x))`."""
-
-    name: ClassVar[str] = "hoist-rescale-over-maximum"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (t.RescaleOp,)
-
-    def match(self, op: t.RescaleOp, program: Program) -> Reduced | Refusal | None:
-        """The value is rescaled by the same numbers elsewhere, its maximum here alone."""
-        reduction = op.input.owner
-        if not isinstance(reduction, t.ReduceMaxOp | t.ReduceMinOp):
-            return None
-        if not reduction.output.has_one_use():
-            return Refusal("another op reads the maximum as it is")
-        if not any(is_alike(use.operation, op) for use in reduction.input.uses):
-            return Refusal("nothing rescales the row by the same numbers")
-        if not keeps_order(op, program):
-            return Refusal("its multiplier may be negative, which turns the order of rows")
-        return Reduced(op, reduction)
-
-    def build(self, match: Reduced, rw: Rewriter) -> None:
-        """The twin once more, which common subexpressions share, and the reduction behind it."""
-        op, reduction, b = match.op, match.reduction, Builder(rw)
-        x, held = reduction.input, element(op.output.type)
-        operands = [x, *op.operands[1:]]
-        wide = b.op(t.RescaleOp, operands, shape_of(x), held, **op.properties)
-        axis = reduction.axis
-        assert isinstance(axis, IntegerAttr)
-        rw.replace(op, [b.reduce(type(reduction), wide, axis.value.data)])
+def is_rescaled_alike(value: SSAValue, like: SSAValue) -> bool:
+    """Whether an operator rescales a value by the numbers of another one, to its type."""
+    assert isinstance(like.owner, t.RescaleOp)
+    return any(is_alike(use.operation, like.owner) for use in value.uses)
 
 
 def is_alike(other: Operation, op: t.RescaleOp) -> bool:
@@ -88,9 +55,9 @@ def is_alike(other: Operation, op: t.RescaleOp) -> bool:
     return all(is_same(a, b) for a, b in pairs)
 
 
-def keeps_order(op: t.RescaleOp, program: Program) -> bool:
+def keeps_order(multiplier: SSAValue, program: Program) -> bool:
     """Whether a greater value is rescaled to no smaller one."""
-    key = weight_key(op.multiplier)
+    key = weight_key(multiplier)
     if key is None:
         return False
     numbers = program.weights.get(key)
@@ -101,3 +68,6 @@ def is_same(a: SSAValue, b: SSAValue) -> bool:
     """Whether two values are one, or one constant."""
     key = weight_key(a)
     return a is b or (key is not None and key == weight_key(b))
+
+
+(HoistRescaleOverMaximum,) = RULES = read_rules(__doc__, vars(building) | globals())

@@ -3,74 +3,59 @@
 One of the two casts stands around an op that was widened (`widen-bfloat`). Where both are the
 model's own it asks for the rounding, and gets it.
 
+rule cancel-narrowing
+    `x.to(bfloat16).to(float32)` to `x`.
 Before:
-    %h = aten._to_copy.default(%x, dtype=bf16) : (tensor<4xf32>) -> tensor<4xbf16>
-    %w = aten._to_copy.default(%h, dtype=f32) : (tensor<4xbf16>) -> tensor<4xf32>
-    %y = aten.neg.default(%w) : (tensor<4xf32>) -> tensor<4xf32>
+    %h = $narrow of CASTS(%x, …) : (tensor<$*X x f32>, …) -> tensor<$*H x bf16>
+    %y = $widen of CASTS(%h, …) : (…) -> tensor<$*Y x f32>
 After:
-    %y = aten.neg.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    %y = itself(%x)
+where not are_of_the_model(%x, %h, %y) else "the model rounds to bfloat16 and back itself"
+unless changes_more(%y)
+unless changes_more(%h)
+bound of roundings: "a rounding to bfloat16 less"
+loses BEYOND
+for $narrow = "aten.type_as.default", %other = "tensor<4xbf16>"
+for $widen = "aten._to_copy.default", $dtype = f32, $X = [4], $H = [4], $Y = [4]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import cast
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
 from stepwell.ir.diagnostics import node_name
-from stepwell.ir.dtypes import bf16, f32
 from stepwell.ir.numerics import Deviation
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element
+from stepwell.ir.rewriting import Refusal
 from stepwell.translate.rewrites.spelling.copies import changes_layout
+from stepwell.translate.rules import read_rules
 
 CASTS = (aten._ToCopyDefault, aten.ToDtype, aten.ToDtypeLayout, aten.TypeAsDefault)
 BEYOND = Deviation("a single beyond 3.39e38 stays finite between bfloat16s", True, everywhere=True)
 
 
-@dataclass(frozen=True)
-class Rounded:
-    """A cast to single of what a single was rounded to."""
-
-    op: SchemaOp
-    narrowing: SchemaOp
+def are_of_the_model(source: SSAValue, narrow: SSAValue, wide: SSAValue) -> bool:
+    """Whether two casts in a row both have nodes of their own."""
+    readers = [use.operation for use in wide.uses]
+    return is_of_its_own(narrow, [source.owner]) and is_of_its_own(wide, readers)
 
 
-@dataclass(frozen=True)
-class CancelNarrowing(Rewrite[Rounded]):
-    """`x.to(bfloat16).to(float32)` to `x`."""
-
-    name: ClassVar[str] = "cancel-narrowing"
-    anchors: ClassVar[tuple[type[Operation], ...]] = CASTS
-    bound: ClassVar[Bound] = roundings("a rounding to bfloat16 less")
-    deviation: ClassVar[Deviation | None] = BEYOND
-
-    def match(self, op: SchemaOp, program: Program) -> Rounded | Refusal | None:
-        """Both casts are of elements alone, and not both of them are the model's own."""
-        inner = op.operands[0].owner
-        if not isinstance(inner, CASTS) or element(op.results[0].type) != f32:
-            return None
-        if element(op.operands[0].type) != bf16 or element(inner.operands[0].type) != f32:
-            return None
-        readers = [use.operation for use in op.results[0].uses]
-        if is_of_its_own(inner, [inner.operands[0].owner]) and is_of_its_own(op, readers):
-            return Refusal("the model rounds to bfloat16 and back itself")
-        return changes_layout(op) or changes_layout(inner) or Rounded(op, inner)
-
-    def build(self, match: Rounded, rw: Rewriter) -> None:
-        """What was rounded."""
-        rw.replace(match.op, [match.narrowing.operands[0]])
-
-
-def is_of_its_own(cast: Operation, beside: Sequence[object]) -> bool:
+def is_of_its_own(made: SSAValue, beside: Sequence[object]) -> bool:
     """Whether a cast has a node of its own: what widens an op gives its casts the op's node."""
-    name = node_name(cast.location)
+    assert isinstance(made.owner, Operation)
+    name = node_name(made.owner.location)
     if name is None:
         return False
     return all(node_name(op.location) != name for op in beside if isinstance(op, Operation))
+
+
+def changes_more(value: SSAValue) -> Refusal | None:
+    """A cast that is of more than elements."""
+    return changes_layout(cast(SchemaOp, value.owner))
+
+
+(CancelNarrowing,) = RULES = read_rules(__doc__, globals())
