@@ -6,7 +6,7 @@ gives it, and ones for elements; zeros under a key that says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any, cast
@@ -36,9 +36,11 @@ from stepwell.translate.rules.notation import (
     Hole,
     Line,
     Rule,
+    Term,
     TypePattern,
     ValueName,
 )
+from stepwell.translate.rules.operators import Parameter
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.translate.rules.writing import Writer
 
@@ -49,12 +51,13 @@ def examples_of(rewrite: type[RuleRewrite]) -> list[tuple[str, str]]:
 
 
 def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
-    before = Example(rewrite, rule).text()
+    example = Example(rewrite, rule)
+    before = example.text()
     program = Program(parse_module(before), WeightStore())
     for op in program.module.walk():
         if isinstance(op, WeightOp) and op.key.data not in program.weights:
             program.weights.add(op.key.data, elements_of(op))
-    rule_rewrite, root = rewrite(), root_of(program)
+    rule_rewrite, root = rewrite(), root_of(program, example.behind)
     found = rule_rewrite.match(root, program)
     assert isinstance(found, Matched), f"the example of rule {rewrite.name} does not match" + (
         f": {found.reason}" if isinstance(found, Refusal) else ""
@@ -67,11 +70,14 @@ def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
     return before, to_text(program.module) + "\n"
 
 
-def root_of(program: Program) -> Operation:
-    """The op of an example that its rule replaces: the last."""
+def root_of(program: Program, behind: int = 0) -> Operation:
+    """The op of an example that its rule replaces: the last, but for so many that read it."""
     root = program.method().body.block.last_op
-    assert root is not None and root.prev_op is not None
-    return root.prev_op
+    for _ in range(behind + 1):
+        assert root is not None
+        root = root.prev_op
+    assert root is not None
+    return root
 
 
 def elements_of(op: WeightOp) -> torch.Tensor:
@@ -91,6 +97,8 @@ class Example:
             name: meant(value) for name, value in rule.example.items()
         }
         self.sizes = count(2)
+        self.behind = 0
+        """How many ops stand behind the one that is replaced."""
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
         inputs = inputs_of(rule) + [
@@ -111,11 +119,12 @@ class Example:
         made.name_hint = name
         return made
 
-    def operand(self, name: str) -> ValueName | Hole:
-        """An operand behind `…`: a value that `for` names, an argument more, or sizes in place."""
-        if isinstance(self.holes[name], ValueName):
-            return self.holes[name]
-        if not isinstance(self.holes[name], Attribute):
+    def behind_dots(self, parameter: Parameter) -> Term:
+        """An argument behind `…`: what `for` names; for an operand's type, an argument more."""
+        name, given = parameter.name, self.holes[parameter.name]
+        if _names((given,)):
+            return given
+        if not parameter.is_value or not isinstance(given, Attribute):
             return Hole(name)
         if f"%{name}" not in self.values:
             argument = self.block.insert_arg(self.holes[name], len(self.block.args))
@@ -148,6 +157,9 @@ class Example:
             for name, value in zip(line.results, made, strict=True):
                 value.name_hint = name
                 self.values[f"%{name}"] = value
+            if line.results == self.rule.root.results:
+                self.behind = -len(self.block.ops)
+        self.behind += len(self.block.ops)
         gives = [self.values[f"%{name}"] for name in self.returned()]
         self.block.add_op(ReturnOp(*gives))
         taken = [argument.type for argument in self.block.args]
@@ -159,8 +171,9 @@ class Example:
         defined = {name for line in self.rule.after for name in line.results}
         results = [name for name in self.rule.root.results if name in defined]
         read = {name for line in (*self.rule.beside, *self.rule.before) for name in _read(line)}
+        read |= {*_names(self.rule.example.values())}
         beside = [name for line in self.rule.beside for name in line.results]
-        return [*results, *(name for name in beside if name not in read)]
+        return [name for name in (*results, *beside) if name not in read]
 
     def line(self, line: Line) -> Line:
         """A line before as one that is written: of a family, the op that `for` says.
@@ -172,10 +185,7 @@ class Example:
         known = operator(line, self.rule)
         written = named_arguments(line, known, self.rule) if line.is_open else known.by_name
         named = {name for name in known.by_name if name in self.holes} - set(written)
-        more: list[tuple[str, Any]] = [
-            (name, self.operand(name) if known.by_name[name].is_value else Hole(name))
-            for name in sorted(named)
-        ]
+        more = [(name, self.behind_dots(known.by_name[name])) for name in sorted(named)]
         return replace(line, arguments=(*line.arguments, *more), is_open=False)
 
     def weight(self, line: Line) -> None:
@@ -282,12 +292,17 @@ def inputs_of(rule: Rule) -> list[str]:
 
 def _read(line: Line) -> list[str]:
     """The values that a line reads."""
-    terms = [item for _, t in line.arguments for item in (t if isinstance(t, list) else [t])]
-    return [term.name for term in terms if isinstance(term, ValueName)]
+    return _names(term for _, term in line.arguments)
+
+
+def _names(terms: Iterable[Any]) -> list[str]:
+    """The values among some terms, and in lists of them."""
+    items = [item for t in terms for item in (cast("list[Any]", t) if isinstance(t, list) else [t])]
+    return [item.name for item in items if isinstance(item, ValueName)]
 
 
 def _ordered(rule: Rule) -> list[Line]:
-    """The lines before, and those beside as soon as what they read is there."""
+    """The lines before, and those beside as soon as what they read is there; readers come last."""
     waiting, lines = list(rule.beside), list[Line]()
     late = {name for line in (*rule.beside, *rule.before) for name in line.results}
     for line in rule.before:
@@ -298,5 +313,4 @@ def _ordered(rule: Rule) -> list[Line]:
                 late -= {*each.results}
         lines.append(line)
         late -= {*line.results}
-    assert not waiting, f"rule {rule.name}: an op beside reads what is replaced"
-    return lines
+    return [*lines, *waiting]

@@ -436,7 +436,7 @@ def _read_bound(terms: str, reason: str) -> Bound:
 
 def _read_example(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for part in re.split(r",\s*(?=[$%])", text):
+    for part in re.split(r",\s*(?=[$%]\w+ =)", text):
         name, _, value = part.partition("=")
         held = value.strip()
         bare = re.fullmatch(r"[a-z]\w*", held) and held not in ("none", "true", "false")

@@ -5,35 +5,42 @@ heads, `x[:, :, None].expand(…).reshape(…)` or `repeat_interleave`. Attentio
 query head h reads key head h // G. Then nothing is copied, and the rows of G query heads are rows
 of one product.
 
+rule share-repeated-heads
+    Attention over repeated keys and values to grouped-query attention.
 Before:
-    func.func @forward(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>) -> tensor<1x4x3x8xf32> {
-      %0 = aten.view.default(%k, [1, 2, 1, 5, 8]) : (tensor<1x2x5x8xf32>) -> tensor<1x2x1x5x8xf32>
-      %1 = aten.expand.default(%0, [1, 2, 2, 5, 8]) : (tensor<1x2x1x5x8xf32>) -> tensor<1x2x2x5x8xf32>
-      %2 = aten.view.default(%1, [1, 4, 5, 8]) : (tensor<1x2x2x5x8xf32>) -> tensor<1x4x5x8xf32>
-      %o = aten.scaled_dot_product_attention.default(%q, %2, %2) : (tensor<1x4x3x8xf32>, tensor<1x4x5x8xf32>, tensor<1x4x5x8xf32>) -> tensor<1x4x3x8xf32>
-      func.return %o : tensor<1x4x3x8xf32>
-    }
+    %y = aten.scaled_dot_product_attention.default(%q, %k, %v, …, enable_gqa=false)
 After:
-    func.func @forward(%q: tensor<1x4x3x8xf32>, %k: tensor<1x2x5x8xf32>) -> tensor<1x4x3x8xf32> {
-      %o = aten.scaled_dot_product_attention.default(%q, %k, %k, enable_gqa=true) : (tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>) -> tensor<1x4x3x8xf32>
-      func.return %o : tensor<1x4x3x8xf32>
-    }
+    %a = unrepeated($keys)
+    %b = unrepeated($values)
+    %y = aten.scaled_dot_product_attention.default(%q, %a, %b, …, enable_gqa=true)
+with $keys = repeated(%k)
+with $values = repeated(%v)
+where has_heads(%q) else "the queries have no heads"
+where are_repeated_alike($keys, $values) else "keys and values are not repeated equally often"
+unless drops_out(%y)
+bound of roundings: "torch may run another kernel"
+for %u = aten.view.default(%z, [1, 2, 1, 5, 8])
+for %e = aten.expand.default(%u, [1, 2, 2, 5, 8])
+for %k = aten.view.default(%e, [1, 4, 5, 8])
+for %d = aten.view.default(%w, [1, 2, 1, 5, 8])
+for %f = aten.expand.default(%d, [1, 2, 2, 5, 8])
+for %v = aten.view.default(%f, [1, 4, 5, 8])
+for %q = "tensor<1x4x3x8xf32>", %z = "tensor<1x2x5x8xf32>", %w = "tensor<1x2x5x8xf32>"
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import cast
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import Dim, dims
-from stepwell.translate.rewrites.building import emit_as, view
+from stepwell.translate.rewrites.building import view
+from stepwell.translate.rules import read_rules
 
 
 @dataclass(frozen=True)
@@ -44,45 +51,25 @@ class Repeated:
     shape: tuple[Dim, ...]
 
 
-@dataclass(frozen=True)
-class SharedHeads:
-    """An attention with the keys and values that its query heads share."""
-
-    op: SchemaOp
-    keys: Repeated
-    values: Repeated
+def has_heads(queries: SSAValue) -> bool:
+    """A tensor of three axes or more."""
+    return len(dims(queries.type)) >= 3
 
 
-@dataclass(frozen=True)
-class ShareRepeatedHeads(Rewrite[SharedHeads]):
-    """Attention over repeated keys and values to grouped-query attention."""
+def are_repeated_alike(keys: Repeated, values: Repeated) -> bool:
+    """Whether keys and values have the same heads."""
+    return keys.shape[:-2] == values.shape[:-2]
 
-    name: ClassVar[str] = "share-repeated-heads"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ScaledDotProductAttentionDefault,)
-    bound: ClassVar[Bound] = roundings("torch may run another kernel")
 
-    def match(self, op: SchemaOp, program: Program) -> SharedHeads | Refusal | None:
-        """Guards: keys and values are both repeated, and equally often."""
-        keys, values = (repeated(value) for value in op.operands[1:3])
-        if op.arg("enable_gqa") or keys is None or values is None:
-            return None
-        if len(dims(op.operands[0].type)) < 3:
-            return Refusal("the queries have no heads")
-        if keys.shape[:-2] != values.shape[:-2]:
-            return Refusal("keys and values are not repeated equally often")
-        if op.arg("dropout_p"):
-            return Refusal(f"dropout_p is {op.arg('dropout_p')}; export the model in eval mode")
-        return SharedHeads(op, keys, values)
+def drops_out(attention: SSAValue) -> Refusal | None:
+    """An attention that leaves out weights at random."""
+    rate = cast(SchemaOp, attention.owner).arg("dropout_p")
+    return Refusal(f"dropout_p is {rate}; export the model in eval mode") if rate else None
 
-    def build(self, match: SharedHeads, rw: Rewriter) -> None:
-        """The same attention of fewer heads of keys and values."""
-        op = match.op
-        arguments: dict[str, Any] = op.present()
-        for name, part in (("key", match.keys), ("value", match.values)):
-            arguments[name] = view(rw, part.value, part.shape)
-        arguments["enable_gqa"] = True
-        new = type(op).make(**arguments, result_types=[op.results[0].type])
-        rw.replace(op, [emit_as(rw, new, op.results[0])])
+
+def unrepeated(rw: Rewriter, heads: Repeated) -> SSAValue:
+    """The heads that are repeated, each once."""
+    return view(rw, heads.value, heads.shape)
 
 
 def repeated(value: SSAValue) -> Repeated | None:
@@ -115,3 +102,6 @@ def repeated(value: SSAValue) -> Repeated | None:
     if isinstance(source.owner, aten.ViewDefault) and dims(source.owner.operands[0].type) == kept:
         source = source.owner.operands[0]
     return Repeated(source, kept)
+
+
+(ShareRepeatedHeads,) = RULES = read_rules(__doc__, globals())

@@ -5,37 +5,45 @@
 The slices cost copies at run time; cut weights cost nothing, and each part can take in what
 follows it (a scale, a bias).
 
+rule split-linear
+    `linear(x)[..., a:b]` to a linear with those rows of the weight; the fused one goes with its
+    last slice.
 Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<6x4xf32>
-    %l = aten.linear.default(%x, %w) : (tensor<2x4xf32>, tensor<6x4xf32>) -> tensor<2x6xf32>
-    %y = aten.slice.Tensor(%l, 1, 2, 4, 1) : (tensor<2x6xf32>) -> tensor<2x2xf32>
+    %l = aten.linear.default(%x, %w, $b)
+    %y = aten.slice.Tensor(%l, …)
 After:
-    %0 = stepwell.weight <"w#rows.c2392ed66a0e"> "constant" : tensor<2x4xf32>
-    %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x2xf32>
+    %r = weight rows(%w, $part)
+    %c = rows_of($b, $part)
+    %y = aten.linear.default(%x, %r, %c)
+with $part = own_part(%l, %y)
+where are_constants(%w, $b) else "the linear's weights are computed at run time"
+where cost_less_in_parts(%l) else "a table says that slices of the fused output cost less"
+bound of roundings: "a GEMM of another width sums in another order"
+for %w = weight : tensor<6 x 4 x f32>
+for %x = "tensor<2x4xf32>", $dim = 1, $start = 2, $end = 4
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
-from typing import ClassVar
+from typing import cast
 
 import torch
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import UNKNOWN_SIZE, Costs, costs_of
-from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.building import become
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bounds
+from stepwell.translate.rules import read_rules
 
 
 @recipe("rows", lambda held: held["start"])
@@ -44,67 +52,40 @@ def rows(tensor: torch.Tensor, *, start: int, stop: int) -> torch.Tensor:
     return tensor[start:stop]
 
 
-@dataclass(frozen=True)
-class SlicedLinear:
-    """A slice of a linear's output features."""
+def own_part(fused: SSAValue, part: SSAValue) -> Mapping[str, int] | Refusal:
+    """The features that a slice has for itself, where all readers are such slices."""
+    last, ranges = len(dims(fused.type)) - 1, list[tuple[int, int]]()
+    own: Mapping[str, int] = {}
+    for use in fused.uses:
+        reader = use.operation
+        bounds = static_bounds(reader) if isinstance(reader, aten.SliceTensor) else None
+        if bounds is None or bounds[0] != last:
+            return Refusal("the fused output is read whole too")
+        ranges.append(bounds[1:])
+        if reader is part.owner:
+            own = {"start": bounds[1], "stop": bounds[2]}
+    ranges.sort()
+    if any(stop > start for (_, stop), (start, _) in pairwise(ranges)):
+        return Refusal("slices overlap: their features would be computed twice")
+    return own
 
-    op: SchemaOp
-    linear: SchemaOp
-    start: int
-    stop: int
+
+def are_constants(*values: SSAValue | None) -> bool:
+    """Weights of the program, as far as they are there."""
+    return all(value is None or weight_key(value) is not None for value in values)
 
 
-@dataclass(frozen=True)
-class SplitLinear(Rewrite[SlicedLinear]):
-    """`linear(x)[..., a:b]` to a linear with those rows of the weight."""
+def cost_less_in_parts(fused: SSAValue, program: Program) -> bool:
+    """Whether no table says otherwise of a layer and its slices."""
+    linear = cast(SchemaOp, fused.owner)
+    costs = costs_in_parts(linear, fused.uses.get_length(), costs_of(program.context))
+    return program.context.choose("split-linear", shape_of(linear), costs) != "fused"
 
-    name: ClassVar[str] = "split-linear"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SliceTensor,)
-    bound: ClassVar[Bound] = roundings("a GEMM of another width sums in another order")
 
-    def match(self, op: SchemaOp, program: Program) -> SlicedLinear | Refusal | None:
-        """Guards: last axis, static bounds, all readers are disjoint slices, constant weights."""
-        linear = op.operands[0].owner
-        if not isinstance(linear, aten.LinearDefault):
-            return None
-        rank = len(dims(op.operands[0].type))
-        ranges: list[tuple[int, int]] = []
-        mine: tuple[int, int] | None = None
-        for use in linear.results[0].uses:
-            user = use.operation
-            bounds = static_bounds(user) if isinstance(user, aten.SliceTensor) else None
-            if bounds is None or bounds[0] != rank - 1:
-                return Refusal("the fused output is read whole too")
-            ranges.append(bounds[1:])
-            if user is op:
-                mine = bounds[1:]
-        assert mine is not None
-        ranges.sort()
-        if any(stop > start for (_, stop), (start, _) in pairwise(ranges)):
-            return Refusal("slices overlap: their features would be computed twice")
-        bias = linear.operand("bias")
-        if weight_key(linear.operands[1]) is None or (bias is not None and not weight_key(bias)):
-            return Refusal("the linear's weights are computed at run time")
-        costs = costs_in_parts(linear, len(ranges), costs_of(program.context))
-        if program.context.choose(self.name, shape_of(linear), costs) == "fused":
-            return Refusal("a table says that slices of the fused output cost less")
-        return SlicedLinear(op, linear, *mine)
-
-    def build(self, match: SlicedLinear, rw: Rewriter) -> None:
-        """Derive the rows; the fused linear goes with its last slice."""
-        linear, store = match.linear, rw.weights
-        weight, bias = weight_key(linear.operands[1]), linear.operand("bias")
-        assert weight is not None
-        part = {"start": match.start, "stop": match.stop}
-        bias_key = weight_key(bias) if bias is not None else None
-        become(
-            rw,
-            match.op,
-            aten.LinearDefault,
-            linear.operands[0],
-            rw.weight(store.derive("rows", [weight], **part)),
-            rw.weight(store.derive("rows", [bias_key], **part)) if bias_key else None,
-        )
+def rows_of(rw: Rewriter, bias: SSAValue | None, part: Mapping[str, int]) -> SSAValue | None:
+    """The elements of a bias, if there is one, that belong to some features."""
+    key = None if bias is None else weight_key(bias)
+    return None if key is None else rw.weight(rw.weights.derive("rows", [key], **part))
 
 
 def costs_in_parts(linear: SchemaOp, parts: int, costs: Costs) -> dict[str, float]:
@@ -116,3 +97,6 @@ def costs_in_parts(linear: SchemaOp, parts: int, costs: Costs) -> dict[str, floa
     products = (count * costs.product + costs.weight) * width * given
     slices = count * width * costs.slice + parts * costs.node
     return {"in parts": products + parts * costs.node, "fused": products + costs.node + slices}
+
+
+(SplitLinear,) = RULES = read_rules(__doc__, globals())

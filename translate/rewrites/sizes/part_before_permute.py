@@ -4,87 +4,78 @@
 those views cost nothing; XNNPACK works out one symbolic size, and has two to find in both. Ahead of
 the permutation the view that parts is one with that which merges.
 
+rule part-before-permute
+    `view(permute(x))` to `permute(view(x))` where two sizes are symbolic and one axis is parted.
 Before:
-    %b = aten.sym_size.int(%x, 1) : (tensor<?x?x6xf32, #stepwell.shape<["n", "b", 6]>>) -> !stepwell.int<"b">
-    %n = aten.sym_size.int(%x, 0) : (tensor<?x?x6xf32, #stepwell.shape<["n", "b", 6]>>) -> !stepwell.int<"n">
-    %p = aten.permute.default(%x, [2, 1, 0]) : (tensor<?x?x6xf32, #stepwell.shape<["n", "b", 6]>>) -> tensor<6x?x?xf32, #stepwell.shape<[6, "b", "n"]>>
-    %y = aten.view.default(%p, [2, 3, %b, %n]) : (tensor<6x?x?xf32, #stepwell.shape<[6, "b", "n"]>>, !stepwell.int<"b">, !stepwell.int<"n">) -> tensor<2x3x?x?xf32, #stepwell.shape<[2, 3, "b", "n"]>>
+    %p = aten.permute.default(%x, $order)
+    %y = aten.view.default(%p, …) : (…) -> $T
 After:
-    %0 = aten.sym_size.int(%x, 1) : (tensor<?x?x6xf32, #stepwell.shape<["n", "b", 6]>>) -> !stepwell.int<"b">
-    %1 = aten.view.default(%x, [-1, %0, 2, 3]) : (tensor<?x?x6xf32, #stepwell.shape<["n", "b", 6]>>, !stepwell.int<"b">) -> tensor<?x?x2x3xf32, #stepwell.shape<["n", "b", 2, 3]>>
-    %y = aten.permute.default(%1, [2, 3, 1, 0]) : (tensor<?x?x2x3xf32, #stepwell.shape<["n", "b", 2, 3]>>) -> tensor<2x3x?x?xf32, #stepwell.shape<[2, 3, "b", "n"]>>
+    %a = apart(%x, $parted)
+    %y = aten.permute.default(%a, order_of_parts($parted))
+with $parted = parted(%x, $order, %p, %y)
+for %b = aten.sym_size.int(%x, 1)
+for %n = aten.sym_size.int(%x, 0)
+for $order = [2, 1, 0], $size = [2, 3, %b, %n]
+for %x = 'tensor<?x?x6xf32, #stepwell.shape<["n", "b", 6]>>'
+for $T = 'tensor<2x3x?x?xf32, #stepwell.shape<[2, 3, "b", "n"]>>'
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 
-from stepwell.dialects import aten
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.building import (
     axis,
     cannot_be_viewed_as,
-    emit_as,
     is_known,
     is_open_once,
-    permute_op,
     view,
 )
 from stepwell.translate.rewrites.sizes.keep_axes_apart import spread
+from stepwell.translate.rules import read_rules
 
 
 @dataclass(frozen=True)
 class Parted:
-    """A view that parts axis `at` of a permutation into `parts`."""
+    """The shape in which axis `at` of a permutation in `order` is `count` parts ahead of it."""
 
-    op: aten.ViewDefault
-    permute: aten.PermuteDefault
+    order: tuple[int, ...]
     at: int
-    parts: tuple[Dim, ...]
-
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The permutation's."""
-        order = self.permute.arg("dims")
-        return tuple(axis(each, len(order)) for each in order)
-
-    @property
-    def shape(self) -> tuple[Dim, ...]:
-        """Of the view ahead of it."""
-        source = dims(self.permute.operands[0].type)
-        parted = self.order[self.at]
-        return (*source[:parted], *self.parts, *source[parted + 1 :])
+    count: int
+    shape: tuple[Dim, ...]
 
 
-@dataclass(frozen=True)
-class PartBeforePermute(Rewrite[Parted]):
-    """`view(permute(x))` to `permute(view(x))` where two sizes are symbolic."""
-
-    name: ClassVar[str] = "part-before-permute"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ViewDefault,)
-
-    def match(self, op: aten.ViewDefault, program: Program) -> Parted | Refusal | None:
-        """Guards: one axis is parted, the others stay, and XNNPACK could not work the view out."""
-        permute = op.operands[0].owner
-        if not isinstance(permute, aten.PermuteDefault):
-            return None
-        given, made = dims(permute.results[0].type), dims(op.results[0].type)
-        count = len(made) - len(given) + 1
-        if count < 2 or is_open_once(made) or not is_known((*given, *made)):
-            return None
-        for at in range(len(given)):
-            if given[:at] == made[:at] and given[at + 1 :] == made[at + count :]:
-                match = Parted(op, permute, at, made[at : at + count])
-                return cannot_be_viewed_as(permute.operands[0], match.shape) or match
+def parted(
+    value: SSAValue, order: Sequence[int], permuted: SSAValue, made: SSAValue
+) -> Parted | Refusal | None:
+    """What a view parts, where XNNPACK could not work the view out; the other axes stay."""
+    given, shape = dims(permuted.type), dims(made.type)
+    count = len(shape) - len(given) + 1
+    if count < 2 or is_open_once(shape) or not is_known((*given, *shape)):
         return None
+    normal = tuple(axis(each, len(order)) for each in order)
+    for at in range(len(given)):
+        if given[:at] == shape[:at] and given[at + 1 :] == shape[at + count :]:
+            source = dims(value.type)
+            parts, first = shape[at : at + count], normal[at]
+            ahead = (*source[:first], *parts, *source[first + 1 :])
+            return cannot_be_viewed_as(value, ahead) or Parted(normal, at, count, ahead)
+    return None
 
-    def build(self, match: Parted, rw: Rewriter) -> None:
-        """The view of what is permuted, then the permutation of the parts."""
-        order = spread(match.order, match.order[match.at], len(match.parts))
-        apart = view(rw, match.permute.operands[0], match.shape)
-        rw.replace(match.op, [emit_as(rw, permute_op(apart, order), match.op.results[0])])
+
+def apart(rw: Rewriter, value: SSAValue, match: Parted) -> SSAValue:
+    """The view of what is permuted."""
+    return view(rw, value, match.shape)
+
+
+def order_of_parts(match: Parted) -> list[int]:
+    """The permutation of the parts."""
+    return list(spread(match.order, match.order[match.at], match.count))
+
+
+(PartBeforePermute,) = RULES = read_rules(__doc__, globals())

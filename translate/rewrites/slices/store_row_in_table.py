@@ -4,22 +4,32 @@ A model whose start of sequence is a row of its own chooses it over a look-up, `
 table[ids])`: a table with that row in place 96 gives the same, to the bit, and nothing is chosen at
 run time.
 
+rule store-row-in-table
+    `where(ids == place, row, embedding(table, ids))` to a look-up in another table.
 Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
-    %r = stepwell.weight <"r"> "parameter" : tensor<4xf32>
-    %e = aten.embedding.default(%w, %i) : (tensor<4x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
-    %m = aten.eq.Scalar(%i, 2) : (tensor<2x3xi64>) -> tensor<2x3xi1>
-    %v = aten.view.default(%m, [2, 3, 1]) : (tensor<2x3xi1>) -> tensor<2x3x1xi1>
-    %y = aten.where.self(%v, %r, %e) : (tensor<2x3x1xi1>, tensor<4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+    %t = weight : $T
+    %r = weight : $R
+    %e = aten.embedding.default(%t, %i, …)
+    %y = aten.where.self(%c, %r, %e)
 After:
-    %0 = stepwell.weight <"w#row-in-table.000000000000"> "constant" : tensor<4x4xf32>
-    %y = aten.embedding.default(%0, %i) : (tensor<4x4xf32>, tensor<2x3xi64>) -> tensor<2x3x4xf32>
+    %s = weight row-in-table(%t, %r, place=$place)
+    %y = aten.embedding.default(%s, %i)
+with $compared = number_compared(%c, %i)
+where are_of_one_type(%e, %y)
+    else "the row has another dtype than the table, or is broadcast with it"
+where same_element(%r, %t) else "the row has another dtype than the table, or is broadcast with it"
+where is_row(%r, %t) else "what is chosen is no row of the table"
+with $place = place_in(%t, $compared)
+where is_read_here_alone(%e, %t) else "the table is read elsewhere too, and would be held twice"
+for %m = aten.eq.Scalar(%i, 2)
+for %c = aten.view.default(%m, [2, 3, 1])
+for %i = "tensor<2x3xi64>", $T = "tensor<4x4xf32>", $R = "tensor<4xf32>"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from xdsl.ir import Operation, SSAValue
@@ -28,11 +38,10 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.building import emit
-from stepwell.translate.rewrites.constants.recipes import derive
+from stepwell.translate.rules import read_rules
 
 
 @recipe("row-in-table")
@@ -43,51 +52,32 @@ def row_in_table(table: torch.Tensor, row: torch.Tensor, *, place: int) -> torch
     return stored
 
 
-@dataclass(frozen=True)
-class ChosenRow:
-    """A look-up, and the row that is taken instead where the id is `place`."""
-
-    op: SchemaOp
-    table: str
-    row: str
-    ids: SSAValue
-    place: int
+def number_compared(condition: SSAValue, ids: SSAValue) -> Iterable[Any] | None:
+    """What ids are compared with, alone in a list, behind an axis of size one for the row."""
+    compared = compared_ids(condition)
+    if compared is None or compared.operands[0] is not ids:
+        return None
+    return [compared.arg("other")]
 
 
-@dataclass(frozen=True)
-class StoreRowInTable(Rewrite[ChosenRow]):
-    """`where(ids == place, row, embedding(table, ids))` to a look-up in another table."""
+def is_row(row: SSAValue, table: SSAValue) -> bool:
+    """A tensor of the width of a table, in axes of size one."""
+    *ones, width = dims(row.type) or (1,)
+    return all(size == 1 for size in ones) and width == dims(table.type)[1]
 
-    name: ClassVar[str] = "store-row-in-table"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.WhereSelf,)
 
-    def match(self, op: SchemaOp, program: Program) -> ChosenRow | Refusal | None:
-        """Guards: one look-up by the ids that are compared, a row of its table, no other reader."""
-        condition, chosen, looked_up = op.operands
-        look_up, row = looked_up.owner, weight_key(chosen)
-        compared = compared_ids(condition)
-        if not isinstance(look_up, aten.EmbeddingDefault) or compared is None or row is None:
-            return None
-        table, ids = look_up.operands
-        key = weight_key(table)
-        if key is None or compared.operands[0] is not ids:
-            return None
-        if looked_up.type != op.results[0].type or element(chosen.type) != element(table.type):
-            return Refusal("the row has another dtype than the table, or is broadcast with it")
-        *ones, width = dims(chosen.type) or (1,)
-        if any(size != 1 for size in ones) or width != dims(table.type)[1]:
-            return Refusal("what is chosen is no row of the table")
-        rows, place = dims(table.type)[0], compared.arg("other")
-        if not isinstance(rows, int) or not isinstance(place, int) or not 0 <= place < rows:
-            return Refusal("the table has no row for the number that ids are compared with")
-        if not looked_up.has_one_use() or len(readers(key, program)) > 1:
-            return Refusal("the table is read elsewhere too, and would be held twice")
-        return ChosenRow(op, key, row, ids, place)
+def place_in(table: SSAValue, number: list[Any]) -> int | Refusal:
+    """The row of a table that a number names."""
+    rows, (place,) = dims(table.type)[0], number
+    if isinstance(rows, int) and isinstance(place, int) and 0 <= place < rows:
+        return place
+    return Refusal("the table has no row for the number that ids are compared with")
 
-    def build(self, match: ChosenRow, rw: Rewriter) -> None:
-        """A look-up in the derived table."""
-        table = derive(rw, "row-in-table", [match.table, match.row], place=match.place)
-        rw.replace(match.op, [emit(rw, aten.EmbeddingDefault.make(table, match.ids))])
+
+def is_read_here_alone(look_up: SSAValue, table: SSAValue, program: Program) -> bool:
+    """A look-up that is read once, in a table that nothing else reads."""
+    key = weight_key(table)
+    return key is not None and look_up.has_one_use() and len(readers(key, program)) == 1
 
 
 def compared_ids(condition: SSAValue) -> SchemaOp | None:
@@ -109,3 +99,6 @@ def readers(key: str, program: Program) -> list[Operation]:
         if weight_key(result) == key
         for use in result.uses
     ]
+
+
+(StoreRowInTable,) = RULES = read_rules(__doc__, globals())

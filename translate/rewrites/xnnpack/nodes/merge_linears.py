@@ -4,34 +4,41 @@
 It is done only where one layer multiplies no more than the two: a narrow layer between two wide
 ones (a low-rank weight) is there to save work.
 
+rule merge-linears
+    `linear(linear(x, A, a), B, b)` to `linear(x, B A, B a + b)`.
 Before:
-    %a = stepwell.weight <"a"> "parameter" : tensor<8x4xf32>
-    %b = stepwell.weight <"b"> "parameter" : tensor<3x8xf32>
-    %h = aten.linear.default(%x, %a) : (tensor<2x4xf32>, tensor<8x4xf32>) -> tensor<2x8xf32>
-    %y = aten.linear.default(%h, %b) : (tensor<2x8xf32>, tensor<3x8xf32>) -> tensor<2x3xf32>
+    %h = aten.linear.default(%x, %a, $under)
+    %y = aten.linear.default(%h, %b, $over) : (…) -> tensor<$*S x $E>
 After:
-    %0 = stepwell.weight <"b#merged_weights.6fe1f5dbb3d1"> "constant" : tensor<3x4xf32>
-    %y = aten.linear.default(%x, %0) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+    %w = weight merged_weights(%b, %a)
+    %c = merged_bias(%b, $under, $over)
+    %y = aten.linear.default(%x, %w, %c)
+where is_single($E) else "a product of weights would be rounded to fewer than 24 bits"
+where are_constants(%a, %b, $under, $over) else "a layer's weights are computed at run time"
+where reads_once(%h) else "the inner layer is read by others too"
+where are_matrices(%a, %b) else "a weight is a vector: its layer has no axis of outputs"
+unless multiplies_more(%a, %b)
+loses MEETING
+bound of roundings: "two sums of products as one"
+for %a = weight : tensor<8 x 4 x f32>
+for %b = weight : tensor<3 x 8 x f32>
+for %x = "tensor<2x4xf32>", $S = [2, 3]
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 
-from stepwell.dialects import aten
-from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import f32
 from stepwell.ir.numerics import Deviation
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
+from stepwell.translate.rules import read_rules
+
+MEETING = Deviation("infinities between the layers no longer meet, which gives NaN")
+"""Infinite features of the inner layer cancel to NaN in the outer one, unless merged."""
 
 
 @recipe("merged_weights")
@@ -47,64 +54,33 @@ def merged_biases(outer: torch.Tensor, inner: torch.Tensor, *more: torch.Tensor)
     return (product + more[0].double() if more else product).to(outer.dtype)
 
 
-@dataclass(frozen=True)
-class TwoLinears:
-    """The keys of the outer and the inner layer's weight and bias."""
-
-    op: SchemaOp
-    inner: SchemaOp
-    weights: tuple[str, str]
-    biases: tuple[str | None, str | None]
+def are_constants(*values: SSAValue | None) -> bool:
+    """Weights of the program, as far as they are there."""
+    return all(value is None or weight_key(value) is not None for value in values)
 
 
-@dataclass(frozen=True)
-class MergeLinears(Rewrite[TwoLinears]):
-    """`linear(linear(x, A, a), B, b)` to `linear(x, B A, B a + b)`."""
+def are_matrices(*values: SSAValue) -> bool:
+    """Weights of two axes."""
+    return all(len(dims(value.type)) == 2 for value in values)
 
-    name: ClassVar[str] = "merge-linears"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
-    bound: ClassVar[Bound] = roundings("two sums of products as one")
-    deviation: ClassVar[Deviation | None] = Deviation(
-        "infinities between the layers no longer meet, which gives NaN"
-    )
-    """Infinite features of the inner layer cancel to NaN in the outer one, unless merged."""
 
-    def match(self, op: SchemaOp, program: Program) -> TwoLinears | Refusal | None:
-        """Guards: constant float32 weights, nobody else reads the inner layer, no more products."""
-        inner = op.operands[0].owner
-        if not isinstance(inner, aten.LinearDefault):
-            return None
-        if element(op.results[0].type) != f32:
-            return Refusal("a product of weights would be rounded to fewer than 24 bits")
-        keys = tuple(weight_key(layer.operands[1]) for layer in (op, inner))
-        biases = [layer.operand("bias") for layer in (op, inner)]
-        held = tuple(None if bias is None else weight_key(bias) for bias in biases)
-        unknown = any(b is not None and k is None for b, k in zip(biases, held, strict=True))
-        if None in keys or unknown:
-            return Refusal("a layer's weights are computed at run time")
-        if len(tuple(inner.results[0].uses)) > 1:
-            return Refusal("the inner layer is read by others too")
-        outer_key, inner_key = keys
-        assert outer_key is not None and inner_key is not None
-        sizes = [dims(program.weights.type_of(key)) for key in (outer_key, inner_key)]
-        if any(len(size) != 2 for size in sizes):
-            return Refusal("a weight is a vector: its layer has no axis of outputs")
-        (out, hidden), (_, given) = sizes
-        assert isinstance(out, int) and isinstance(hidden, int) and isinstance(given, int)
-        if out * given > hidden * (out + given):
-            return Refusal(f"one layer of {out}×{given} multiplies more than the two")
-        return TwoLinears(op, inner, (outer_key, inner_key), (held[0], held[1]))
+def multiplies_more(inner: SSAValue, outer: SSAValue) -> Refusal | None:
+    """Two layers of which one takes more products than the two."""
+    (out, hidden), (_, given) = dims(outer.type), dims(inner.type)
+    assert isinstance(out, int) and isinstance(hidden, int) and isinstance(given, int)
+    if out * given > hidden * (out + given):
+        return Refusal(f"one layer of {out}×{given} multiplies more than the two")
+    return None
 
-    def build(self, match: TwoLinears, rw: Rewriter) -> None:
-        """Derive the product and the bias."""
-        outer, inner = match.weights
-        weight = rw.weight(rw.weights.derive("merged_weights", [outer, inner]))
-        over, under = match.biases
-        if under is not None:
-            sources = [outer, under] if over is None else [outer, under, over]
-            over = rw.weights.derive("merged_biases", sources)
-        bias = [rw.weight(over)] if over is not None else []
-        new = aten.LinearDefault.make(
-            match.inner.operands[0], weight, *bias, result_types=[match.op.results[0].type]
-        )
-        rw.replace(match.op, [rw.insert(new).results[0]])
+
+def merged_bias(
+    rw: Rewriter, outer: SSAValue, under: SSAValue | None, over: SSAValue | None
+) -> SSAValue | None:
+    """The bias of both layers, if one has any."""
+    if under is None:
+        return over
+    sources = [weight_key(value) for value in (outer, under, over) if value is not None]
+    return rw.weight(rw.weights.derive("merged_biases", [key for key in sources if key]))
+
+
+(MergeLinears,) = RULES = read_rules(__doc__, globals())
