@@ -26,17 +26,38 @@ from stepwell.ir.diagnostics import StepwellError
 
 TOSA = "tosa-1.1+int+fp+int16+int4+bf16+fp8e4m3+fp8e5m2+controlflow+fft+variable"
 """What texts of TOSA go down to."""
+ALIAS = re.compile(r"^[#!][\w.$-]+ *= *[^\n]*(?:\n(?:[ \t]+|[\]})>])[^\n]*)*\n?", flags=re.M)
+FUNCTION = re.compile(r"^[ \t]*func\.func (?:private |public |nested )?@([\w.$-]+)", flags=re.M)
 UNARY = "abs ceil cos erf exp floor log neg reciprocal rsqrt sigmoid sin tanh relu".split()
 BINARY = "add sub mul maximum minimum pow eq ge gt".split()
 
 
 def texts(folder: Path) -> Iterator[tuple[str, str]]:
-    """(name, text) of each function with a body in the files of a folder."""
+    """(name, text) of each function with a body in the files of a folder.
+
+    A text has what its part of the file (between lines of `// -----`) states beside functions
+    with a `#` or `!`, and the functions that it calls.
+    """
     for path in sorted(folder.rglob("*.mlir")):
-        bare = re.sub(r"//.*$", "", path.read_text(errors="replace"), flags=re.M)
-        for found in re.finditer(r"^[ \t]*func\.func (?!private)@([\w.$]+)", bare, flags=re.M):
-            if (text := _whole(bare, found.start())) is not None:
-                yield f"{path.relative_to(folder)}: {found[1]}", text
+        for part in re.split(r"^// -----.*$", path.read_text(errors="replace"), flags=re.M):
+            bare = re.sub(r"//.*$", "", part, flags=re.M)
+            aliases = "".join(found[0] for found in ALIAS.finditer(bare))
+            bodies = {found[1]: _whole(bare, found.start()) for found in FUNCTION.finditer(bare)}
+            for name, body in bodies.items():
+                if body is not None:
+                    called = _called(body, bodies, {name})
+                    yield f"{path.relative_to(folder)}: {name}", "\n".join([aliases, body, *called])
+
+
+def _called(text: str, bodies: Mapping[str, str | None], seen: set[str]) -> list[str]:
+    """The functions that a text calls, and those that these call."""
+    found: list[str] = []
+    for name in re.findall(r"\bcall @([\w.$-]+)", text):
+        body = bodies.get(name)
+        if body is not None and name not in seen:
+            seen.add(name)
+            found += [body, *_called(body, bodies, seen)]
+    return found
 
 
 def _whole(text: str, start: int) -> str | None:

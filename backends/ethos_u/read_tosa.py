@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.executorch.container import Delegate
 from stepwell.backends.executorch.lift import ReadContext
+from stepwell.backends.tosa.bind_sizes import bind_sizes, has_symbolic_sizes
+from stepwell.backends.tosa.graph import Graph
 from stepwell.backends.tosa.read import program_of, read_graph
 from stepwell.dialects.ethosu import DelegateOp, YieldOp
-from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.diagnostics import ParseFailure, UnsupportedError
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.types import dims, element, is_static
 
 
 class TosaReader:
@@ -33,7 +38,7 @@ class TosaReader:
         Raises:
             ParseFailure: the payload is no TOSA flatbuffer, or does not fit the call.
         """
-        held = program_of(read_graph(bytes(delegate.payload)))
+        held = program_of(_bound(read_graph(bytes(delegate.payload)), inputs))
         (func,) = held.methods.values()
         block = func.body.block
         last = block.last_op
@@ -50,6 +55,19 @@ class TosaReader:
         block.add_op(YieldOp.create(operands=returned))
         func.body.detach_block(block)
         return DelegateOp.make(bytes(stated).decode("latin-1").lower(), inputs, results, block)
+
+
+def _bound(graph: Graph, inputs: Sequence[SSAValue]) -> Graph:
+    """A graph with the sizes of its call: what varies is not said by a `.pte`."""
+    if not has_symbolic_sizes(graph):
+        return graph
+    if not all(is_static(value.type) for value in inputs):
+        raise UnsupportedError(
+            "a TOSA delegate computes on sizes that vary, and the file does not say which axes do",
+            help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
+        )
+    given = [torch.zeros(dims(v.type), dtype=torch_dtype(element(v.type))) for v in inputs]
+    return bind_sizes(graph, given)
 
 
 def _check(stated: Sequence[Attribute], called: Sequence[Attribute], what: str) -> None:

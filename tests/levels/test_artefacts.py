@@ -105,3 +105,14 @@ def test_a_bundled_program_is_read_and_written_with_its_cases(tmp_path: Path) ->
     assert made != bundle and stepwell.load(made).run(x)[0].equal(edited.run(x)[0])
     with pytest.raises(StepwellError, match=r"no method 'other'"):
         lowered.to_bpte({"other": []})
+
+
+def test_tosa_delegates_of_open_sizes_are_read_at_their_largest() -> None:
+    lowered = stepwell.lower(program("dynamic:dynamic_length"), "tosa-1.0+fp+cpu")
+    data = lowered.emit()
+    with pytest.raises(StepwellError, match=r"sizes that vary[\s\S]*largest=True"):
+        stepwell.load(data)
+    held = stepwell.read_pte(data, largest=True)
+    again = stepwell.load(stepwell.emit(held, "tosa-1.0+fp+cpu"))
+    x = torch.randn(1, 128, 32)
+    assert torch.equal(again.run(x)[0], lowered.program.run(x)[0])
