@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation
 
 import stepwell
@@ -327,3 +328,41 @@ def test_an_assertion_that_goes_does_not_leave_halves_to_be_judged_by_the_output
     assert found.ok, found.findings
     (normalise,) = (step for step in found.steps if step.name == "normalise")
     assert normalise.applied == normalise.applications + 1 and not normalise.note
+
+
+@dataclass(frozen=True)
+class RoundFactor(Rewrite[Any]):
+    """A factor of four bits, which moves a product by less than it declares."""
+
+    name: ClassVar[str] = "round-factor"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.MulScalar,)
+    bound: ClassVar[Bound] = Bound(0.02, reason="the factor is rounded")
+
+    def match(self, op: Any, program: Program) -> Any:
+        return None if op.other == FloatAttr(1.5, 64) else op
+
+    def build(self, match: Any, rw: Rewriter) -> None:
+        kept = [match.results[0].type]
+        new = rw.insert(aten.MulScalar.make(match.operands[0], 1.5, result_types=kept))
+        rw.replace(match, new.results)
+
+
+class Sums(torch.nn.Module):
+    """Adds up what it was called with, scaled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sum", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.sum += x * 1.51
+        return self.sum + 0
+
+
+def test_what_a_bound_allowed_is_taken_over_where_nothing_hangs_on_the_state() -> None:
+    """A sample from another state looks at the factor no more, and still ends with the new one."""
+    inputs = (torch.linspace(1, 2, 4),)
+    exported = torch.export.export(Sums(), inputs)
+    found = check(exported, "xnnpack", only(RoundFactor()), inputs=inputs, artefact=False)
+    assert found.ok, found.findings
+    assert [step.name for step in found.steps] == ["round-factor", "all steps"]

@@ -116,7 +116,8 @@ class Watcher:
         looked = False
         for old, new in rewriter.replaced:
             if old.type == new.type and old in recording.values:
-                if not recording.has_history(old):
+                is_known = not recording.has_history(old)
+                if is_known and rewrite.bound.exact:
                     recording.values[new] = recording.values[old]
                     looked = True
                     continue
@@ -129,7 +130,8 @@ class Watcher:
                     continue
                 looked = True
                 held = recording.values[old]
-                self._compare(recording, rewrite, event, held, value, new, old)
+                if not is_known:
+                    self._compare(recording, rewrite, event, held, value, new, old)
                 if differs(held, value, EXACT) is not None:
                     recording.invalidate(new)
         return looked
