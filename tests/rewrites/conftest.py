@@ -131,14 +131,21 @@ class Applied:
 
 
 class Apply(Protocol):
-    def __call__(self, text: str, *steps: Rewrite[Any] | Pass, inputs: Any = None) -> Applied: ...
+    def __call__(
+        self, text: str, *steps: Rewrite[Any] | Pass | ModuleType, inputs: Any = None
+    ) -> Applied: ...
 
 
 @pytest.fixture
 def apply() -> Apply:
-    """Run rewrites together on a text; what they give is interpreted and compared."""
+    """Run rewrites together on a text; what they give is interpreted and compared.
 
-    def run(text: str, *steps: Rewrite[Any] | Pass, inputs: Any = None) -> Applied:
+    A module stands for its rules, a file of lowerings for all of them.
+    """
+
+    def run(text: str, *given: Rewrite[Any] | Pass | ModuleType, inputs: Any = None) -> Applied:
+        listed = [[r() for r in s.RULES] if isinstance(s, ModuleType) else [s] for s in given]
+        steps = [step for part in listed for step in part]
         program = program_of(text)
         inputs = inputs_of(program) if inputs is None else inputs
         before = program.run(*inputs)
@@ -179,8 +186,7 @@ def refused(apply: Apply) -> Refused:
     """
 
     def run(text: str, rewrite: Rewrite[Any] | ModuleType, reason: str = "") -> None:
-        held = [rule() for rule in rewrite.RULES] if isinstance(rewrite, ModuleType) else [rewrite]
-        done = apply(text, *held)
+        done = apply(text, rewrite)
         assert done.count == 0
         assert any(reason in held for held in done.reasons) if reason else not done.reasons
 

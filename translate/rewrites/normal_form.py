@@ -24,12 +24,11 @@ from stepwell.translate.lowerings.aten import (
     views,
 )
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.attention import softmaxes
-from stepwell.translate.rewrites.attention.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
+from stepwell.translate.rewrites.attention import remove_safe_softmax_guard, softmaxes
 from stepwell.translate.rewrites.constants import choose_from_one
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
-from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
+from stepwell.translate.rewrites.layers import fold_batch_norm
 from stepwell.translate.rewrites.norms import norms
 from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
 from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
@@ -117,9 +116,9 @@ NORMAL_FORM: tuple[Rewrite[Any], ...] = (
 
 FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     FoldConstants(),
-    FoldBatchNorm(),
+    *(rule() for rule in fold_batch_norm.RULES),
     SelectByConstantMask(),
     StoreRowInTable(),
-    RemoveSafeSoftmaxGuard(),
+    *(rule() for rule in remove_safe_softmax_guard.RULES),
 )
 """What weights decide at compile time, for `Together("fold-weights", FOLD_WEIGHTS)`."""

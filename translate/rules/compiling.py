@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import combinations, count
 from types import FunctionType
 from typing import Any, cast
 
@@ -111,7 +111,8 @@ def compile_rule(
     Raises:
         StepwellError: the rule names an op, an argument or a predicate that there is not.
     """
-    orders = [False, True] if any(line.unordered for line in rule.before) else [False]
+    unordered = [line.result for line in rule.before if line.unordered]
+    orders = [frozenset(c) for n in range(len(unordered) + 1) for c in combinations(unordered, n)]
     if options is None:
         options = {option.name: namespace[option.default] for option in rule.options}
     matchers = [_Compiler(rule, namespace, swapped, options).compile() for swapped in orders]
@@ -136,10 +137,10 @@ def first_of(matchers: Sequence[Matcher]) -> Matcher:
 
 
 class _Compiler:
-    """Writes the code of one rule, with unordered arguments as written or swapped."""
+    """Writes the code of one rule, with the unordered arguments of some lines swapped."""
 
     def __init__(
-        self, rule: Rule, namespace: Namespace, swapped: bool, options: Mapping[str, Any]
+        self, rule: Rule, namespace: Namespace, swapped: frozenset[str], options: Mapping[str, Any]
     ) -> None:
         self.rule, self.namespace, self.swapped = rule, namespace, swapped
         self.makers = {
@@ -232,7 +233,7 @@ class _Compiler:
             return
         known = operator(line, self.rule)
         written = named_arguments(line, known, self.rule)
-        if self.swapped and line.unordered:
+        if line.result in self.swapped:
             first, second, *_ = written
             written[first], written[second] = written[second], written[first]
         for index, parameter in enumerate(known.values):
@@ -450,6 +451,9 @@ class _Compiler:
             if name not in self.known:
                 raise StepwellError(f"rule {self.rule.name}: {name} stands nowhere before")
             return local(name)
+        if isinstance(term, Computed):
+            given = ", ".join(map(self.passed, term.arguments))
+            return f"{self.constant(self.namespace[term.function])}({given})"
         return self.constant(term)
 
 

@@ -23,7 +23,7 @@ from stepwell.ir.diagnostics import StepwellError, module_path, node_name, op_na
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import run_rewrites
 from stepwell.translate.mxfp.conversion import prepared
-from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
+from stepwell.translate.rewrites.layers import fold_batch_norm
 from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp, MxMatmulOp
 
 MX = (MxLinearOp, MxConv2dOp, MxMatmulOp)
@@ -144,7 +144,7 @@ def paired(program: Program, original: Program) -> Quantised:
     """
     simple = prepared(original, False)
     if not any("batch_norm" in op_name(op) for op in program.method().walk()):
-        run_rewrites(simple, (FoldBatchNorm(),))
+        run_rewrites(simple, [rule() for rule in fold_batch_norm.RULES])
     return Quantised(program, simple)
 
 

@@ -1,10 +1,10 @@
-"""FoldBatchNorm: beyond its documented example, and what it leaves alone."""
+"""The rules of fold_batch_norm: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
+from stepwell.translate.rewrites.layers import fold_batch_norm
 
 
 def test_statistics_that_are_inputs_stay(refused: Any, method: Any):
@@ -15,7 +15,7 @@ def test_statistics_that_are_inputs_stay(refused: Any, method: Any):
             "%y = aten.batch_norm.default(%x, none, none, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x4x5xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5xf32>",
             gives="tensor<1x4x5xf32>",
         ),
-        FoldBatchNorm(),
+        fold_batch_norm,
         "computed",
     )
 
@@ -27,7 +27,7 @@ def test_training_mode_is_refused(refused: Any, method: Any):
             "%y = aten.batch_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-5, false) : (tensor<2x4x5xf32>) -> tensor<2x4x5xf32>",
             gives="tensor<2x4x5xf32>",
         ),
-        FoldBatchNorm(),
+        fold_batch_norm,
         "training mode",
     )
 
@@ -44,7 +44,7 @@ def test_a_convolution_with_another_reader_is_left_alone(apply: Any, method: Any
             "%y = aten.add.Tensor(%c, %n) : (tensor<1x4x5xf32>, tensor<1x4x5xf32>) -> tensor<1x4x5xf32>",
             gives="tensor<1x4x5xf32>",
         ),
-        FoldBatchNorm(),
+        fold_batch_norm,
     )
     assert done.ops() == [
         "aten.convolution.default",
@@ -67,7 +67,7 @@ def test_a_grouped_transposed_convolution_takes_it_in(apply: Any, method: Any):
             "%y = aten.batch_norm.default(%c, %g, none, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x6x6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<1x6x6xf32>",
             gives="tensor<1x6x6xf32>",
         ),
-        FoldBatchNorm(),
+        fold_batch_norm,
     )
     assert done.ops() == ["aten.convolution.default"]
 
@@ -84,7 +84,7 @@ def test_a_linear_layer_takes_it_in(apply: Any, method: Any):
             "%y = aten.batch_norm.default(%c, none, %b, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<2x4xf32>",
             gives="tensor<2x4xf32>",
         ),
-        FoldBatchNorm(),
+        fold_batch_norm,
     )
     assert done.ops() == ["aten.linear.default"]
 
@@ -113,4 +113,4 @@ def test_a_product_and_a_sum_remain_behind(name: str, apply: Any, method: Any):
         f"%y = aten.batch_norm.default(%c, none, none, %m, %v, false, 0.1, 1.0e-5, false) : {types}"
     )
     text = method(f"%x: {x}, %u: tensor<4x3xf32>", weight, STATISTICS, layer, norm, gives=y)
-    assert apply(text, FoldBatchNorm()).ops()[1:] == ["aten.mul.Tensor", "aten.add.Tensor"]
+    assert apply(text, fold_batch_norm).ops()[1:] == ["aten.mul.Tensor", "aten.add.Tensor"]

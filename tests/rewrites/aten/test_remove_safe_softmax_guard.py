@@ -1,10 +1,10 @@
-"""RemoveSafeSoftmaxGuard: beyond its documented example, and what it leaves alone."""
+"""The rules of remove_safe_softmax_guard: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.attention.remove_safe_softmax_guard import RemoveSafeSoftmaxGuard
+from stepwell.translate.rewrites.attention import remove_safe_softmax_guard
 
 
 def test_scores_that_are_an_input_may_hold_an_empty_row(refused: Any, method: Any):
@@ -20,7 +20,7 @@ def test_scores_that_are_an_input_may_hold_an_empty_row(refused: Any, method: An
             "%y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
             gives="tensor<2x3x3xf32>",
         ),
-        RemoveSafeSoftmaxGuard(),
+        remove_safe_softmax_guard,
         "are an input",
     )
 
@@ -40,7 +40,7 @@ def test_a_mask_known_at_run_time_may_empty_a_row(refused: Any, method: Any):
             "%y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
             gives="tensor<2x3x3xf32>",
         ),
-        RemoveSafeSoftmaxGuard(),
+        remove_safe_softmax_guard,
         "run time",
     )
 
@@ -61,7 +61,7 @@ def test_a_causal_mask_leaves_every_row_an_element(apply: Any, method: Any):
             "%y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
             gives="tensor<2x3x3xf32>",
         ),
-        RemoveSafeSoftmaxGuard(),
+        remove_safe_softmax_guard,
     )
     assert done.ops() == ["aten.bmm.default", "aten.add.Tensor", "aten._softmax.default"]
 
@@ -83,7 +83,7 @@ def test_two_masks_may_empty_a_row_together(refused: Any, method: Any):
             "%y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
             gives="tensor<2x3x3xf32>",
         ),
-        RemoveSafeSoftmaxGuard(),
+        remove_safe_softmax_guard,
         "two masks",
     )
 
@@ -104,7 +104,7 @@ def test_a_mask_that_empties_a_row_keeps_the_guard(refused: Any, method: Any):
             "%y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
             gives="tensor<2x3x3xf32>",
         ),
-        RemoveSafeSoftmaxGuard(),
+        remove_safe_softmax_guard,
         "every element of some row",
     )
 
@@ -123,7 +123,7 @@ def test_a_guard_of_other_scores_is_no_guard(refused: Any, method: Any):
             "%y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
             gives="tensor<2x3x3xf32>",
         ),
-        RemoveSafeSoftmaxGuard(),
+        remove_safe_softmax_guard,
     )
 
 
@@ -141,7 +141,7 @@ def test_a_fill_other_than_zero_is_no_guard(refused: Any, method: Any):
             "%y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
             gives="tensor<2x3x3xf32>",
         ),
-        RemoveSafeSoftmaxGuard(),
+        remove_safe_softmax_guard,
     )
 
 
@@ -160,7 +160,7 @@ def test_scores_scaled_by_infinity_keep_the_guard(refused: Any, method: Any):
             "%y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
             gives="tensor<2x3x3xf32>",
         ),
-        RemoveSafeSoftmaxGuard(),
+        remove_safe_softmax_guard,
         "finite constant",
     )
 
@@ -174,7 +174,7 @@ def test_safe_softmax_of_a_product_is_a_softmax(apply: Any, method: Any):
             "%y = aten._safe_softmax.default(%s, -1) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
             gives="tensor<2x3x3xf32>",
         ),
-        RemoveSafeSoftmaxGuard(),
+        remove_safe_softmax_guard,
     )
     assert done.ops() == ["aten.bmm.default", "aten.mul.Scalar", "aten._softmax.default"]
 
@@ -226,7 +226,7 @@ def any_of(shape: str, *arguments: str) -> dict[str, str]:
 def test_what_is_not_quite_a_guard_stays(
     changed: dict[str, str], refused: Any, method: Any
 ) -> None:
-    refused(guarded(method, **changed), RemoveSafeSoftmaxGuard())
+    refused(guarded(method, **changed), remove_safe_softmax_guard)
 
 
 def test_a_guard_that_broadcasts_the_softmax_stays(refused: Any, method: Any) -> None:
@@ -234,19 +234,19 @@ def test_a_guard_that_broadcasts_the_softmax_stays(refused: Any, method: Any) ->
     z = f"aten.full_like.default(%o, 0) : ({wide}) -> {wide}"
     y = f"aten.where.self(%h, %z, %p) : ({R}, {wide}, {S}) -> {wide}"
     text = guarded(method, given=f"{Q}, %o: {wide}", gives=wide, z=z, y=y)
-    refused(text, RemoveSafeSoftmaxGuard())
+    refused(text, remove_safe_softmax_guard)
 
 
 def test_a_safe_softmax_that_casts_stays(refused: Any, method: Any) -> None:
     wide = S.replace("f32", "f64")
     line = f"%y = aten._safe_softmax.default(%s, -1, f64) : ({S}) -> {wide}"
-    refused(method(Q, f"%s = {GUARD['s']}", line, gives=wide), RemoveSafeSoftmaxGuard())
+    refused(method(Q, f"%s = {GUARD['s']}", line, gives=wide), remove_safe_softmax_guard)
 
 
 def test_the_scores_of_a_layer_are_finite(apply: Any, method: Any) -> None:
     weight = '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'
     layer = f"aten.linear.default(%q, %w) : (tensor<3x3x4xf32>, tensor<3x4xf32>) -> {S}"
-    done = apply(guarded(method, weight, s=layer), RemoveSafeSoftmaxGuard())
+    done = apply(guarded(method, weight, s=layer), remove_safe_softmax_guard)
     assert done.ops() == ["aten.linear.default", "aten._softmax.default"]
 
 
@@ -260,7 +260,7 @@ def test_a_view_that_cuts_masked_rows_may_empty_one(refused: Any, method: Any) -
     s = f"aten.view.default(%a, [3, 3, 3]) : ({long}) -> {S}"
     given = "%q: tensor<1x3x4xf32>, %k: tensor<1x4x9xf32>"
     text = guarded(method, *lines, given=given, s=s)
-    refused(text, RemoveSafeSoftmaxGuard(), "moves the axis")
+    refused(text, remove_safe_softmax_guard, "moves the axis")
 
 
 def test_a_view_that_cuts_columns_may_empty_one(refused: Any, method: Any) -> None:
@@ -272,7 +272,7 @@ def test_a_view_that_cuts_columns_may_empty_one(refused: Any, method: Any) -> No
         "p": f"aten._softmax.default(%s, 1, false) : ({S}) -> {S}",
     }
     text = guarded(method, product, given=given, **changed)
-    refused(text, RemoveSafeSoftmaxGuard(), "moves the axis")
+    refused(text, remove_safe_softmax_guard, "moves the axis")
 
 
 @pytest.mark.parametrize(
@@ -286,4 +286,4 @@ def test_scores_that_may_be_infinite_keep_the_guard(
     line: str, reason: str, refused: Any, method: Any
 ) -> None:
     text = guarded(method, f"%b = {GUARD['s']}", given=f"{Q}, %m: {B}", s=line)
-    refused(text, RemoveSafeSoftmaxGuard(), reason)
+    refused(text, remove_safe_softmax_guard, reason)

@@ -10,28 +10,47 @@ runs 1.7 times as fast. It may go where no row can be all −∞: if nothing mas
 constant mask that provably leaves every row an element. (Scores themselves are finite for finite
 activations; a product that overflows to −∞ in a whole row gives NaN here and 0 there.)
 
+rule remove-safe-softmax-guard
+    `where(row is all −∞, 0, softmax(scores))` to `softmax(scores)`.
 Before:
-    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
-    %p = aten._softmax.default(%s, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-    %e = aten.eq.Scalar(%s, -inf) : (tensor<2x3x3xf32>) -> tensor<2x3x3xi1>
-    %f = aten.logical_not.default(%e) : (tensor<2x3x3xi1>) -> tensor<2x3x3xi1>
-    %g = aten.any.dim(%f, -1, true) : (tensor<2x3x3xi1>) -> tensor<2x3x1xi1>
-    %h = aten.logical_not.default(%g) : (tensor<2x3x1xi1>) -> tensor<2x3x1xi1>
-    %z = aten.full_like.default(%p, 0) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
-    %y = aten.where.self(%h, %z, %p) : (tensor<2x3x1xi1>, tensor<2x3x3xf32>, tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %p = $softmax of SOFTMAXES(%s, …, dim=$dim)
+    %y = aten.where.self(%c, %z, %p)
 After:
-    %s = aten.bmm.default(%q, %k) : (tensor<2x3x4xf32>, tensor<2x4x3xf32>) -> tensor<2x3x3xf32>
-    %p = aten._softmax.default(%s, 2, false) : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>
+    %y = itself(%p)
+where is_zero(%z)
+where are_of_one_type(%p, %y)
+where is_of_full_rows(%c, %s, from_front(%s, $dim))
+unless may_be_empty(%s, from_front(%s, $dim))
+loses OVERFLOWN
+for %s = aten.bmm.default(%q, %k)
+for %e = aten.eq.Scalar(%s, -inf)
+for %f = aten.logical_not.default(%e)
+for %g = aten.any.dim(%f, -1, true)
+for %c = aten.logical_not.default(%g)
+for %z = aten.full_like.default(%s, 0)
+for $softmax = "aten._softmax.default", $dim = 2, $half_to_float = false
+for %q = "tensor<2x3x4xf32>", %k = "tensor<2x4x3xf32>"
+
+rule safe-softmax-to-softmax
+    `_safe_softmax(scores)` to `softmax(scores)`.
+Before:
+    %y = aten._safe_softmax.default(%s, $dim, …) : ($T, …) -> $T
+After:
+    %y = aten._softmax.default(%s, from_front(%s, $dim), false)
+unless may_be_empty(%s, from_front(%s, $dim))
+loses OVERFLOWN
+for %s = aten.bmm.default(%q, %k)
+for $dim = 2, $T = "tensor<2x3x3xf32>", %q = "tensor<2x3x4xf32>", %k = "tensor<2x4x3xf32>"
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
@@ -39,10 +58,11 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.families import is_of, lays_out
 from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.attention.attention_pattern import PRODUCTS, SCALES
-from stepwell.translate.rewrites.building import axis, become
+from stepwell.translate.rewrites.building import axis
+from stepwell.translate.rules import read_rules
 
 SOFTMAXES = (aten._SoftmaxDefault, aten.SoftmaxInt)
 MASKED = (
@@ -70,30 +90,8 @@ class Guarded:
     at: int
 
 
-@dataclass(frozen=True)
-class RemoveSafeSoftmaxGuard(Rewrite[Guarded]):
-    """`where(row is all −∞, 0, softmax(scores))` and `_safe_softmax` to `softmax(scores)`."""
-
-    name: ClassVar[str] = "remove-safe-softmax-guard"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.WhereSelf, aten._SafeSoftmaxDefault)
-    deviation: ClassVar[Deviation | None] = Deviation(
-        "NaN, not zeros, where all scores of a row overflow to −∞", accepted=True
-    )
-    """Products of finite numbers may overflow, to −∞ in a whole row."""
-
-    def match(self, op: SchemaOp, program: Program) -> Guarded | Refusal | None:
-        """The pattern of the guard, then the proof that every row keeps an element."""
-        found = guarded_softmax(op, program)
-        if found is None:
-            return None
-        return may_be_empty(found.scores, found.at, program) or found
-
-    def build(self, match: Guarded, rw: Rewriter) -> None:
-        """Let users read the softmax; `_safe_softmax` becomes one."""
-        if match.softmax is not None:
-            rw.replace(match.op, [match.softmax])
-            return
-        become(rw, match.op, aten._SoftmaxDefault, match.scores, match.at, False)
+OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −∞", accepted=True)
+"""Products of finite numbers may overflow, to −∞ in a whole row."""
 
 
 def guarded_softmax(op: SchemaOp, program: Program) -> Guarded | None:
@@ -114,6 +112,11 @@ def guarded_softmax(op: SchemaOp, program: Program) -> Guarded | None:
     if rows_with_a_finite_element(condition, at) != scores:
         return None
     return Guarded(op, probabilities, scores, at)
+
+
+def is_of_full_rows(condition: SSAValue, scores: SSAValue, at: int) -> bool:
+    """Whether a condition says which rows of some scores are −∞ throughout."""
+    return rows_with_a_finite_element(condition, at) == scores
 
 
 def rows_with_a_finite_element(condition: SSAValue, at: int) -> SSAValue | None:
@@ -225,3 +228,6 @@ def blocks_a_row(hidden: torch.Tensor, scores: SSAValue, at: int) -> Refusal | N
     from_end = at - len(dims(scores.type))
     blocked = hidden if hidden.dim() < -from_end else hidden.all(dim=from_end)
     return Refusal("the mask hides every element of some row") if bool(blocked.any()) else None
+
+
+RULES = read_rules(__doc__, globals())

@@ -4,40 +4,65 @@ In evaluation mode batch norm is x·s + t with s = γ/√(σ² + ε) and t = β 
 layer before it takes both into its weight and bias, which are computed in f64 once; without such
 a layer a product and a sum with constants remain.
 
+rule fold-batch-norm
+    `batch_norm(convolution(x, w, b))` to `convolution(x, w·s, b·s + t)`.
 Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
-    %g = stepwell.weight <"g"> "parameter" : tensor<4xf32>
-    %b = stepwell.weight <"b"> "parameter" : tensor<4xf32>
-    %m = stepwell.weight <"m"> "buffer" : tensor<4xf32>
-    %v = stepwell.weight <"#positive"> "buffer" : tensor<4xf32>
-    %c = aten.convolution.default(%x, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
-    %y = aten.batch_norm.default(%c, %g, %b, %m, %v, false, 0.1, 1.0e-5, false) : (tensor<1x4x5x5xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
+    %c = $layer of LAYERS(%x, %w, …)
+    %y = aten.batch_norm.default(%c, …)
 After:
-    %0 = stepwell.weight <"w#scale-output-channels.c7a8571f8423"> "constant" : tensor<4x3x1x1xf32>
-    %1 = stepwell.weight <"m#batch-norm-shift.e4d522b6830a"> "constant" : tensor<4xf32>
-    %y = aten.convolution.default(%x, %0, %1, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>, tensor<4xf32>) -> tensor<1x4x5x5xf32>
+    %s = scaled(%w, $constants, %c)
+    %t = shifted($constants, %c)
+    %y = $layer(%x, …, weight=%s, bias=%t)
+with $constants = constants_of(%y)
+where takes_in_constants(%c)
+loses REORDERED
+bound of roundings: "channels are scaled before the sum, not behind it"
+for %w = weight : tensor<4 x 3 x f32>
+for %g = weight : tensor<4 x f32>
+for %m = weight : tensor<4 x f32>
+for %v = weight : tensor<4 x f32>
+for $layer = "aten.linear.default", %x = "tensor<2x3xf32>", %v = "#positive", $bias = none
+for %weight = %g, %running_mean = %m, %running_var = %v
+for $training = false, $momentum = 0.1, $eps = 1e-5, $cudnn_enabled = false
+
+rule batch-norm-to-affine
+    `batch_norm(x)` to `x·s + t`, where no layer takes both in.
+Before:
+    %y = aten.batch_norm.default(%x, …) : (…) -> $T
+After:
+    %s = scale_of($constants, %y)
+    %t = shift_of($constants, %y)
+    %p = aten.mul.Tensor(%x, %s) : … -> $T
+    %y = aten.add.Tensor(%p, %t)
+with $constants = constants_of(%y)
+where not takes_in_constants(%x)
+loses REORDERED
+bound of roundings: "channels are scaled before the sum, not behind it"
+for %m = weight : tensor<4 x f32>
+for %v = weight : tensor<4 x f32>
+for %x = "tensor<2x4xf32>", $T = "tensor<2x4xf32>", %v = "#positive"
+for %running_mean = %m, %running_var = %v, $weight = none, $bias = none
+for $training = false, $momentum = 0.1, $eps = 1e-5, $cudnn_enabled = false
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, cast
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
+from stepwell.ir import numerics
 from stepwell.ir.core import weight_key
-from stepwell.ir.numerics import REORDERED, Deviation
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import blocks_of_rows, recipe
-from stepwell.translate.rewrites.building import become, emit, emit_as
 from stepwell.translate.rewrites.constants.recipes import derive
+from stepwell.translate.rules import read_rules
 
 STATISTICS = ("running_mean", "running_var", "weight", "bias")
 
@@ -93,75 +118,74 @@ def _scale(held: dict[str, torch.Tensor], epsilon: float) -> torch.Tensor:
     return scale * held["weight"].double() if "weight" in held else scale
 
 
-@dataclass(frozen=True)
-class Folded:
-    """A batch norm over constants; `layer` is the op before it that takes it in."""
-
-    op: SchemaOp
-    given: tuple[str, ...]
-    keys: tuple[str, ...]
-    layer: SchemaOp | None
+LAYERS = (aten.ConvolutionDefault, aten.LinearDefault)
 
 
 @dataclass(frozen=True)
-class FoldBatchNorm(Rewrite[Folded]):
-    """`batch_norm(convolution(x, w, b))` to `convolution(x, w·s, b·s + t)`."""
+class Constants:
+    """The keys of what a batch norm is made of, by name, and what it adds under the root."""
 
-    name: ClassVar[str] = "fold-batch-norm"
-    bound: ClassVar[Bound] = roundings("channels are scaled before the sum, not behind it")
-    deviation: ClassVar[Deviation | None] = REORDERED
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BatchNormDefault,)
+    keys: Mapping[str, str]
+    epsilon: float
 
-    def match(self, op: SchemaOp, program: Program) -> Folded | Refusal | None:
-        """Evaluation mode, statistics and affine parameters are weights."""
-        if op.arg("training"):
-            return Refusal(
-                "exported in training mode: it normalises by the batch; call model.eval()"
-            )
-        values = {name: op.arg(name) for name in STATISTICS}
-        values = {name: value for name, value in values.items() if value is not None}
-        keys = {name: weight_key(value) for name, value in values.items()}
-        known = {name: key for name, key in keys.items() if key is not None}
-        if len(known) != len(keys):
-            return Refusal("the statistics are computed or updated by the program")
-        if any(len(dims(value.type)) != 1 for value in values.values()):
-            return Refusal("a parameter has several axes")
-        layer = layer_before(op.operands[0])
-        return Folded(op, tuple(known), tuple(known.values()), layer)
+    def parameters(self, **more: str) -> dict[str, Any]:
+        """What recipes are told of them."""
+        return {"given": [*self.keys, *more], "epsilon": self.epsilon}
 
-    def build(self, match: Folded, rw: Rewriter) -> None:
-        """Write the layer with derived weights, or a product and a sum."""
-        op, result = match.op, match.op.results[0]
-        held = dims(result.type)
-        parameters = {"given": list(match.given), "epsilon": op.arg("eps")}
-        if match.layer is None:
-            shape = [-1, *[1] * (len(held) - 2)]
-            scale = derive(rw, "batch-norm-scale", match.keys, **parameters, shape=shape)
-            shift = derive(rw, "batch-norm-shift", match.keys, **parameters, shape=shape)
-            product = aten.MulTensor.make(op.operands[0], scale, result_types=[result.type])
-            become(rw, op, aten.AddTensor, emit(rw, product), shift)
-            return
-        layer = match.layer
-        kernel, bias = weight_key(layer.arg("weight")), layer.arg("bias")
-        assert kernel is not None
-        transposed = isinstance(layer, aten.ConvolutionDefault) and layer.arg("transposed")
-        groups = layer.arg("groups") if transposed else 0
-        scaled = derive(
-            rw,
-            "scale-output-channels",
-            [kernel, *match.keys],
-            **parameters,
-            transposed_groups=groups,
-        )
-        keys, given = list(match.keys), list(match.given)
-        if bias is not None:
-            bias_key = weight_key(bias)
-            assert bias_key is not None
-            keys, given = [*keys, bias_key], [*given, "layer_bias"]
-        shift = derive(rw, "batch-norm-shift", keys, given=given, epsilon=op.arg("eps"), shape=[-1])
-        arguments = {**layer.present(), "weight": scaled, "bias": shift}
-        new = type(layer).from_arguments(arguments, [result.type])
-        rw.replace(op, [emit_as(rw, new, result)])
+
+def constants_of(value: SSAValue) -> Constants | Refusal:
+    """Evaluation mode, statistics and affine parameters are weights."""
+    op = cast(SchemaOp, value.owner)
+    if op.arg("training"):
+        return Refusal("exported in training mode: it normalises by the batch; call model.eval()")
+    values = {name: op.arg(name) for name in STATISTICS if op.arg(name) is not None}
+    keys = {name: weight_key(value) for name, value in values.items()}
+    known = {name: key for name, key in keys.items() if key is not None}
+    if len(known) != len(keys):
+        return Refusal("the statistics are computed or updated by the program")
+    if any(len(dims(value.type)) != 1 for value in values.values()):
+        return Refusal("a parameter has several axes")
+    return Constants(known, op.arg("eps"))
+
+
+def takes_in_constants(value: SSAValue) -> bool:
+    """What a layer gives that can be scaled and shifted by its weights."""
+    return layer_before(value) is not None
+
+
+def scaled(rw: Rewriter, weight: SSAValue, constants: Constants, value: SSAValue) -> SSAValue:
+    """The weight of the layer that gives a value, every output channel times its scale."""
+    layer, key = cast(SchemaOp, value.owner), weight_key(weight)
+    assert key is not None
+    transposed = isinstance(layer, aten.ConvolutionDefault) and layer.arg("transposed")
+    groups = layer.arg("groups") if transposed else 0
+    keys = [key, *constants.keys.values()]
+    name = "scale-output-channels"
+    return derive(rw, name, keys, **constants.parameters(), transposed_groups=groups)
+
+
+def shifted(rw: Rewriter, constants: Constants, value: SSAValue) -> SSAValue:
+    """The bias of the layer that gives a value, scaled and moved."""
+    bias = cast(SchemaOp, value.owner).arg("bias")
+    more = {} if bias is None else {"layer_bias": cast(str, weight_key(bias))}
+    keys = [*constants.keys.values(), *more.values()]
+    return derive(rw, "batch-norm-shift", keys, **constants.parameters(**more), shape=[-1])
+
+
+def scale_of(rw: Rewriter, constants: Constants, like: SSAValue) -> SSAValue:
+    """The factor of every channel."""
+    return _of_channels(rw, "batch-norm-scale", constants, like)
+
+
+def shift_of(rw: Rewriter, constants: Constants, like: SSAValue) -> SSAValue:
+    """What is added to every channel."""
+    return _of_channels(rw, "batch-norm-shift", constants, like)
+
+
+def _of_channels(rw: Rewriter, name: str, constants: Constants, like: SSAValue) -> SSAValue:
+    shape = [-1, *[1] * (len(dims(like.type)) - 2)]
+    keys = list(constants.keys.values())
+    return derive(rw, name, keys, **constants.parameters(), shape=shape)
 
 
 def layer_before(value: SSAValue) -> SchemaOp | None:
@@ -175,3 +199,6 @@ def layer_before(value: SSAValue) -> SchemaOp | None:
         return None
     bias = layer.arg("bias")
     return layer if bias is None or weight_key(bias) is not None else None
+
+
+RULES = read_rules(__doc__, vars(numerics) | globals())

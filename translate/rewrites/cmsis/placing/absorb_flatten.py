@@ -4,43 +4,36 @@
 layer's sums do not care in which order their terms stand: the columns of the constant weight are
 permuted ahead of time instead, and the flattening is a view.
 
+rule absorb-flatten
+    linear(flatten(transpose(x)), w) → linear(flatten(x), permuted w).
 Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<1x12xi8>
-    %wt = quant.scast %w : tensor<1x12xi8> to tensor<1x12x!quant.uniform<i8:f32, 0.25>>
-    %t = cmsis.transpose(%x) {perm = array<i64: 0, 3, 1, 2>}
-        : (tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>>)
-        -> tensor<2x3x2x2x!quant.uniform<i8:f32, 0.5:3>>
-    %r = quant.scast %t : tensor<2x3x2x2x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3x2x2xi8>
-    %v = aten.view.default(%r, [2, 12]) : (tensor<2x3x2x2xi8>) -> tensor<2x12xi8>
-    %f = quant.scast %v : tensor<2x12xi8> to tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>
-    %y = cmsis.quantized_linear(%f, %wt) {input_offset = -3 : i64, filter_offset = 0 : i64,
-        output_offset = -1 : i64, requantize_multipliers = array<i64: 1073741824>,
-        requantize_shifts = array<i64: -3>, activation_max = 127 : i64,
-        activation_min = -128 : i64}
-        : (tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>,
-           tensor<1x12x!quant.uniform<i8:f32, 0.25>>)
-        -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
+    %y = $layer of LAYERS(%x, %w, …) : (…) -> $Y
 After:
-    %w = stepwell.weight <"w#cmsis.reshape"> "constant" : tensor<1x12xi8>
-    %r = quant.scast %x : tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x2x2x3xi8>
-    %v = aten.view.default(%r, [2, 12]) : (tensor<2x2x2x3xi8>) -> tensor<2x12xi8>
-    %f = quant.scast %v : tensor<2x12xi8> to tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>
-    %wt = quant.scast %w : tensor<1x12xi8> to tensor<1x12x!quant.uniform<i8:f32, 0.25>>
-    %y = cmsis.quantized_linear(%f, %wt) {input_offset = -3 : i64, filter_offset = 0 : i64,
-        output_offset = -1 : i64, requantize_multipliers = array<i64: 1073741824>,
-        requantize_shifts = array<i64: -3>, activation_max = 127 : i64,
-        activation_min = -128 : i64}
-        : (tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>,
-           tensor<1x12x!quant.uniform<i8:f32, 0.25>>)
-        -> tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>
+    %r = in_order_of_memory($transpose, %x)
+    %c = permuted_columns($key, $transpose, %w)
+    %y = $layer(%r, %c, …)
+with $transpose = flattened_transpose(%x)
+where is_of_images(%y, $transpose)
+with $key = own_weight_of(%y)
+for %v = weight : tensor<1 x 12 x i8>
+for %w = quant.scast(%v) : (…) -> $W
+for %t = cmsis.transpose(%i, perm=[0, 3, 1, 2]) : (…) -> $T
+for %n = quant.scast(%t) : (…) -> tensor<2 x 3 x 2 x 2 x i8>
+for %f = aten.view.default(%n, [2, 12])
+for %x = quant.scast(%f) : (…) -> $X
+for $layer = "cmsis.quantized_linear", $input_offset = -3, $filter_offset = 0, $output_offset = -1
+for $requantize_multipliers = [1073741824], $requantize_shifts = [-3]
+for $activation_max = 127, $activation_min = -128
+for %i = "tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>>", $W = "tensor<1x12x!quant.uniform<i8:f32, 0.25>>"
+for $Y = "tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>"
+for $T = "tensor<2x3x2x2x!quant.uniform<i8:f32, 0.5:3>>", $X = "tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>"
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import cast
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -48,57 +41,41 @@ from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.dialects.cmsis.ops import QuantizedConv2dNhwc, QuantizedLinear, Transpose
 from stepwell.dialects.quant import StorageCast
 from stepwell.ir.core import weight_key
-from stepwell.ir.program import Program
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, is_static
+from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.types import AnyTensor, dims, is_static
 from stepwell.translate.quantised.recognise import typed_weight
 from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped
+from stepwell.translate.rules import read_rules
 
 Layer = QuantizedLinear | QuantizedConv2dNhwc
+LAYERS = (QuantizedLinear, QuantizedConv2dNhwc)
 
 
-@dataclass(frozen=True)
-class Flatten:
-    """A layer over rows, the transposition before their flattening, and the weight's key."""
-
-    op: Layer
-    transpose: Transpose
-    weight: str
+def is_of_images(value: SSAValue, transpose: Transpose) -> bool:
+    """Whether the rows of a layer are whole images."""
+    return flattens(cast(Layer, value.owner), transpose.out, transpose.numbers("perm"))
 
 
-@dataclass(frozen=True)
-class AbsorbFlatten(Rewrite[Flatten]):
-    """linear(flatten(transpose(x)), w) → linear(flatten(x), permuted w)."""
+def own_weight_of(value: SSAValue) -> str | Refusal:
+    """The key of the weight of the layer that gives a value."""
+    return own_weight(cast(Layer, value.owner))
 
-    name: ClassVar[str] = "absorb-flatten"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizedLinear, QuantizedConv2dNhwc)
 
-    def match(self, op: Layer, program: Program) -> Flatten | Refusal | None:
-        """Rows are whole images, the weight a constant of this layer alone, and nothing else
-        reads the transposed value.
-        """
-        transpose = flattened_transpose(op.input)
-        if transpose is None or not flattens(op, transpose.out, transpose.numbers("perm")):
-            return None
-        key = own_weight(op)
-        return key if isinstance(key, Refusal) else Flatten(op, transpose, key)
+def in_order_of_memory(rw: Rewriter, transpose: Transpose, like: SSAValue) -> SSAValue:
+    """The image that was transposed, flattened as it lies."""
+    return reshaped(rw, transpose.input, dims(like.type))
 
-    def build(self, match: Flatten, rw: Rewriter) -> None:
-        """The layer over the untransposed image, its columns derived."""
-        op, order = match.op, match.transpose.numbers("perm")
-        weight = op.operands[1]
-        shape = dims(weight.type)
-        image = dims(match.transpose.out.type)[1:]
-        back = [order.index(axis) for axis in range(len(order))]
-        derive = rw.weights.derive
-        key = derive("cmsis.reshape", [match.weight], shape=[shape[0], *image])
-        key = derive("cmsis.permute", [key], permutation=back)
-        key = derive("cmsis.reshape", [key], shape=list(shape))
-        rows = reshaped(rw, match.transpose.input, dims(op.input.type))
-        columns = typed_weight(rw, key, weight.type)  # pyright: ignore[reportArgumentType]
-        made = remade(op, [rows, columns, *op.operands[2:]], [op.output.type])
-        rw.replace(op, rw.insert(made).results)
+
+def permuted_columns(rw: Rewriter, key: str, transpose: Transpose, weight: SSAValue) -> SSAValue:
+    """The weight with its columns in the order of the image that was transposed."""
+    order = transpose.numbers("perm")
+    shape, image = dims(weight.type), dims(transpose.out.type)[1:]
+    back = [order.index(axis) for axis in range(len(order))]
+    derive = rw.weights.derive
+    key = derive("cmsis.reshape", [key], shape=[shape[0], *image])
+    key = derive("cmsis.permute", [key], permutation=back)
+    key = derive("cmsis.reshape", [key], shape=list(shape))
+    return typed_weight(rw, key, cast(AnyTensor, weight.type))
 
 
 def flattens(op: Layer, image: SSAValue, order: Sequence[int]) -> bool:
@@ -152,3 +129,6 @@ def flattened_transpose(value: SSAValue) -> Transpose | None:
         if not is_view(maker):
             return None
         value = maker.operands[0]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+(AbsorbFlatten,) = RULES = read_rules(__doc__, globals())

@@ -3,76 +3,66 @@
 Axes of size 1 and axes that stay neighbours are no business of a transpose.  Attention's
 `[1, 3, 197, 64]` to `[1, 197, 3, 64]` between reshapes is `[3, 197, 64]` to `[197, 3, 64]`.
 
+rule simplify-transpose
+    Three operators, of which the outer two merge with their neighbours.
 Before:
-    %s = tosa.const_shape {values = dense<[1, 3, 4, 8]> : tensor<4xindex>} : () -> !tosa.shape<4>
-    %a = tosa.reshape %x, %s : (tensor<3x4x8xf32>, !tosa.shape<4>) -> tensor<1x3x4x8xf32>
-    %b = tosa.transpose %a {perms = array<i32: 0, 2, 1, 3>} : (tensor<1x3x4x8xf32>) -> tensor<1x4x3x8xf32>
-    %r = tosa.const_shape {values = dense<[4, 24]> : tensor<2xindex>} : () -> !tosa.shape<2>
-    %y = tosa.reshape %b, %r : (tensor<1x4x3x8xf32>, !tosa.shape<2>) -> tensor<4x24xf32>
+    %y = tosa.transpose(%x, perms=$order)
 After:
-    %s = tosa.const_shape {values = dense<[1, 3, 4, 8]> : tensor<4xindex>} : () -> !tosa.shape<4>
-    %a = tosa.reshape %x, %s : (tensor<3x4x8xf32>, !tosa.shape<4>) -> tensor<1x3x4x8xf32>
-    %0 = tosa.const_shape {values = dense<[3, 4, 8]> : tensor<3xindex>} : () -> !tosa.shape<3>
-    %1 = tosa.reshape %a, %0 : (tensor<1x3x4x8xf32>, !tosa.shape<3>) -> tensor<3x4x8xf32>
-    %2 = tosa.transpose %1 {perms = array<i32: 1, 0, 2>} : (tensor<3x4x8xf32>) -> tensor<4x3x8xf32>
-    %3 = tosa.const_shape {values = dense<[1, 4, 3, 8]> : tensor<4xindex>} : () -> !tosa.shape<4>
-    %b = tosa.reshape %2, %3 : (tensor<4x3x8xf32>, !tosa.shape<4>) -> tensor<1x4x3x8xf32>
-    %r = tosa.const_shape {values = dense<[4, 24]> : tensor<2xindex>} : () -> !tosa.shape<2>
-    %y = tosa.reshape %b, %r : (tensor<1x4x3x8xf32>, !tosa.shape<2>) -> tensor<4x24xf32>
+    %a = in_shape(%x, shape_in($simplest))
+    %b = in_place(%a, order_in($simplest))
+    %y = in_shape(%b, sizes_of(%y))
+where is_spelled(%x) else "the shape is not known"
+with $simplest = of_fewer_axes(%x, $order)
+where takes_reshape(%x) else "what it reads is not a reshape"
+where only_reshapes_read(%y) else "one of its readers is not a reshape"
+for %x = tosa.reshape(%z, [1, 3, 4, 8])
+for %r = tosa.reshape(%y, [4, 24])
+for %z = "tensor<3x4x8xf32>", $order = [0, 2, 1, 3]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.meaning.values import ints
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Rewriter
+from stepwell.translate.rewrites.tosa.operators import sizes
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
-from stepwell.translate.rewrites.tosa.operators.sizes import is_spelled
+from stepwell.translate.rewrites.tosa.placing import merge_layout
+from stepwell.translate.rules import read_rules
+
+Simplest = tuple[tuple[int, ...], tuple[int, ...]]
+"""The shape and the order of a transpose."""
 
 
-@dataclass(frozen=True)
-class Simplified:
-    """`op` is a reshape to `shape`, a transpose in `order`, and a reshape."""
-
-    op: t.TransposeOp
-    shape: tuple[int, ...]
-    order: tuple[int, ...]
+def of_fewer_axes(value: SSAValue, order: Sequence[int]) -> Simplest | None:
+    """The same transpose of fewer axes, if there is one."""
+    shape = shape_of(value)
+    found = simplest(shape, order)
+    return None if len(found[0]) == len(shape) else found
 
 
-@dataclass(frozen=True)
-class SimplifyTranspose(Rewrite[Simplified]):
-    """A transpose between reshapes to one of fewer axes."""
+def shape_in(found: Simplest) -> tuple[int, ...]:
+    """The shape that is transposed."""
+    return found[0]
 
-    name: ClassVar[str] = "simplify-transpose"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (t.TransposeOp,)
 
-    def match(self, op: t.TransposeOp, program: Program) -> Simplified | Refusal | None:
-        """Each reshape that is needed must merge with one that is there."""
-        if not is_spelled(op.input):
-            return Refusal("the shape is not known")
-        held = shape_of(op.input)
-        shape, order = simplest(held, ints(op.perms))
-        if len(shape) == len(held):
-            return None
-        if not takes_reshape(op.input):
-            return Refusal("what it reads is not a reshape")
-        if not all(isinstance(use.operation, t.ReshapeOp) for use in op.output.uses):
-            return Refusal("one of its readers is not a reshape")
-        return Simplified(op, shape, order)
+def order_in(found: Simplest) -> tuple[int, ...]:
+    """The order in which its axes are put."""
+    return found[1]
 
-    def build(self, match: Simplified, rw: Rewriter) -> None:
-        """Three operators, of which the outer two merge with their neighbours."""
-        b = Builder(rw)
-        value = b.transpose(b.reshape(match.op.input, match.shape), match.order)
-        rw.replace(match.op, [b.reshape(value, shape_of(match.op.output))])
+
+def in_place(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    """A value with its axes in another order."""
+    return Builder(rw).transpose(value, order)
+
+
+def only_reshapes_read(value: SSAValue) -> bool:
+    """Whether every reader of a value is a reshape."""
+    return all(isinstance(use.operation, t.ReshapeOp) for use in value.uses)
 
 
 def takes_reshape(value: SSAValue) -> bool:
@@ -84,7 +74,7 @@ def takes_reshape(value: SSAValue) -> bool:
     return isinstance(owner, t.ReshapeOp)
 
 
-def simplest(shape: Sequence[int], order: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def simplest(shape: Sequence[int], order: Sequence[int]) -> Simplest:
     """The shape and order of the same transpose over the fewest axes."""
     runs: list[list[int]] = []
     for axis in order:
@@ -102,3 +92,6 @@ def simplest(shape: Sequence[int], order: Sequence[int]) -> tuple[tuple[int, ...
 def _follows(first: int, second: int, shape: Sequence[int]) -> bool:
     """Whether nothing but axes of size 1 stands between two axes, in rising order."""
     return first < second and all(shape[axis] == 1 for axis in range(first + 1, second))
+
+
+(SimplifyTranspose,) = RULES = read_rules(__doc__, vars(sizes) | vars(merge_layout) | globals())
