@@ -20,7 +20,6 @@ from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
-from stepwell.translate.lowerings.xnnpack.quantised_nodes import fold_dequantised_constant
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
@@ -72,6 +71,7 @@ from stepwell.translate.rewrites.tosa.placing.order import (
 )
 from stepwell.translate.rewrites.tosa.splitting import gather_truths
 from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
+from stepwell.translate.rewrites.xnnpack.quantised.leftover_casts import FoldDequantisedConstant
 
 TOSA = (
     LowerCustom(),
@@ -141,7 +141,7 @@ TOSA_MIXED = (
     Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
     Together(
         "lower-casts",
-        (step(fold_dequantised_constant), *each(borders), *CANCEL_CASTS),
+        (FoldDequantisedConstant(), *each(borders), *CANCEL_CASTS),
     ),
     Together("fewer-integers", FEWER_INTEGERS),
     *TOSA,

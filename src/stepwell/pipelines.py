@@ -67,10 +67,9 @@ from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
 from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
 from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import SplitWideDepthwise
-from stepwell.translate.rewrites.xnnpack.expressions import expansions
+from stepwell.translate.rewrites.xnnpack.expressions import expansions, rectify_before_scale
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
 from stepwell.translate.rewrites.xnnpack.expressions.recognise_gelu import RecogniseGelu
-from stepwell.translate.rewrites.xnnpack.expressions.rectify_before_scale import RectifyBeforeScale
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
 from stepwell.translate.rewrites.xnnpack.nodes import (
@@ -85,7 +84,7 @@ from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLay
 from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.placing.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.placing.unroll_axis import UnrollAxis
-from stepwell.translate.rewrites.xnnpack.quantised import widen_quantised_cast
+from stepwell.translate.rewrites.xnnpack.quantised import leftover_casts, widen_quantised_cast
 
 KEEP_IMAGES = (
     KeepAxesApart(),
@@ -141,10 +140,10 @@ QUANTISED = (
     Together(
         "lower-casts",
         (
-            step(xnnpack_quantised_nodes.fold_dequantised_constant),
+            leftover_casts.FoldDequantisedConstant(),
             step(xnnpack_quantised_nodes.quantised_cast),
             *(rule() for rule in widen_quantised_cast.RULES),
-            step(xnnpack_quantised_nodes.untype_quantisation),
+            *(rule() for rule in leftover_casts.UNTYPE),
             *CANCEL_CASTS,
         ),
     ),
@@ -227,7 +226,7 @@ XNNPACK = Pipeline(
                 HoistSliceOverLayout(),
                 SplitLinear(),
                 FoldAffineIntoLayer(),
-                RectifyBeforeScale(),
+                *(rule() for rule in rectify_before_scale.RULES),
                 HoistScaleOverLayout(),
                 FoldScaleIntoLayer(),
                 FoldBiasIntoLayer(),

@@ -7,7 +7,13 @@ import pytest
 from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantised_nodes
+from stepwell.translate.rewrites.xnnpack.quantised.leftover_casts import (
+    UNTYPE,
+    FoldDequantisedConstant,
+)
 from stepwell.translate.rewrites.xnnpack.quantised.widen_quantised_cast import RULES as WIDENED
+
+FOLD, UNTYPED = FoldDequantisedConstant(), UNTYPE[1]()
 
 INT8, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
 UINT8, PART = "!quant.uniform<u8:f32, 0.5:3>", "!quant.uniform<i8<-100:127>:f32, 0.5:3>"
@@ -173,10 +179,10 @@ CASTS: dict[str, tuple[Rewrite[Any], str, str, str]] = {
         step(quantised_nodes.quantised_cast), "!quant.uniform<i8:f32:0, {0.5, 0.25}>", "dcast", "no static int8",
     ),
     "a part of int8 by a node": (step(quantised_nodes.quantised_cast), PART, "qcast", "the whole range"),
-    "groups by an operator": (step(quantised_nodes.untype_quantisation), GROUPS, "dcast", "groups of an axis"),
-    "halves by an operator": (step(quantised_nodes.untype_quantisation), HALVES, "dcast", "float32 values"),
+    "groups by an operator": (UNTYPED, GROUPS, "dcast", "groups of an axis"),
+    "halves by an operator": (UNTYPED, HALVES, "dcast", "float32 values"),
     "floats as halves": (WIDENED[0](), INT8, "qcast", ""),
-    "an argument ahead of time": (step(quantised_nodes.fold_dequantised_constant), INT8, "dcast", ""),
+    "an argument ahead of time": (FOLD, INT8, "dcast", ""),
 }  # fmt: skip
 
 
@@ -194,7 +200,7 @@ def test_a_constant_of_halves_is_not_folded(refused: Any, method: Any):
         "%y = aten.add.Tensor(%c, %x) : (tensor<2x4xf16>, tensor<2x4xf16>) -> tensor<2x4xf16>",
     )
     text = method("%x: tensor<2x4xf16>", *lines, gives="tensor<2x4xf16>")
-    refused(text, step(quantised_nodes.fold_dequantised_constant), "only float32")
+    refused(text, FOLD, "only float32")
 
 
 def test_integers_that_a_cast_names_are_no_weight(refused: Any, method: Any):
@@ -204,4 +210,4 @@ def test_integers_that_a_cast_names_are_no_weight(refused: Any, method: Any):
         cast("dcast", "t", "y", "2x4", INT8, "f32"),
     )
     text = method("%x: tensor<2x4xi8>", *lines, gives="tensor<2x4xf32>")
-    refused(text, step(quantised_nodes.fold_dequantised_constant))
+    refused(text, FOLD)

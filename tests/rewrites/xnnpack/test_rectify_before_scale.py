@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.ir.rewriting import History, run_rewrites
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
-from stepwell.translate.rewrites.xnnpack.expressions.rectify_before_scale import RectifyBeforeScale
+from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
 
 X, Y, C = "tensor<1x4x5x5xf32>", "tensor<1x4x5x5xf32>", "tensor<4x1x1xf32>"
 WEIGHTS = [
@@ -31,7 +31,7 @@ def layer(gives: str, padding: int = 0, of: str = "r", transposed: str = "false"
 
 def test_a_norm_before_a_rectifier_is_one_maximum(apply: Any, method: Any) -> None:
     text = method(f"%x: {X}", *AFFINE, layer("y"), gives=Y)
-    done = apply(text, RectifyBeforeScale(), FoldAffineIntoLayer())
+    done = apply(text, rectify_before_scale, FoldAffineIntoLayer())
     assert done.ops() == ["aten.maximum.default", "aten.convolution.default"]
 
 
@@ -40,7 +40,7 @@ def test_before_padding_the_factor_alone_goes_in(first: int, apply: Any, method:
     both = f"%y = aten.mul.Tensor(%p, %q) : ({Y}, {Y}) -> {Y}"
     layers = layer("p", first), layer("q", 1 - first)
     text = method(f"%x: {X}", *AFFINE, *layers, both, gives=Y)
-    done = apply(text, RectifyBeforeScale(), FoldAffineIntoLayer())
+    done = apply(text, rectify_before_scale, FoldAffineIntoLayer())
     assert done.ops()[:2] == ["aten.add.Tensor", "aten.relu.default"]
     assert done.ops()[2:] == ["aten.convolution.default"] * 2 + ["aten.mul.Tensor"]
 
@@ -48,7 +48,7 @@ def test_before_padding_the_factor_alone_goes_in(first: int, apply: Any, method:
 def test_a_factor_that_is_not_positive_stays(refused: Any, method: Any) -> None:
     held = [line.replace("g#positive", "g#zeros") for line in AFFINE]
     text = method(f"%x: {X}", *held, layer("y"), gives=Y)
-    refused(text, RectifyBeforeScale(), "not positive")
+    refused(text, rectify_before_scale, "not positive")
 
 
 def test_a_factor_too_small_to_divide_by_stays(programs: Any, method: Any) -> None:
@@ -58,20 +58,20 @@ def test_a_factor_too_small_to_divide_by_stays(programs: Any, method: Any) -> No
     program, _ = programs(text)
     program.weights.get("g").fill_(1e-43)
     history = History()
-    assert run_rewrites(program, [RectifyBeforeScale()], history) == 0
-    (refusal,) = history.refusals.values()
+    assert run_rewrites(program, [rule() for rule in rectify_before_scale.RULES], history) == 0
+    refusal, *_ = history.refusals.values()
     assert "too small" in refusal.reason
 
 
 def test_a_rectified_value_that_others_read_stays(refused: Any, method: Any) -> None:
     both = f"%y = aten.add.Tensor(%r, %p) : ({X}, {Y}) -> {Y}"
     text = method(f"%x: {X}", *AFFINE, layer("p"), both, gives=Y)
-    refused(text, RectifyBeforeScale(), "aten.add.Tensor reads")
+    refused(text, rectify_before_scale, "aten.add.Tensor reads")
 
 
 def test_a_transposed_convolution_takes_nothing(refused: Any, method: Any) -> None:
     text = method(f"%x: {X}", *AFFINE, layer("y", transposed="true"), gives=Y)
-    refused(text, RectifyBeforeScale(), "transposed")
+    refused(text, rectify_before_scale, "transposed")
 
 
 @pytest.mark.parametrize("value", ["s", "a"])
@@ -80,7 +80,7 @@ def test_a_value_that_is_read_before_the_rectifier_stays(
 ) -> None:
     both = f"%y = aten.mul.Tensor(%{value}, %p) : ({X}, {Y}) -> {Y}"
     text = method(f"%x: {X}", *AFFINE, layer("p"), both, gives=Y)
-    refused(text, RectifyBeforeScale(), "before it is rectified")
+    refused(text, rectify_before_scale, "before it is rectified")
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_a_value_that_is_read_before_the_rectifier_stays(
 )
 def test_what_is_no_scale_and_shift_stays(lines: Any, refused: Any, method: Any) -> None:
     text = method(f"%x: {X}", *WEIGHTS, *lines, layer("y"), gives=Y)
-    refused(text, RectifyBeforeScale())
+    refused(text, rectify_before_scale)

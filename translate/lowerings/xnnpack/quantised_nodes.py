@@ -3,9 +3,8 @@
 PT2E annotates a flatten or a concatenation with one quantisation on both sides. A float movement
 between other casts stays one: nothing is quantised that the program did not quantise.
 
-A dequantised constant becomes the floats it stands for, so that the layer that reads it still runs
-in XNNPACK. Every other cast that no kernel took in is `xnnpack.convert` where XNNPACK has one, and
-else goes back to `quantized_decomposed`, whose kernels ExecuTorch has.
+A cast that no kernel took in is `xnnpack.convert` where XNNPACK has one; `leftover_casts.py` has
+the others.
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.quant import QuantizeCast, StorageCast, quantization
-from stepwell.dialects.quant.recipes import store_parameters
-from stepwell.dialects.quant.types import storage_element
+from stepwell.dialects.quant import QuantizeCast, quantization
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting import EXACT, Bound, Rewriter
 from stepwell.ir.rewriting import Value as RunTime
-from stepwell.ir.types import dims, with_element
+from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.images import POOLINGS, is_no_plane_mean, pooling_of
@@ -35,8 +31,7 @@ from stepwell.translate.lowerings.xnnpack.integers import (
 )
 from stepwell.translate.lowerings.xnnpack.values import node
 from stepwell.translate.quantised.layers import Layer, Parts
-from stepwell.translate.quantised.recognise import Use, clamp_bounds, stored_constant
-from stepwell.translate.quantised.untyped import dequantised, quantised
+from stepwell.translate.quantised.recognise import Use, clamp_bounds
 from stepwell.translate.rewrites.building import axis
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
     reshape,
@@ -155,29 +150,6 @@ def quantised_movement(
 # -- casts that no kernel took in --------------------------------------------------------------
 
 
-@lowers(
-    "quant.dcast",
-    to="xnnpack",
-    fits="none",
-    unless=lambda op: stored_constant(op.result) is None,
-    name="fold-dequantised-constant",
-    sample="""
-        %w = stepwell.weight <"w"> "parameter" : tensor<4xi8>
-        %t = quant.scast %w : tensor<4xi8> to tensor<4x!quant.uniform<i8:f32, 0.5>>
-        %r = quant.dcast %t : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
-        %y = aten.add.Tensor(%x, %r) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-    """,
-)
-def fold_dequantised_constant(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """dq(constant) to the floats it stands for."""
-    weight = stored_constant(op.result)
-    assert weight is not None
-    if weight.held.expressed != f32:
-        refuse("only float32 values are computed ahead of time")
-    key = b.weights.derive("quant.reals", [weight.key], **store_parameters(weight.held))
-    return Value(b.weight(key), b)
-
-
 def _converted(op: Any, value: RunTime) -> Bound:
     """`quantised_bounds.conversion`."""
     held = quantization(op.result.type)
@@ -200,30 +172,6 @@ def quantised_cast(x: Value, *, op: Any, b: Rewriter) -> Value:
     if isinstance(op, QuantizeCast):
         no_refusal(not_computed_range(typed))
     return node(b, xnnpack.Convert, op.input, result=op.result.type)
-
-
-@lowers(
-    "quant.qcast",
-    "quant.dcast",
-    to="xnnpack",
-    fits="none",
-    name="untype-quantisation",
-    sample="%y = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i16:f32, 0.5:3>>",
-)
-def untype_quantisation(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """A cast that XNNPACK does not do, as the operator of `quantized_decomposed` it came from."""
-    held = quantization(op.result.type if isinstance(op, QuantizeCast) else op.input.type)
-    assert held is not None
-    if held.sub_channel:
-        refuse("ExecuTorch has no operator for groups of an axis")
-    if held.expressed != f32:
-        refuse("ExecuTorch's operators quantise float32 values")
-    if isinstance(op, QuantizeCast):
-        stored = quantised(b, op.input, held)
-        return Value(b.insert(StorageCast(stored, op.result.type)).results[0], b)
-    plain = with_element(op.input.type, storage_element(held))
-    stored = b.insert(StorageCast(op.input, plain)).results[0]
-    return Value(dequantised(b, stored, held), b)
 
 
 RULES = lowerings_of(__name__)

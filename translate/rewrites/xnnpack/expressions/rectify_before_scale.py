@@ -7,45 +7,84 @@ Nets that norm and rectify before they convolve (DenseNet, ResNet v2) leave such
 steps over the image where one will do. `fold-affine-into-layer` then takes in what stands
 behind the maximum; where the convolution pads, which a shift may not pass, the factor alone.
 
+rule rectify-before-scale
+    The maximum, then factor and shift.
 Before:
-    %g = stepwell.weight <"g#positive"> "parameter" : tensor<3x1x1xf32>
-    %b = stepwell.weight <"b"> "parameter" : tensor<3x1x1xf32>
-    %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
-    %s = aten.mul.Tensor(%x, %g) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-    %a = aten.add.Tensor(%s, %b) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-    %r = aten.relu.default(%a) : (tensor<1x3x5x5xf32>) -> tensor<1x3x5x5xf32>
-    %y = aten.convolution.default(%r, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
+    %s = aten.mul.Tensor({%x, %g})
+    %a = aten.add.Tensor({%s, %b})
+    %y = aten.relu.default(%a) : (…) -> $T
 After:
-    %g = stepwell.weight <"g#positive"> "parameter" : tensor<3x1x1xf32>
-    %b = stepwell.weight <"b"> "parameter" : tensor<3x1x1xf32>
-    %w = stepwell.weight <"w"> "parameter" : tensor<4x3x1x1xf32>
-    %0 = stepwell.weight <"b#zero-of-affine.e4d522b6830a"> "constant" : tensor<3x1x1xf32>
-    %1 = aten.maximum.default(%x, %0) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-    %2 = aten.mul.Tensor(%1, %g) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-    %r = aten.add.Tensor(%2, %b) : (tensor<1x3x5x5xf32>, tensor<3x1x1xf32>) -> tensor<1x3x5x5xf32>
-    %y = aten.convolution.default(%r, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (tensor<1x3x5x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x5x5xf32>
+    %z = weight zero-of-affine(%b, %g, negated=false)
+    %k = aten.maximum.default(%x, %z) : … -> $T
+    %m = aten.mul.Tensor(%k, %g) : … -> $T
+    %y = aten.add.Tensor(%m, %b)
+where is_of_channels(%s, %a)
+where is_of_channels(%x, %s)
+where reads_once(%a) else "the scaled value is read before it is rectified too"
+where reads_once(%s) else "the scaled value is read before it is rectified too"
+where has_quotients(%y) else "integers have no quotient of shift and factor"
+unless is_no_input_of_convolutions(%y)
+where not pads(%y)
+where is_positive_everywhere(%g)
+    else "a factor is not positive: what it scales is rectified from above"
+where has_finite_quotient(%b, %g) else "a factor is too small to divide by"
+loses REORDERED
+bound of roundings: "zeros are −b/g·g + b, which may round"
+for %g = weight : tensor<3 x 1 x 1 x f32>
+for %b = weight : tensor<3 x 1 x 1 x f32>
+for %w = weight : tensor<4 x 3 x 1 x 1 x f32>
+for %r = aten.convolution.default(%y, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+for %g = "g#positive", %x = "tensor<1x3x5x5xf32>", $T = "tensor<1x3x5x5xf32>"
+
+rule rectify-before-scale-and-padding
+    In front of a convolution that pads: shift, rectifier and factor.
+Before:
+    %s = aten.mul.Tensor({%x, %g})
+    %a = aten.add.Tensor({%s, %b})
+    %y = aten.relu.default(%a) : (…) -> $T
+After:
+    %z = weight zero-of-affine(%b, %g, negated=true)
+    %m = aten.add.Tensor(%x, %z) : … -> $T
+    %k = aten.relu.default(%m) : … -> $T
+    %y = aten.mul.Tensor(%k, %g)
+where is_of_channels(%s, %a)
+where is_of_channels(%x, %s)
+where reads_once(%a) else "the scaled value is read before it is rectified too"
+where reads_once(%s) else "the scaled value is read before it is rectified too"
+where has_quotients(%y) else "integers have no quotient of shift and factor"
+unless is_no_input_of_convolutions(%y)
+where pads(%y)
+where is_positive_everywhere(%g)
+    else "a factor is not positive: what it scales is rectified from above"
+where has_finite_quotient(%b, %g) else "a factor is too small to divide by"
+loses REORDERED
+bound of roundings: "zeros are −b/g·g + b, which may round"
+for %g = weight : tensor<3 x 1 x 1 x f32>
+for %b = weight : tensor<3 x 1 x 1 x f32>
+for %w = weight : tensor<4 x 3 x 1 x 1 x f32>
+for %r = aten.convolution.default(%y, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+for %g = "g#positive", %x = "tensor<1x3x5x5xf32>", $T = "tensor<1x3x5x5xf32>"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import cast
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
+from stepwell.ir import numerics
+from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal
 from stepwell.ir.types import element
 from stepwell.ir.weights import recipe
-from stepwell.translate.affine.constants import constant_side
+from stepwell.translate.affine.constants import constant_along
 from stepwell.translate.affine.layers import LAYERS
-from stepwell.translate.rewrites.building import emit
+from stepwell.translate.rules import read_rules
 
 CHANNELS = 1
 
@@ -57,72 +96,53 @@ def zero_of_affine(shift: torch.Tensor, scale: torch.Tensor, *, negated: bool) -
     return ratio if negated else -ratio
 
 
-@dataclass(frozen=True)
-class RectifiedAffine:
-    """`relu(source * scale + shift)` in front of convolutions, of which one pads if `is_padded`."""
-
-    op: SchemaOp
-    source: SSAValue
-    scale: str
-    shift: str
-    is_padded: bool
+def is_of_channels(value: SSAValue, made: SSAValue) -> bool:
+    """Whether a sum or product of a value is with a constant of each channel, and of its type."""
+    found = constant_along(cast(SchemaOp, made.owner), CHANNELS)
+    return found is not None and found[0] is value
 
 
-@dataclass(frozen=True)
-class RectifyBeforeScale(Rewrite[RectifiedAffine]):
-    """`convolution(relu(x * g + b))` to `convolution(max(x, −b/g) * g + b)`."""
+def has_quotients(value: SSAValue) -> bool:
+    """A tensor of floats."""
+    return is_float(element(value.type))
 
-    name: ClassVar[str] = "rectify-before-scale"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ReluDefault,)
-    bound: ClassVar[Bound] = roundings("zeros are −b/g·g + b, which may round")
-    deviation: ClassVar[Deviation | None] = REORDERED
 
-    def match(self, op: SchemaOp, program: Program) -> RectifiedAffine | Refusal | None:
-        """Guards: positive factors, nobody else reads, convolutions that take the constants in."""
-        shifted = constant_side(op.operands[0], aten.AddTensor, CHANNELS)
-        if shifted is None:
-            return None
-        scaled = constant_side(shifted[0], aten.MulTensor, CHANNELS)
-        if scaled is None:
-            return None
-        if not (op.operands[0].has_one_use() and shifted[0].has_one_use()):
-            return Refusal("the scaled value is read before it is rectified too")
-        if not is_float(element(op.results[0].type)):
-            return Refusal("integers have no quotient of shift and factor")
-        is_padded = False
-        for use in op.results[0].uses:
-            reader = use.operation
-            if not isinstance(reader, aten.ConvolutionDefault) or use.index != 0:
-                return Refusal(f"{reader.name} reads the scaled value too: nothing is saved")
-            layer = LAYERS[type(reader)]
-            refusal = layer.refuses_input(reader, shifted=False)
-            if refusal is not None:
-                return refusal
-            is_padded |= layer.refuses_input(reader, shifted=True) is not None
-        store, scale, shift = program.weights, scaled[1], shifted[1]
-        if not bool((store.get(scale) > 0).all()):
-            return Refusal("a factor is not positive: what it scales is rectified from above")
-        if not bool(
-            zero_of_affine(store.get(shift), store.get(scale), negated=False).isfinite().all()
-        ):
-            return Refusal("a factor is too small to divide by")
-        return RectifiedAffine(op, scaled[0], scale, shift, is_padded)
+def is_no_input_of_convolutions(value: SSAValue) -> Refusal | None:
+    """Another op than a convolution that takes constants in reads a value."""
+    for use in value.uses:
+        reader = use.operation
+        if not isinstance(reader, aten.ConvolutionDefault) or use.index != 0:
+            return Refusal(f"{reader.name} reads the scaled value too: nothing is saved")
+        if refusal := LAYERS[type(reader)].refuses_input(reader, shifted=False):
+            return refusal
+    return None
 
-    def build(self, match: RectifiedAffine, rw: Rewriter) -> None:
-        """The maximum, then factor and shift; or shift, rectifier and factor."""
-        made = match.op.results[0].type
 
-        def of(cls: type[SchemaOp], value: SSAValue, key: str) -> SSAValue:
-            return emit(rw, cls.make(value, rw.weight(key), result_types=[made]))
+def pads(value: SSAValue) -> bool:
+    """Whether a convolution that reads a value takes no shift in."""
+    readers = [use.operation for use in value.uses]
+    return any(
+        LAYERS[type(reader)].refuses_input(reader, shifted=True) is not None
+        for reader in readers
+        if isinstance(reader, aten.ConvolutionDefault)
+    )
 
-        zero = rw.weights.derive(
-            "zero-of-affine", [match.shift, match.scale], negated=match.is_padded
-        )
-        if match.is_padded:
-            moved = of(aten.AddTensor, match.source, zero)
-            kept = emit(rw, aten.ReluDefault.make(moved, result_types=[made]))
-            rw.replace(match.op, [of(aten.MulTensor, kept, match.scale)])
-            return
-        kept = of(aten.MaximumDefault, match.source, zero)
-        scaled = of(aten.MulTensor, kept, match.scale)
-        rw.replace(match.op, [of(aten.AddTensor, scaled, match.shift)])
+
+def is_positive_everywhere(factor: SSAValue, program: Program) -> bool:
+    """A weight of numbers above zero."""
+    return bool((_elements(factor, program) > 0).all())
+
+
+def has_finite_quotient(shift: SSAValue, factor: SSAValue, program: Program) -> bool:
+    """Two weights of which the first by the second is finite."""
+    parts = _elements(shift, program), _elements(factor, program)
+    return bool(zero_of_affine(*parts, negated=False).isfinite().all())
+
+
+def _elements(weight: SSAValue, program: Program) -> torch.Tensor:
+    key = weight_key(weight)
+    assert key is not None
+    return program.weights.get(key)
+
+
+RULES = read_rules(__doc__, vars(numerics) | globals())

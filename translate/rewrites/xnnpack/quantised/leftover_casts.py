@@ -1,0 +1,68 @@
+"""Casts that no kernel took in: of constants ahead of time, others by ExecuTorch's operators.
+
+A dequantised constant becomes the floats it stands for, so that the layer that reads it still runs
+in XNNPACK. A cast that XNNPACK does not do goes back to `quantized_decomposed`, whose kernels
+ExecuTorch has.
+
+rule fold-dequantised-constant
+    The floats that the stored integers of a weight stand for.
+Before:
+    %w = weight : tensor<$*S x $I>
+    %t = quant.scast(%w) : (…) -> tensor<$*S x $Q>
+    %y = quant.dcast(%t) : (…) -> tensor<$*S x $E>
+After:
+    %y = weight quant.reals(%w, stored_as($Q))
+where expresses_single($Q) else "only float32 values are computed ahead of time"
+for $S = [4], $I = i8, $Q = "!quant.uniform<i8:f32, 0.5>", $E = f32
+
+rule untype-quantisation
+    The operator that a quantisation came from, and the type put on what it gives.
+Before:
+    %y = quant.qcast(%x) : (tensor<$*S x $E>) -> tensor<$*S x $Q>
+After:
+    %i = called_quantise(%x, $Q)
+    %y = quant.scast(%i)
+where has_an_operator($Q) else "ExecuTorch has no operator for groups of an axis"
+where expresses_single($Q) else "ExecuTorch's operators quantise float32 values"
+for $S = [4], $E = f32, $Q = "!quant.uniform<i16:f32, 0.5:3>"
+
+rule untype-dequantisation
+    The plain integers, and the operator that a dequantisation came from.
+Before:
+    %y = quant.dcast(%x) : (tensor<$*S x $Q>) -> tensor<$*S x $E>
+After:
+    %i = quant.scast(%x) : … -> tensor<$*S x storage($Q)>
+    %y = called_dequantise(%i, $Q)
+where has_an_operator($Q) else "ExecuTorch has no operator for groups of an axis"
+where expresses_single($Q) else "ExecuTorch's operators quantise float32 values"
+for $S = [4], $E = f32, $Q = "!quant.uniform<i16:f32, 0.5:3>"
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.quant import UniformQuantizedType
+from stepwell.ir.rewriting import Rewriter
+from stepwell.translate.quantised.untyped import dequantised, quantised
+from stepwell.translate.rewrites.quant import constants
+from stepwell.translate.rules import read_rules
+
+
+def has_an_operator(of: UniformQuantizedType) -> bool:
+    """One scale, or one for each index of an axis."""
+    return not of.data.sub_channel
+
+
+def called_quantise(rw: Rewriter, value: SSAValue, of: UniformQuantizedType) -> SSAValue:
+    """The plain integers that a real value is quantised to."""
+    return quantised(rw, value, of.data)
+
+
+def called_dequantise(rw: Rewriter, stored: SSAValue, of: UniformQuantizedType) -> SSAValue:
+    """The real value that plain integers stand for."""
+    return dequantised(rw, stored, of.data)
+
+
+RULES = read_rules(__doc__, vars(constants) | globals())
+FoldDequantisedConstant, *UNTYPE = RULES
