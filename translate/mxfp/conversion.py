@@ -22,13 +22,13 @@ from stepwell.translate.mxfp.attention import MxMultiheadAttention
 from stepwell.translate.mxfp.layers import MxConv2d, MxLinear
 from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (
-    ChooseMx,
     ChooseMxConv2d,
     ChooseMxLinear,
     ChooseMxMatmul,
     is_depthwise,
 )
 from stepwell.translate.rewrites.normal_form import NORMAL_FORM
+from stepwell.translate.rules.rewrite import RuleRewrite
 
 Layers = str | Sequence[str] | type[nn.Module] | Callable[[str, Any], bool] | None
 """Which layers: patterns of names (`blocks.*.mlp.*`), a module type, a predicate of the name and
@@ -207,7 +207,7 @@ def convert(
     Raises:
         StepwellError: a layer that was chosen has no such form.
     """
-    kinds: list[type[ChooseMx]] = [ChooseMxLinear]
+    kinds: list[type[RuleRewrite]] = [ChooseMxLinear]
     kinds += [ChooseMxConv2d] if convolutions else []
     kinds += [ChooseMxMatmul] if attention else []
     anchors = tuple(anchor for kind in kinds for anchor in kind.anchors)

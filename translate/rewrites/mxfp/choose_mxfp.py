@@ -1,34 +1,93 @@
 """Let linear layers, convolutions and products of activations compute in MX.
 
+rule choose-mx-linear
+    `aten.linear` to `stepwell_mx.linear`.
 Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<3x64xf32>
-    %y = aten.linear.default(%x, %w) : (tensor<2x64xf32>, tensor<3x64xf32>) -> tensor<2x3xf32>
+    %y = aten.linear.default(%x, %w, $b)
 After:
-    %w = stepwell.weight <"w"> "parameter" : tensor<3x64xf32>
-    %y = stepwell_mx.linear.default(%x, %w, none, "fp8e4m3", "fp8e4m3", "operators") : (tensor<2x64xf32>, tensor<3x64xf32>) -> tensor<2x3xf32>
+    %y = stepwell_mx.linear.default(%x, %w, $b, $payload, $weight_payload, $form)
+where is_chosen(%y, $chosen)
+unless multiplies_no_floats(%x, %w)
+where is_static(%w) else "the size of the axis that the blocks lie along is symbolic"
+unless has_no_form($form, $payload, $weight_payload, %x)
+where is_stored(%w) else "the weight is computed at run time"
+where is_matrix(%w) else "its weight is one row, so that there is no axis of outputs"
+not of empty tensors
+option $payload = MXFP8: "what activations are rounded to"
+option $weight_payload = MXFP8: "what weights, or the right side, are rounded to"
+option $form = OPERATORS: "which of TOSA's two forms"
+option $chosen = ALL: "which layers are to be MX; all where it is none"
+bound 0.5 relative, 1.0 absolute: "the operands are rounded to the payload: this is the point"
+for %w = weight : tensor<3 x 64 x f32>
+for %x = "tensor<2x64xf32>"
+
+rule choose-mx-matmul
+    `aten.bmm` to `stepwell_mx.matmul_t` of the transposed right side: QKᵀ and PV. For QKᵀ that
+    undoes the transpose that is there.
+Before:
+    %y = aten.bmm.default(%x, %z)
+After:
+    %t = permuted(%z, [0, 2, 1])
+    %y = stepwell_mx.matmul_t.default(%x, %t, $payload, $weight_payload, $form)
+where is_chosen(%y, $chosen)
+unless multiplies_no_floats(%x, %z)
+where is_static(%x, %z) else "the shape is symbolic"
+unless has_no_form($form, $payload, $weight_payload, %x)
+not of empty tensors
+option $payload = MXFP8: "what activations are rounded to"
+option $weight_payload = MXFP8: "what weights, or the right side, are rounded to"
+option $form = OPERATORS: "which of TOSA's two forms"
+option $chosen = ALL: "which layers are to be MX; all where it is none"
+bound 0.5 relative, 1.0 absolute: "the operands are rounded to the payload: this is the point"
+for %x = "tensor<1x2x32xf32>", %z = "tensor<1x32x3xf32>"
+
+rule choose-mx-conv2d
+    `aten.convolution` of images to `stepwell_mx.conv2d`.
+Before:
+    %y = aten.convolution.default(%x, %w, $b, $stride, $padding, $dilation, $transposed, $outer,
+        $groups)
+After:
+    %y = stepwell_mx.conv2d.default(%x, %w, $b, $stride, $padding, $dilation, $groups, $payload,
+        $weight_payload, $form)
+where is_chosen(%y, $chosen)
+unless multiplies_no_floats(%x, %w)
+where is_static(%x, %w, %y) else "the shape is symbolic"
+unless convolves_in_no_form($form, $payload, $weight_payload, %x)
+where are_two($stride) else "TOSA's MX convolutions have two spatial axes"
+where not is_true($transposed) else "TOSA has no transposed MX convolution"
+where has_whole_blocks(%w, $groups)
+    else "a block of a depthwise convolution would hold one channel and 31 zeros"
+where is_stored(%w) else "the weight is computed at run time"
+not of empty tensors
+option $payload = MXFP8: "what activations are rounded to"
+option $weight_payload = MXFP8: "what weights, or the right side, are rounded to"
+option $form = OPERATORS: "which of TOSA's two forms"
+option $chosen = ALL: "which layers are to be MX; all where it is none"
+bound 0.5 relative, 1.0 absolute: "the operands are rounded to the payload: this is the point"
+for %w = weight : tensor<8 x 32 x 1 x 1 x f32>
+for %x = "tensor<1x32x4x4xf32>", $stride = [1, 1], $padding = [0, 0], $dilation = [1, 1]
+for $transposed = false, $outer = [0, 0], $groups = 1
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import cast
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
-from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa_mxfp import operators
-from stepwell.dialects.tosa_mxfp.operators import OPERATORS, form_refused
+from stepwell.dialects.tosa_mxfp.operators import form_refused
+from stepwell.ir import types
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, torch_dtype
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static
-from stepwell.translate.rewrites.building import become, permute
+from stepwell.ir.rewriting import Refusal
+from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.tosa.operators.building import FLOATS
+from stepwell.translate.rewrites.views import merge_views
+from stepwell.translate.rules import read_rules
 
 MxLinearOp = op_class(f"{operators.NAMESPACE}.linear.default")
 MxQuantizeOp = op_class(f"{operators.NAMESPACE}.quantize_dequantize.default")
@@ -49,131 +108,59 @@ def block_axis(op: Operation) -> int:
 Chooser = Callable[[SchemaOp], bool]
 """Whether an op is one of the layers that are to be MX."""
 
-ROUNDED = Bound(0.5, 1.0, "the operands are rounded to the payload: this is the point")
+MXFP8, OPERATORS, ALL = "fp8e4m3", operators.OPERATORS, None
 
 
-@dataclass(frozen=True)
-class ChooseMx(Rewrite[SchemaOp]):
-    """A product of the layers that are chosen; subclasses say which op becomes which."""
+def is_chosen(value: SSAValue, chosen: Chooser | None) -> bool:
+    """What a layer gives that is to be MX."""
+    return chosen is None or chosen(cast(SchemaOp, value.owner))
 
-    payload: str = "fp8e4m3"
-    weight_payload: str = "fp8e4m3"
-    form: str = OPERATORS
-    chosen: Chooser | None = None
-    bound: ClassVar[Bound] = ROUNDED
 
-    def match(self, op: SchemaOp, program: Program) -> SchemaOp | Refusal | None:
-        """Guards: chosen, a float element type, blocks of known sizes, a form that exists."""
-        if self.chosen is not None and not self.chosen(op):
-            return None
-        held = [element(value.type) for value in op.operands]
-        if held[0] not in FLOATS or held[1] != held[0]:
-            return Refusal(
-                f"TOSA has no MX product of {dtype_name(held[0])} by {dtype_name(held[1])}"
-            )
-        refusal = self.not_known(op)
-        if refusal is not None:
-            return refusal
-        refused = form_refused(
-            self.form, self.payload, self.weight_payload, torch_dtype(held[0]), self.convolves
-        )
-        if refused is not None:
-            return Refusal(refused)
-        return self.refuses(op) or op
-
-    made: ClassVar[type[SchemaOp]]
-    """The MX product; its last arguments are the payloads and the form."""
-    convolves: ClassVar[bool] = False
-
-    @abstractmethod
-    def arguments(self, op: SchemaOp, rw: Rewriter) -> Sequence[object]:
-        """What the MX product takes before them."""
-
-    def build(self, match: SchemaOp, rw: Rewriter) -> None:
-        """The product, with the payloads."""
-        payloads = (self.payload, self.weight_payload, self.form)
-        arguments = self.arguments(match, rw)
-        become(rw, match, self.made, *arguments, *payloads)
-
-    def not_known(self, op: SchemaOp) -> Refusal | None:
-        """Sizes that the operators must know and do not."""
-        if all(is_static(value.type) for value in (*op.operands, *op.results)):
-            return None
-        return Refusal("the shape is symbolic")
-
-    def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Why this op cannot be MX, or None."""
+def multiplies_no_floats(one: SSAValue, other: SSAValue) -> Refusal | None:
+    """Two operands that are not of one float type of TOSA's."""
+    first, second = element(one.type), element(other.type)
+    if first in FLOATS and first == second:
         return None
+    names = dtype_name(first), dtype_name(second)
+    return Refusal("TOSA has no MX product of {} by {}".format(*names))
 
 
-@dataclass(frozen=True)
-class ChooseMxLinear(ChooseMx):
-    """`aten.linear` to `stepwell_mx.linear`."""
-
-    name: ClassVar[str] = "choose-mx-linear"
-    takes_empty: ClassVar[bool] = False
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.LinearDefault,)
-    made: ClassVar[type[SchemaOp]] = MxLinearOp
-
-    def not_known(self, op: SchemaOp) -> Refusal | None:
-        """The axis of the blocks, whose padding is a constant; rows may be open."""
-        if is_static(op.operands[1].type):
-            return None
-        return Refusal("the size of the axis that the blocks lie along is symbolic")
-
-    def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Guard: a weight known at compile time."""
-        if weight_key(op.operands[1]) is None:
-            return Refusal("the weight is computed at run time")
-        if len(dims(op.operands[1].type)) != 2:
-            return Refusal("its weight is one row, so that there is no axis of outputs")
-        return None
-
-    def arguments(self, op: SchemaOp, rw: Rewriter) -> Sequence[object]:
-        """The same operands."""
-        return op.operands[0], op.operands[1], op.operand("bias")
+def is_static(*values: SSAValue) -> bool:
+    """Tensors whose sizes are numbers."""
+    return all(types.is_static(value.type) for value in values)
 
 
-@dataclass(frozen=True)
-class ChooseMxMatmul(ChooseMx):
-    """`aten.bmm` to `stepwell_mx.matmul_t` of the transposed right side: QKᵀ and PV."""
-
-    name: ClassVar[str] = "choose-mx-matmul"
-    takes_empty: ClassVar[bool] = False
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.BmmDefault,)
-    made: ClassVar[type[SchemaOp]] = MxMatmulOp
-
-    def arguments(self, op: SchemaOp, rw: Rewriter) -> Sequence[object]:
-        """The right side transposed; for QKᵀ that undoes the transpose that is there."""
-        return op.operands[0], permute(rw, op.operands[1], [0, 2, 1])
+def has_no_form(
+    form: str, payload: str, other: str, value: SSAValue, convolves: bool = False
+) -> Refusal | None:
+    """A product that TOSA does not have of such payloads."""
+    reason = form_refused(form, payload, other, torch_dtype(element(value.type)), convolves)
+    return None if reason is None else Refusal(reason)
 
 
-@dataclass(frozen=True)
-class ChooseMxConv2d(ChooseMx):
-    """`aten.convolution` of images to `stepwell_mx.conv2d`."""
+def convolves_in_no_form(form: str, payload: str, other: str, value: SSAValue) -> Refusal | None:
+    """A convolution that TOSA does not have of such payloads."""
+    return has_no_form(form, payload, other, value, convolves=True)
 
-    name: ClassVar[str] = "choose-mx-conv2d"
-    takes_empty: ClassVar[bool] = False
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.ConvolutionDefault,)
-    made: ClassVar[type[SchemaOp]] = MxConv2dOp
-    convolves: ClassVar[bool] = True
 
-    def refuses(self, op: SchemaOp) -> Refusal | None:
-        """Guards: two axes, not transposed, more than a channel a group, a known weight."""
-        if len(op.arg("stride")) != 2:
-            return Refusal("TOSA's MX convolutions have two spatial axes")
-        if op.arg("transposed"):
-            return Refusal("TOSA has no transposed MX convolution")
-        if is_depthwise(dims(op.operands[1].type), op.arg("groups")):
-            return Refusal("a block of a depthwise convolution would hold one channel and 31 zeros")
-        if weight_key(op.operands[1]) is None:
-            return Refusal("the weight is computed at run time")
-        return None
+def is_stored(value: SSAValue) -> bool:
+    """A weight of the program."""
+    return weight_key(value) is not None
 
-    def arguments(self, op: SchemaOp, rw: Rewriter) -> Sequence[object]:
-        """The same operands and numbers."""
-        numbers = [op.arg(name) for name in ("stride", "padding", "dilation", "groups")]
-        return op.operands[0], op.operands[1], op.operand("bias"), *numbers
+
+def is_matrix(value: SSAValue) -> bool:
+    """A tensor of two axes."""
+    return len(dims(value.type)) == 2
+
+
+def are_two(numbers: Sequence[int]) -> bool:
+    """A list of two."""
+    return len(numbers) == 2
+
+
+def has_whole_blocks(weight: SSAValue, groups: int) -> bool:
+    """A filter of more than one channel a group."""
+    return not is_depthwise(dims(weight.type), groups)
 
 
 def is_depthwise(weight: Sequence[object], groups: int) -> bool:
@@ -182,3 +169,8 @@ def is_depthwise(weight: Sequence[object], groups: int) -> bool:
     An image of one channel is none: its one group is all there is.
     """
     return groups > 1 and weight[1] == 1
+
+
+RULES = ChooseMxLinear, ChooseMxMatmul, ChooseMxConv2d = read_rules(
+    __doc__, vars(merge_views) | globals()
+)

@@ -7,41 +7,42 @@ only a program that must be right on every core keeps both.
 
     kernel_sum[n] = input_offset · Σₖ (w[n, k] + filter_offset) + bias[n]
 
+rule fold-kernel-sum
+    A derived weight holds the sums; whether the bias stays is the form's to say.
 Before:
-    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-    %b = stepwell.weight <"b"> "parameter" : tensor<3xi32>
-    %y = cmsis.quantized_linear(%x, %w, bias = %b) {input_offset = 5 : i64,
-        filter_offset = 0 : i64, output_offset = 0 : i64,
-        requantize_multipliers = array<i64: 1073741824>, requantize_shifts = array<i64: -3>,
-        activation_max = 127 : i64, activation_min = -128 : i64}
-        : (tensor<2x4xi8>, tensor<3x4xi8>, tensor<3xi32>) -> tensor<2x3xi8>
+    %y = cmsis.quantized_linear(%x, %w, $bias, $sums, …) : (…) -> $T
 After:
-    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xi8>
-    %s = stepwell.weight <"w#cmsis.kernel_sum"> "constant" : tensor<1x3xi32>
-    %y = cmsis.quantized_linear(%x, %w, kernel_sum = %s) {input_offset = 5 : i64,
-        filter_offset = 0 : i64, output_offset = 0 : i64,
-        requantize_multipliers = array<i64: 1073741824>, requantize_shifts = array<i64: -3>,
-        activation_max = 127 : i64, activation_min = -128 : i64}
-        : (tensor<2x4xi8>, tensor<3x4xi8>, tensor<1x3xi32>) -> tensor<2x3xi8>
+    %s = summed($constants, %y)
+    %b = kept_bias($bias, $form, %w)
+    %y = cmsis.quantized_linear(%x, %w, %b, %s, …)
+where is_missing($sums, $form)
+unless is_summed_at_run_time($form)
+with $constants = constants_of(%w, $bias)
+option $form = KERNEL_SUM: "where the bias is kept"
+for %v = weight : tensor<3 x 4 x i8>
+for %w = quant.scast(%v) : (…) -> $W
+for $sums = none, $bias = none, $input_offset = 5, $filter_offset = 0, $output_offset = 0
+for $requantize_multipliers = [1073741824], $requantize_shifts = [-3]
+for $activation_max = 127, $activation_min = -128, %x = "tensor<2x4xi8>", $T = "tensor<2x3xi8>"
+for $W = "tensor<3x4x!quant.uniform<i8:f32, 0.25>>"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 import stepwell.dialects.cmsis.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.cmsis.ops import QuantizedLinear
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.quant import StorageCast
 from stepwell.ir.core import weight_key
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.types import dims
+from stepwell.translate.rules import read_rules
 
 
 class BiasForm(StrEnum):
@@ -58,80 +59,58 @@ class BiasForm(StrEnum):
         return BiasForm.KERNEL_SUM if target.reads_kernel_sum else BiasForm.BIAS
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A linear layer whose weight, and bias if any, are constants."""
-
-    op: QuantizedLinear
-    weight: str
-    bias: str | None
+KERNEL_SUM = BiasForm.KERNEL_SUM
 
 
-@dataclass(frozen=True)
-class FoldKernelSum(Rewrite[Layer]):
-    """bias → kernel_sum, as the form asks."""
-
-    name: ClassVar[str] = "fold-kernel-sum"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (QuantizedLinear,)
-    form: BiasForm = BiasForm.KERNEL_SUM
-
-    def match(self, op: QuantizedLinear, program: Program) -> Layer | Refusal | None:
-        """The sums are not there yet, weight and bias are in the store."""
-        if op.kernel_sum is not None or self.form is BiasForm.BIAS:
-            return None
-        if self.form is BiasForm.RUN_TIME:
-            return Refusal(
-                "cortex_m::quantized_linear takes its kernel sums as a finished tensor, and has "
-                "no scratch operand to compute them in at run time"
-            )
-        weight = constant_key(op.weights)
-        if weight is None:
-            return Refusal("its weight is computed at run time, so its sums are not known")
-        bias = None if op.bias is None else constant_key(op.bias)
-        if op.bias is not None and bias is None:
-            return Refusal("its bias is computed at run time, so its sums are not known")
-        return Layer(op, weight, bias)
-
-    def build(self, match: Layer, rw: Rewriter) -> None:
-        """A derived weight holds the sums; whether the bias stays is the form's to say."""
-        op = match.op
-        sources = [match.weight] if match.bias is None else [match.weight, match.bias]
-        key = rw.weights.derive(
-            "cmsis.kernel_sum",
-            sources,
-            input_offset=op.number("input_offset"),
-            filter_offset=op.number("filter_offset"),
-        )
-        made = QuantizedLinear.make(
-            op.input,
-            op.weights,
-            self._bias(op, rw) if self.form is BiasForm.BOTH else None,
-            rw.weight(key),
-            result=op.output.type,
-            **{name: attr for name, attr in op.properties.items() if name in FIELDS},
-        )
-        rw.replace(op, rw.insert(made).results)
-
-    def _bias(self, op: QuantizedLinear, rw: Rewriter) -> SSAValue:
-        """The bias, stated even where it is zero: sums alone would say that they hold one."""
-        if op.bias is not None:
-            return op.bias
-        channels = cast(int, dims(op.weights.type)[0])
-        return rw.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias")
+def is_missing(sums: SSAValue | None, form: BiasForm) -> bool:
+    """Sums that are not there yet, and are wanted."""
+    return sums is None and form is not BiasForm.BIAS
 
 
-FIELDS = (
-    "input_offset",
-    "filter_offset",
-    "output_offset",
-    "requantize_multipliers",
-    "requantize_shifts",
-    "activation_max",
-    "activation_min",
-)
+def is_summed_at_run_time(form: BiasForm) -> Refusal | None:
+    """A form that the operator has no place for."""
+    if form is not BiasForm.RUN_TIME:
+        return None
+    return Refusal(
+        "cortex_m::quantized_linear takes its kernel sums as a finished tensor, and has "
+        "no scratch operand to compute them in at run time"
+    )
+
+
+def constants_of(weight: SSAValue, bias: SSAValue | None) -> list[str] | Refusal:
+    """The keys of a layer's weight, and bias if any."""
+    key = constant_key(weight)
+    if key is None:
+        return Refusal("its weight is computed at run time, so its sums are not known")
+    if bias is None:
+        return [key]
+    of_bias = constant_key(bias)
+    if of_bias is None:
+        return Refusal("its bias is computed at run time, so its sums are not known")
+    return [key, of_bias]
+
+
+def summed(rw: Rewriter, constants: list[str], value: SSAValue) -> SSAValue:
+    """The kernel sums of the layer that gives a value."""
+    op = cast(QuantizedLinear, value.owner)
+    offsets = {name: op.number(name) for name in ("input_offset", "filter_offset")}
+    return rw.weight(rw.weights.derive("cmsis.kernel_sum", constants, **offsets))
+
+
+def kept_bias(
+    rw: Rewriter, bias: SSAValue | None, form: BiasForm, weight: SSAValue
+) -> SSAValue | None:
+    """The bias, stated even where it is zero: sums alone would say that they hold one."""
+    if form is not BiasForm.BOTH or bias is not None:
+        return bias if form is BiasForm.BOTH else None
+    channels = cast(int, dims(weight.type)[0])
+    return rw.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias")
 
 
 def constant_key(value: SSAValue) -> str | None:
     """The key of a constant, plain or typed."""
     maker = value.owner
     return weight_key(maker.input if isinstance(maker, StorageCast) else value)
+
+
+(FoldKernelSum,) = RULES = read_rules(__doc__, globals())
