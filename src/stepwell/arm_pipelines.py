@@ -15,7 +15,7 @@ from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.rewriting import Named, Step, Together
 from stepwell.pipelines import GATHER_STRIDES, PLAIN_FORM
-from stepwell.translate.lowerings.aten import arithmetic, attention, executorch_mx, for_tosa, pools
+from stepwell.translate.lowerings.aten import attention, executorch_mx, for_tosa, pools
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import step
@@ -55,6 +55,7 @@ from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScal
 from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
+from stepwell.translate.rewrites.spelling import fills
 from stepwell.translate.rewrites.tosa.finishing.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.finishing.strip_boundary import StripBoundary
@@ -108,7 +109,7 @@ TOSA = (
 
 
 SPELL_MOVES = (
-    step(arithmetic.fill_to_full),
+    *(rule() for rule in fills.RULES),
     step(pools.pool_by_images),
     GATHER_STRIDES,
 )

@@ -56,8 +56,8 @@ from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForS
 from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
 from stepwell.translate.rewrites.sizes.merge_features_first import MergeFeaturesFirst
 from stepwell.translate.rewrites.sizes.part_before_permute import PartBeforePermute
+from stepwell.translate.rewrites.slices import hoist_slice_over_layout
 from stepwell.translate.rewrites.slices.crop_convolution import CropConvolution
-from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
 from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
 from stepwell.translate.rewrites.views import expands, merge_views, permutes
 from stepwell.translate.rewrites.xnnpack import MERGES
@@ -223,7 +223,7 @@ XNNPACK = Pipeline(
             (
                 step(products.unmerge_batch),
                 AskInputsForSizes(),
-                HoistSliceOverLayout(),
+                *(rule() for rule in hoist_slice_over_layout.RULES),
                 SplitLinear(),
                 FoldAffineIntoLayer(),
                 *(rule() for rule in rectify_before_scale.RULES),

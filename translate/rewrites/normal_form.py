@@ -31,6 +31,7 @@ from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumber
 from stepwell.translate.rewrites.layers import fold_batch_norm
 from stepwell.translate.rewrites.norms import norms
 from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
+from stepwell.translate.rewrites.slices import pads
 from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
 from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
 from stepwell.translate.rewrites.spelling import (
@@ -68,7 +69,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.repeat_to_expand),
     step(slices.roll_to_cat),
     step(slices.index_to_slices),
-    step(slices.pad_to_constant_pad),
+    *(rule() for rule in pads.RULES),
     step(slices.crop_to_slice),
     step(slices.pad_to_slices),
     step(views.pixel_shuffle_to_permute),

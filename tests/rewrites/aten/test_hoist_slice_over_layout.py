@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.slices.hoist_slice_over_layout import HoistSliceOverLayout
+from stepwell.translate.rewrites.slices import hoist_slice_over_layout
 
 X, V, LATE = "tensor<4x6xf32>", "tensor<4x2x3xf32>", "tensor<?x6xf32>"
 VIEW = f"%v = aten.view.default(%x, [4, 2, 3]) : ({X}) -> {V}"
@@ -28,7 +28,7 @@ def sliced(how: str, given: str, made: str) -> str:
 def test_the_leading_part_of_an_axis_is_cut_before_the_view(apply: Any, method: Any):
     made = "tensor<4x1x3xf32>"
     done = apply(
-        method(f"%x: {X}", VIEW, sliced("1, 1, 2", V, made), gives=made), HoistSliceOverLayout()
+        method(f"%x: {X}", VIEW, sliced("1, 1, 2", V, made), gives=made), hoist_slice_over_layout
     )
     assert done.ops() == ["aten.slice.Tensor", "aten.view.default"]
 
@@ -39,7 +39,7 @@ def test_an_axis_without_elements_behind_it_has_no_leading_part(refused: Any, me
     text = method(
         "%x: tensor<4x0xf32>", view, sliced("0, 0, 2", "tensor<4x0x1xf32>", made), gives=made
     )
-    refused(text, HoistSliceOverLayout(), "leading")
+    refused(text, hoist_slice_over_layout, "leading")
 
 
 NEAR_MISSES = {
@@ -54,7 +54,7 @@ NEAR_MISSES = {
 def test_behind_the_view_stay(name: str, refused: Any, method_of_n: Any):
     how, made, reason = NEAR_MISSES[name]
     text = method_of_n(f"%x: {X}", VIEW, sliced(how, V, made), gives=made)
-    refused(text, HoistSliceOverLayout(), reason)
+    refused(text, hoist_slice_over_layout, reason)
 
 
 def test_a_slice_of_a_symbolic_axis_stays(refused: Any, method: Any):
@@ -62,7 +62,7 @@ def test_a_slice_of_a_symbolic_axis_stays(refused: Any, method: Any):
     made = "tensor<6x2xf32>"
     permute = f"%v = aten.permute.default(%x, [1, 0]) : ({x}) -> {v}"
     refused(
-        method(f"%x: {x}", permute, sliced("1, 0, 2", v, made), gives=made), HoistSliceOverLayout()
+        method(f"%x: {x}", permute, sliced("1, 0, 2", v, made), gives=made), hoist_slice_over_layout
     )
 
 
@@ -70,14 +70,14 @@ def test_a_slice_to_nothing_of_a_symbolic_length_is_refused(refused: Any, method
     x, v, made = late("n", "6"), late("n", "2", "3"), late("n", "0", "3")
     view = f"%v = aten.view.default(%x, [-1, 2, 3]) : ({x}) -> {v}"
     text = method(f"%x: {x}", view, sliced("1, 0, 0", v, made), gives=made)
-    refused(text, HoistSliceOverLayout(), "empty")
+    refused(text, hoist_slice_over_layout, "empty")
 
 
 def test_a_view_that_is_read_whole_too_keeps_its_slices(refused: Any, method: Any):
     one, made = "tensor<4x1x3xf32>", V
     both = f"%y = aten.add.Tensor(%v, %s) : ({V}, {one}) -> {made}"
     cut = sliced("1, 1, 2", V, one).replace("%y", "%s")
-    refused(method(f"%x: {X}", VIEW, cut, both, gives=made), HoistSliceOverLayout())
+    refused(method(f"%x: {X}", VIEW, cut, both, gives=made), hoist_slice_over_layout)
 
 
 def test_parts_that_are_together_the_whole_are_cut_where_they_are(refused: Any, method: Any):
@@ -89,7 +89,7 @@ def test_parts_that_are_together_the_whole_are_cut_where_they_are(refused: Any, 
         f"%b = aten.slice.Tensor(%v, 0, 3, 6) : (tensor<6x4xf32>) -> {made}",
         f"%y = aten.sub.Tensor(%a, %b) : ({made}, {made}) -> {made}",
     )
-    refused(method(f"%x: {X}", *lines, gives=made), HoistSliceOverLayout(), "no less would")
+    refused(method(f"%x: {X}", *lines, gives=made), hoist_slice_over_layout, "no less would")
 
 
 def test_parts_of_a_layers_outputs_are_cut_ahead_of_a_permute(apply: Any, method: Any):
@@ -103,7 +103,7 @@ def test_parts_of_a_layers_outputs_are_cut_ahead_of_a_permute(apply: Any, method
         f"%y = aten.sub.Tensor(%a, %b) : ({made}, {made}) -> {made}",
     )
     assert (
-        apply(method("%i: tensor<4x5xf32>", *lines, gives=made), HoistSliceOverLayout()).count == 2
+        apply(method("%i: tensor<4x5xf32>", *lines, gives=made), hoist_slice_over_layout).count == 2
     )
 
 
@@ -116,7 +116,7 @@ def test_a_part_of_what_is_laid_out_whole_elsewhere_is_cut_where_it_is(refused: 
         f"%w = aten.permute.default(%x, [1, 0]) : ({X}) -> {turned}",
         f"%y = aten.sub.Tensor(%w, %a) : ({turned}, tensor<1x4xf32>) -> {made}",
     )
-    refused(method(f"%x: {X}", *lines, gives=made), HoistSliceOverLayout(), "no less would")
+    refused(method(f"%x: {X}", *lines, gives=made), hoist_slice_over_layout, "no less would")
 
 
 def test_a_layout_op_cut_into_very_many_parts_is_left_and_its_readers_are_not_counted(
@@ -136,4 +136,4 @@ def test_a_layout_op_cut_into_very_many_parts_is_left_and_its_readers_are_not_co
         f"%y = aten.cat.default([{parts}], 0) : ({types}) -> tensor<70x4xf32>",
     )
     text = method(f"%x: {x}", *lines, gives="tensor<70x4xf32>")
-    refused(text, HoistSliceOverLayout(), "no less would")
+    refused(text, hoist_slice_over_layout, "no less would")

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.lowerings.aten import slices
-from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.slices import pads
 
 
 def test_reflection_is_refused(refused: Any, method: Any):
@@ -13,7 +12,7 @@ def test_reflection_is_refused(refused: Any, method: Any):
             '%y = aten.pad.default(%x, [1, 1], "reflect") : (tensor<1x3xf32>) -> tensor<1x5xf32>',
             gives="tensor<1x5xf32>",
         ),
-        step(slices.pad_to_constant_pad),
+        pads,
         "mode is reflect",
     )
 
@@ -25,6 +24,6 @@ def test_the_value_is_kept(apply: Any, method: Any):
             '%y = aten.pad.default(%x, [1, 0, 0, 1], "constant", 2.5) : (tensor<2x3xf32>) -> tensor<3x4xf32>',
             gives="tensor<3x4xf32>",
         ),
-        step(slices.pad_to_constant_pad),
+        pads,
     )
     assert done.ops() == ["aten.constant_pad_nd.default"]

@@ -8,6 +8,7 @@ from stepwell.ir.rewriting import Rewrite
 from stepwell.translate.lowerings.aten import normalisations, products, slices, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.norms import norms
+from stepwell.translate.rewrites.slices import pads
 from stepwell.translate.rewrites.spelling import activations, neutral_arithmetic, powers, sums
 
 TWO = '%n = aten.sym_size.int(%z, 0) : (tensor<2xf32>) -> !stepwell.int<"2">'
@@ -33,8 +34,8 @@ def symbolic(*shape: int | str) -> str:
         (step(slices.normalise_slice), "narrow.default(%x, 0, %n, 2)", "2x3", "bounds"),
         (step(slices.normalise_slice), "narrow.default(%x, 0, 0, %n)", "2x3", "bounds"),
         (step(slices.normalise_slice), "slice.Tensor(%x, 0, 0, %n)", "2x3", "bounds"),
-        (step(slices.pad_to_constant_pad), "pad.default(%x, [0, %n])", "9x5", "padding"),
-        (step(slices.pad_to_constant_pad), "pad.default(%x, [0, 1], value=%n)", "9x4", "padding"),
+        (pads, "pad.default(%x, [0, %n])", "9x5", "padding"),
+        (pads, "pad.default(%x, [0, 1], value=%n)", "9x4", "padding"),
         (step(slices.pad_to_slices), "reflection_pad1d.default(%x, [0, %n])", "9x5", "padding"),
         (RULE["power-to-square"], "pow.Tensor_Scalar(%x, %n)", "9x3", ""),
         (RULE["remove-neutral-sum"], "add.Scalar(%x, 0, %n)", "9x3", "alpha"),

@@ -7,6 +7,7 @@ import pytest
 from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import factories, patterns
+from stepwell.translate.rewrites.spelling import fills, scaled_numbers
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'
@@ -92,12 +93,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "float64",
     ),
     "a fill of run time": (
-        step(arithmetic.fill_to_full),
+        fills,
         one("%x: f32[s0]", "fill.Scalar(%x, 2.0)", "f32[s0]", "f32[s0]"),
         SYMBOLIC,
     ),
     "a fill with a size": (
-        step(arithmetic.fill_to_full),
+        fills,
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,
@@ -254,12 +255,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "",
     ),
     "a sum without a scale": (
-        step(arithmetic.scaled_number_to_sum),
+        scaled_numbers,
         one("%x: f32[3]", "add.Scalar(%x, 2)", "f32[3]", "f32[3]"),
         "",
     ),
     "a scaled size": (
-        step(arithmetic.scaled_number_to_sum),
+        scaled_numbers,
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,
@@ -268,7 +269,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a size that scales": (
-        step(arithmetic.scaled_number_to_sum),
+        scaled_numbers,
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,

@@ -14,7 +14,7 @@ from stepwell.ir.dtypes import f32, is_float, torch_dtype
 from stepwell.ir.numerics import Deviation, flushes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting import Rewriter
-from stepwell.translate.lowerings.aten.values import Value, needs_static
+from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.lowering import Out, known, lowerings_of, lowers, refuse
 from stepwell.translate.values import is_away_from_zero
 
@@ -45,35 +45,6 @@ def scaled_sum_to_products(
     if beta == 0:  # torch reads nothing of what is added then, not even a NaN
         return product
     return product + (added if beta == 1 else added * beta)
-
-
-@lowers(
-    "aten.add.Scalar",
-    "aten.sub.Scalar",
-    to="aten",
-    bound=REGROUPED,
-    sample=("2x4xf32", 3.0, 2),
-)
-def scaled_number_to_sum(x: Value, other: Any, *, alpha: Any, op: Any) -> Value | None:
-    """`x + alpha · number`."""
-    if alpha == 1:
-        return None
-    return x.call(type(op), known(other, "a number") * known(alpha, "a number"))
-
-
-@lowers(
-    "aten.copy.default",
-    "aten.fill.Scalar",
-    to="aten",
-    sample=("2x3xf32", "3xf32"),
-    formerly=("fill-to-full-to-tosa",),
-)
-def fill_to_full(x: Value, other: Any, *, out: Out) -> Value:
-    """`fill` and `copy`, which keep nothing but the shape of their first operand."""
-    needs_static(x)
-    if isinstance(other, Value):
-        return other.cast(out.dtype).expand(*out.shape)
-    return x.call(aten.FullLikeDefault, known(other, "the value"))
 
 
 @lowers(

@@ -196,22 +196,6 @@ def roll_to_cat(x: Value, shifts: Sequence[Any], *, op: Any, out: Out) -> Value:
     return x.view(*out.shape)
 
 
-@lowers("aten.pad.default", "aten.constant_pad_nd.default", to="aten", sample=("2x3xf32", [1, 2]))
-def pad_to_constant_pad(x: Value, amounts: Sequence[Any], *, op: Any, out: Out) -> Value | None:
-    """Padding with a constant as `aten.constant_pad_nd.default` with its value."""
-    value = 0
-    if isinstance(op, aten.PadDefault):
-        if op.arg("mode") != "constant":
-            refuse(f"its padding mode is {op.arg('mode')}, not constant")
-        if op.arg("value") is not None:
-            value = op.arg("value")
-    elif "value" in op.properties:
-        return None
-    if any(isinstance(amount, SSAValue) for amount in (*amounts, value)):
-        refuse("the padding is known only at run time")
-    return x.call(aten.ConstantPadNdDefault, list(amounts), value, shape=out.shape)
-
-
 @lowers("aten.constant_pad_nd.default", to="aten", sample=("2x5xf32", [-1, 2], 0.5))
 def crop_to_slice(x: Value, amounts: Sequence[Any], *, op: Any, out: Out, b: Any) -> Value | None:
     """Slices that cut what a negative padding takes away, and a pad of what is not negative.

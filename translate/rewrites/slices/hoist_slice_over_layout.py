@@ -4,99 +4,104 @@
 features; ahead of both layout ops `split_linear` can cut the projection itself. On a view, the
 sliced axis must be the leading factor of a source axis (axes tracked by their strides, not sizes).
 
+rule hoist-slice-over-permute
+    `slice(permute(x))` to `permute(slice(x))`.
 Before:
-    %v = aten.view.default(%x, [2, 2, 3]) : (tensor<2x6xf32>) -> tensor<2x2x3xf32>
-    %p = aten.permute.default(%v, [1, 0, 2]) : (tensor<2x2x3xf32>) -> tensor<2x2x3xf32>
-    %y = aten.slice.Tensor(%p, 0, 1, 2, 1) : (tensor<2x2x3xf32>) -> tensor<1x2x3xf32>
+    %p = aten.permute.default(%x, $order)
+    %y = aten.slice.Tensor(%p, …)
 After:
-    %0 = aten.slice.Tensor(%x, 1, 3, 6, 1) : (tensor<2x6xf32>) -> tensor<2x3xf32>
-    %1 = aten.view.default(%0, [2, 1, 3]) : (tensor<2x3xf32>) -> tensor<2x1x3xf32>
-    %y = aten.permute.default(%1, [1, 0, 2]) : (tensor<2x1x3xf32>) -> tensor<1x2x3xf32>
+    %s = cut(%x, $part)
+    %y = permuted(%s, in_order($order))
+where only_slices_read(%p)
+with $bounds = bounds_of(%y)
+where is_gain(%p, $bounds) else "no less would be laid out, and the slices cut no layer's outputs"
+with $part = part_before_permute($order, $bounds)
+for $order = [1, 0], $dim = 0, $start = 0, $end = 1
+
+rule hoist-slice-over-view
+    `slice(view(x))` to `view(slice(x))`.
+Before:
+    %v = aten.view.default(%x, …)
+    %y = aten.slice.Tensor(%v, …)
+After:
+    %s = cut(%x, $part)
+    %y = in_shape_of(%s, %y)
+where only_slices_read(%v)
+with $bounds = bounds_of(%y)
+where is_gain(%v, $bounds) else "no less would be laid out, and the slices cut no layer's outputs"
+with $part = part_before_view(%x, %v, $bounds)
+unless has_no_view(%x, %y)
+for $size = [2, 3], $dim = 0, $start = 0, $end = 1, %x = "tensor<6xf32>"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
 from math import prod
-from typing import ClassVar
+from typing import cast
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting import Refusal, Rewriter
 from stepwell.ir.size import Size
 from stepwell.ir.types import Dim, dims
-from stepwell.translate.rewrites.building import (
-    axis,
-    cannot_be_viewed_as,
-    emit,
-    permute_op,
-    slice_op,
-    view,
-)
+from stepwell.translate.rewrites.building import axis, emit, slice_op, view
+from stepwell.translate.rewrites.views import merge_views
+from stepwell.translate.rules import read_rules
 
 MOST_READERS = 64
 """Readers of a layout op's result, or of its source, that are looked at."""
 
-
-@dataclass(frozen=True)
-class SlicedLayout:
-    """A slice `start:stop` of a layout op; on the source it is `at`, `begin:end`."""
-
-    op: SchemaOp
-    layout: SchemaOp
-    at: int
-    begin: int
-    end: int
+Part = tuple[int, int, int]
+"""An axis, and where a slice of it begins and ends."""
 
 
-@dataclass(frozen=True)
-class HoistSliceOverLayout(Rewrite[SlicedLayout]):
-    """`slice(permute(x))` to `permute(slice(x))`, likewise for view."""
+def only_slices_read(value: SSAValue) -> bool:
+    """Whether slices alone read a value."""
+    return all(isinstance(use.operation, aten.SliceTensor) for use in value.uses)
 
-    name: ClassVar[str] = "hoist-slice-over-layout"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (aten.SliceTensor,)
 
-    def match(self, op: SchemaOp, program: Program) -> SlicedLayout | Refusal | None:
-        """Guards: static bounds and step 1; every reader is such a slice; a gain."""
-        layout = op.operands[0].owner
-        if not isinstance(layout, aten.PermuteDefault | aten.ViewDefault):
-            return None
-        shape, source = dims(op.operands[0].type), dims(layout.operands[0].type)
-        if not all(isinstance(u.operation, aten.SliceTensor) for u in layout.results[0].uses):
-            return None
-        bounds = static_bounds(op)
-        if bounds is None:
-            return None
-        at, start, stop = bounds
-        if not (drops_some(layout, at) or cuts_outputs(op.operands[0], at)):
-            return Refusal("no less would be laid out, and the slices cut no layer's outputs")
-        if isinstance(layout, aten.PermuteDefault):
-            rank = len(shape)
-            return SlicedLayout(op, layout, axis(layout.arg("dims")[at], rank), start, stop)
-        found = leading_factor(source, shape, at)
-        if found is None:
-            return Refusal("the sliced axis is not the leading part of an axis before the view")
-        refusal = cannot_be_viewed_as(layout.operands[0], dims(op.results[0].type))
-        if refusal is not None:
-            return refusal
-        source_axis, unit = found
-        return SlicedLayout(op, layout, source_axis, start * unit, stop * unit)
+def bounds_of(part: SSAValue) -> Part | None:
+    """The axis, begin and end of a slice of step 1, where all are numbers."""
+    return static_bounds(cast(SchemaOp, part.owner))
 
-    def build(self, match: SlicedLayout, rw: Rewriter) -> None:
-        """Slice the source, then lay the slice out."""
-        source = match.layout.operands[0]
-        cut = emit(rw, slice_op(source, match.at, match.begin, match.end, match.end - match.begin))
-        if isinstance(match.layout, aten.PermuteDefault):
-            rank = len(dims(source.type))
-            order = [axis(d, rank) for d in match.layout.arg("dims")]
-            result = emit(rw, permute_op(cut, order))
-        else:
-            result = view(rw, cut, dims(match.op.results[0].type))
-        rw.replace(match.op, [result])
+
+def is_gain(value: SSAValue, bounds: Part) -> bool:
+    """Whether less is laid out behind slices, or they cut a layer's outputs."""
+    return drops_some(cast(SchemaOp, value.owner), bounds[0]) or cuts_outputs(value, bounds[0])
+
+
+def part_before_permute(order: Sequence[int], bounds: Part) -> Part:
+    """The slice of what is permuted."""
+    return axis(order[bounds[0]], len(order)), *bounds[1:]
+
+
+def part_before_view(source: SSAValue, viewed: SSAValue, bounds: Part) -> Part | Refusal:
+    """The slice of what is viewed."""
+    at, start, stop = bounds
+    found = leading_factor(dims(source.type), dims(viewed.type), at)
+    if found is None:
+        return Refusal("the sliced axis is not the leading part of an axis before the view")
+    return found[0], start * found[1], stop * found[1]
+
+
+def cut(rw: Rewriter, value: SSAValue, part: Part) -> SSAValue:
+    """A slice with step 1."""
+    at, start, stop = part
+    return emit(rw, slice_op(value, at, start, stop, stop - start))
+
+
+def in_order(order: Sequence[int]) -> list[int]:
+    """Axes counted from the front."""
+    return [axis(d, len(order)) for d in order]
+
+
+def in_shape_of(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
+    """A view in the shape of another value."""
+    return view(rw, value, dims(like.type))
 
 
 def drops_some(layout: SchemaOp, at: int) -> bool:
@@ -184,3 +189,6 @@ def _extent(shape: tuple[Dim, ...]) -> tuple[int, list[Size]]:
     """The product of the sizes that are numbers, and the others."""
     symbols = sorted((d for d in shape if isinstance(d, Size)), key=str)
     return prod(d for d in shape if isinstance(d, int)), symbols
+
+
+RULES = read_rules(__doc__, vars(merge_views) | globals())

@@ -1,0 +1,47 @@
+"""Padding with a constant as `aten.constant_pad_nd.default` with its value.
+
+rule pad-to-constant-pad
+    The mode is constant.
+Before:
+    %y = aten.pad.default(%x, $padding, $mode, $value)
+After:
+    %y = aten.constant_pad_nd.default(%x, $padding, stated($value))
+where is_constant($mode) else "its padding mode is {mode}, not constant"
+for $padding = [1, 2], $mode = "constant", $value = none
+
+rule state-padding-value
+    A value that is not stated is 0.
+Before:
+    %y = aten.constant_pad_nd.default(%x, $padding)
+After:
+    %y = aten.constant_pad_nd.default(%x, $padding, 0)
+where leaves_value_out(%y) for termination
+for $padding = [1, 2]
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.translate.rules import read_rules
+
+
+def stated(value: float | None) -> float:
+    """The value that pads, 0 where none is stated."""
+    return 0 if value is None else value
+
+
+def is_constant(mode: str) -> bool:
+    """Whether what pads is one number."""
+    return mode == "constant"
+
+
+def leaves_value_out(padded: SSAValue) -> bool:
+    """A padding that does not say with what."""
+    return "value" not in cast(SchemaOp, padded.owner).properties
+
+
+RULES = read_rules(__doc__, globals())
