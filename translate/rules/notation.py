@@ -55,7 +55,8 @@ whether the rule may lose what the sentence says. `not of empty tensors` leaves 
 `bound 2.4e-7 of |%x| + |%y|: "reason"` says that a result may move by so much times these
 magnitudes, element by element; `relative` is of the result, `absolute` is a number. What both sides
 round is derived from the text (`checking/derived.py`), is what `check` asks for, and may not be
-more than is stated; `bound of roundings: "reason"` states no numbers.
+more than is stated; `bound of roundings: "reason"` states no numbers; behind `as stated` they hold although
+the sides round alike, where what is computed is another thing.
 `for` says what holes are in the example that documentation and tests are given, of which type
 values are, and under which key weights; it may name arguments that stand behind `…`.
 `for %x = op(…)` is an op more of the example: it makes a value, or reads one beside the others.
@@ -201,6 +202,7 @@ _WITHOUT_RESULT = re.compile(r"^(?P<op>[\w.]+)\((?P<rest>.*)$")
 _BESIDE = re.compile(r"^for (%\w+, )*%\w+ = \w[\w.]*[( :]")
 _OPTION = re.compile(r'^option \$(?P<name>\w+) = (?P<default>\w+): "(?P<meaning>[^"]*)"$')
 _UNLESS = re.compile(rf"^unless (?P<call>\w+\(.*\)){_LABEL}$")
+_AS_STATED = " as stated"
 _BOUND = re.compile(r'^bound (?P<terms>[^:]+): "(?P<reason>[^"]*)"$')
 _TYPE = re.compile(r"^tensor<(?P<parts>[^<>]*)>$")
 
@@ -415,6 +417,8 @@ def _part(text: str) -> Hole | Computed:
 def _read_bound(terms: str, reason: str) -> Bound:
     if terms == "of roundings":
         return roundings(reason)
+    is_stated = terms.endswith(_AS_STATED)
+    terms = terms.removesuffix(_AS_STATED)
     values = {"relative": 0.0, "absolute": 0.0}
     magnitudes: list[tuple[float, tuple[str, ...]]] = []
     for term in terms.split(","):
@@ -430,7 +434,7 @@ def _read_bound(terms: str, reason: str) -> Bound:
         values["absolute"],
         reason,
         magnitudes=tuple(magnitudes),
-        derived=bool(magnitudes or values["relative"]),
+        derived=bool(magnitudes or values["relative"]) and not is_stated,
     )
 
 

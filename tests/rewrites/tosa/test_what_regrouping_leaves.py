@@ -7,7 +7,7 @@ import pytest
 from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import factories, patterns
-from stepwell.translate.rewrites.spelling import fills, scaled_numbers
+from stepwell.translate.rewrites.spelling import fills, scaled_number_to_sum
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'
@@ -255,12 +255,12 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         "",
     ),
     "a sum without a scale": (
-        scaled_numbers,
+        scaled_number_to_sum,
         one("%x: f32[3]", "add.Scalar(%x, 2)", "f32[3]", "f32[3]"),
         "",
     ),
     "a scaled size": (
-        scaled_numbers,
+        scaled_number_to_sum,
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,
@@ -269,7 +269,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         RUN,
     ),
     "a size that scales": (
-        scaled_numbers,
+        scaled_number_to_sum,
         (
             "%x: f32[3], %s: f32[s0]",
             SIZE,

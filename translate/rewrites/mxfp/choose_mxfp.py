@@ -17,7 +17,7 @@ option $payload = MXFP8: "what activations are rounded to"
 option $weight_payload = MXFP8: "what weights, or the right side, are rounded to"
 option $form = OPERATORS: "which of TOSA's two forms"
 option $chosen = ALL: "which layers are to be MX; all where it is none"
-bound 0.5 relative, 1.0 absolute: "the operands are rounded to the payload: this is the point"
+bound 0.5 relative, 1.0 absolute as stated: "the operands are rounded to the payload: this is the point"
 for %w = weight : tensor<3 x 64 x f32>
 for %x = "tensor<2x64xf32>"
 
@@ -38,7 +38,7 @@ option $payload = MXFP8: "what activations are rounded to"
 option $weight_payload = MXFP8: "what weights, or the right side, are rounded to"
 option $form = OPERATORS: "which of TOSA's two forms"
 option $chosen = ALL: "which layers are to be MX; all where it is none"
-bound 0.5 relative, 1.0 absolute: "the operands are rounded to the payload: this is the point"
+bound 0.5 relative, 1.0 absolute as stated: "the operands are rounded to the payload: this is the point"
 for %x = "tensor<1x2x32xf32>", %z = "tensor<1x32x3xf32>"
 
 rule choose-mx-conv2d
@@ -63,7 +63,7 @@ option $payload = MXFP8: "what activations are rounded to"
 option $weight_payload = MXFP8: "what weights, or the right side, are rounded to"
 option $form = OPERATORS: "which of TOSA's two forms"
 option $chosen = ALL: "which layers are to be MX; all where it is none"
-bound 0.5 relative, 1.0 absolute: "the operands are rounded to the payload: this is the point"
+bound 0.5 relative, 1.0 absolute as stated: "the operands are rounded to the payload: this is the point"
 for %w = weight : tensor<8 x 32 x 1 x 1 x f32>
 for %x = "tensor<1x32x4x4xf32>", $stride = [1, 1], $padding = [0, 0], $dilation = [1, 1]
 for $transposed = false, $outer = [0, 0], $groups = 1

@@ -3,19 +3,21 @@
 rule pad-to-constant-pad
     The mode is constant.
 Before:
-    %y = aten.pad.default(%x, $padding, $mode, $value)
+    %y = aten.pad.default(%x, $?padding, $mode, $?value)
 After:
     %y = aten.constant_pad_nd.default(%x, $padding, stated($value))
 where is_constant($mode) else "its padding mode is {mode}, not constant"
+where are_known($padding, $value) else "the padding is known only at run time"
 for $padding = [1, 2], $mode = "constant", $value = none
 
 rule state-padding-value
     A value that is not stated is 0.
 Before:
-    %y = aten.constant_pad_nd.default(%x, $padding)
+    %y = aten.constant_pad_nd.default(%x, $?padding)
 After:
     %y = aten.constant_pad_nd.default(%x, $padding, 0)
 where leaves_value_out(%y) for termination
+where are_known($padding) else "the padding is known only at run time"
 for $padding = [1, 2]
 """
 
@@ -27,11 +29,17 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.translate.rules import read_rules
+from stepwell.translate.rules.terms import at_run_time
 
 
 def stated(value: float | None) -> float:
     """The value that pads, 0 where none is stated."""
     return 0 if value is None else value
+
+
+def are_known(*arguments: object) -> bool:
+    """Numbers, and lists of them, that the program states."""
+    return not any(map(at_run_time, arguments))
 
 
 def is_constant(mode: str) -> bool:

@@ -41,7 +41,7 @@ from stepwell.translate.lowerings.tosa.integers import layers as int_layers
 from stepwell.translate.lowerings.tosa.integers import reductions as int_reductions
 from stepwell.translate.lowerings.tosa.integers import softmax as int_softmax
 from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
-from stepwell.translate.rewrites.spelling import fills, scaled_numbers
+from stepwell.translate.rewrites.spelling import fills, scaled_number_to_sum
 from stepwell.translate.rewrites.tosa.finishing import type_integers
 from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
@@ -68,7 +68,7 @@ SPLIT: tuple[Rewrite[Any], ...] = (
     step(complex.complex_to_pairs),
     *each(fills),
     step(arithmetic.scaled_sum_to_products),
-    *each(scaled_numbers),
+    *each(scaled_number_to_sum),
     step(for_tosa.write_slice_by_cat),
     step(pools.maxima_with_places),
     step(pools.adaptive_pool_by_parts),
