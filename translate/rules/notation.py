@@ -55,8 +55,8 @@ whether the rule may lose what the sentence says. `not of empty tensors` leaves 
 `bound 2.4e-7 of |%x| + |%y|: "reason"` says that a result may move by so much times these
 magnitudes, element by element; `relative` is of the result, `absolute` is a number. What both sides
 round is derived from the text (`checking/derived.py`), is what `check` asks for, and may not be
-more than is stated; `bound of roundings: "reason"` states no numbers; behind `as stated` they hold although
-the sides round alike, where what is computed is another thing.
+more than is stated, unless numbers are followed by `as stated`: where another thing is computed on
+purpose. `bound of roundings: "reason"` states none.
 `for` says what holes are in the example that documentation and tests are given, of which type
 values are, and under which key weights; it may name arguments that stand behind `…`.
 `for %x = op(…)` is an op more of the example: it makes a value, or reads one beside the others.
