@@ -87,5 +87,15 @@ def find_torch_mlir_op(name: str) -> type[Operation] | None:
     return find_torch_op(name)
 
 
+@register_op_finder
+def find_linalg_op(name: str) -> type[Operation] | None:
+    """The op class of a named operator of `linalg` that xDSL has not."""
+    if not name.startswith(("linalg.", "tensor.")):
+        return None
+    from stepwell.dialects.linalg_named import CLASSES
+
+    return CLASSES.get(name)
+
+
 def make_known() -> None:
     """Make every dialect known to the parser: importing this package has done so."""

@@ -86,6 +86,8 @@ def level_of(module: ModuleOp) -> str:
         return attr.data
     dialects = {op.name.partition(".")[0] for op in walk(module)}
     stands = next((level for level in _DOWNWARDS if level in dialects), None)
+    if stands == "tosa" and dialects & _upstream_dialects():
+        return UPSTREAM  # TOSA beside other dialects is MLIR's own mixture.
     return stands or (UPSTREAM if dialects & _upstream_dialects() else "aten")
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import (
     ComplexType,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
+    DictionaryAttr,
     FileLineColLoc,
     IndexType,
     IntAttr,
@@ -29,7 +30,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnknownLoc,
 )
-from xdsl.ir import Operation, TypeAttribute
+from xdsl.ir import Attribute, Operation, TypeAttribute
 from xdsl.parser import AttrParser, Parser, ParserState, UnresolvedOperand
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input, Span
@@ -37,6 +38,7 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from stepwell.ir.lexer import TextLexer
 
+T = TypeVar("T")
 MAX_INTEGER_BITS = (1 << 24) - 1
 """The widest integer type, as in MLIR."""
 MAX_DENSE_ELEMENTS = 1 << 26
@@ -78,6 +80,16 @@ def _float(text: str, type_: AnyFloat) -> float:
     if text.startswith("0x"):
         return float_of_bits(int(text, 16), type_)
     return float(text) if text not in ("true", "false") else float(text == "true")
+
+
+def _is_function_type(content: str, at: int) -> bool:
+    """Whether an arrow follows the bracket that closes the one there."""
+    depth = 0
+    for end in range(at, len(content)):
+        depth += (content[end] == "(") - (content[end] == ")")
+        if not depth:
+            return content[end + 1 :].lstrip().startswith("->")
+    return False
 
 
 class TextParser(Parser):
@@ -216,6 +228,28 @@ class TextParser(Parser):
         if span.end - span.start > MAX_SHAPE_TEXT:
             self.raise_error("a shape with that many dimensions", span.start)
         return super()._parse_optional_shape_delimiter()
+
+    # -- what linalg's operators state ---------------------------------------------------------
+
+    def parse_optional_attr_dict(self) -> dict[str, Attribute]:
+        """`{…}`, or the alias of one, as `linalg.generic #trait` has it."""
+        token = self._current_token
+        if token.kind == MLIRTokenKind.HASH_IDENT:
+            stated = self.attribute_aliases.get(token.text)
+            if isinstance(stated, DictionaryAttr):
+                self._consume_token()
+                return dict(stated.data)
+        return super().parse_optional_attr_dict()
+
+    def parse_comma_separated_list(
+        self, delimiter: Parser.Delimiter, parse: Callable[[], T], context_msg: str = ""
+    ) -> list[T]:
+        """A list; types behind an arrow may stand in brackets: `-> (tensor<2xf32>, i1)`."""
+        if delimiter is self.Delimiter.NONE and self.at_punctuation("("):
+            content, at = self._current_token.span.input.content, self.pos
+            if content[:at].rstrip().endswith("->") and not _is_function_type(content, at):
+                delimiter = self.Delimiter.PAREN
+        return super().parse_comma_separated_list(delimiter, parse, context_msg)
 
     # -- literals ------------------------------------------------------------------------------
 

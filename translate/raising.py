@@ -88,7 +88,7 @@ from stepwell.translate.raising_scales import (
     scales_of,
     sum_of,
 )
-from stepwell.translate.raising_tosa import in_torch
+from stepwell.translate.raising_tosa import fake_of, in_torch
 from stepwell.translate.rewrites.calls.bring_weights_inside import take_weights_outside
 from stepwell.translate.rewrites.calls.recorded_calls import CannotTraceError, Recorder
 from stepwell.translate.rewrites.calls.traced_calls import to_ir
@@ -335,15 +335,6 @@ class _Raiser:
         fact = f"{op_name(op)}: what it means is said by no operators of torch: {reason}"
         self.problems.append(Problem(fact, describe_op(op), "leave the program at its level"))
 
-    def _fake(self, symbols: Symbols, value: SSAValue) -> Any:
-        """What stands for an operand: of one number that is known, with that number."""
-        if isinstance(value.owner, WeightOp):
-            known = self.program.weights.get(value.owner.key.data)
-            if known.numel() == 1:
-                with symbols.on_fakes():
-                    return torch.tensor(known.tolist(), dtype=known.dtype)
-        return symbols.fake(value.type)
-
     def _cast(self, op: StorageCast | QuantizeCast | DequantizeCast, new: Block) -> None:
         """A cast, as `quantized_decomposed` has it: what is quantised is kept as its reals."""
         value = self.values.get(op.input)
@@ -436,7 +427,10 @@ class _Raiser:
         symbols = Symbols(self.ranges)
         symbols.mode.allow_non_fake_inputs = True
         values = [o for o in given if isinstance(o, SSAValue)]
-        fakes = [self._fake(symbols, o) if isinstance(o, SSAValue) else o for o in given]
+        fakes = [
+            fake_of(symbols, o, self.program.weights) if isinstance(o, SSAValue) else o
+            for o in given
+        ]
         known: dict[int, SSAValue] = {
             id(fake): o for fake, o in zip(fakes, given, strict=True) if isinstance(o, SSAValue)
         }

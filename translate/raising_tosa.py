@@ -12,10 +12,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects.symbols import Symbols
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import ints, narrow, wide
+from stepwell.ir.core import WeightOp
+from stepwell.ir.weights import WeightStore
 
 Rule = Callable[[Any, Sequence[Any]], Any]
 UNARY: dict[type[Operation], Callable[[torch.Tensor], torch.Tensor]] = {
@@ -100,3 +103,13 @@ def in_torch(op: Operation) -> Rule | None:
 
 def _is_float(type_: Any) -> bool:
     return isinstance(type_, TensorType) and str(type_.element_type) in ("f16", "bf16", "f32")
+
+
+def fake_of(symbols: Symbols, value: SSAValue, weights: WeightStore) -> Any:
+    """What stands for an operand: of one number that is known, with that number."""
+    if isinstance(value.owner, WeightOp):
+        known = weights.get(value.owner.key.data)
+        if known.numel() == 1:
+            with symbols.on_fakes():
+                return torch.tensor(known.tolist(), dtype=known.dtype)
+    return symbols.fake(value.type)

@@ -52,6 +52,7 @@ def _zeroed(overload: Callable[..., Any]) -> Callable[..., Any]:
 BY_VALUE: dict[str, Callable[..., Any]] = {
     "aten.native_group_norm.default": _group_norm,
     "aten.view.default": _view,
+    "aten._unsafe_view.default": _view,
 }
 """Operators that torch refuses for some strides: values here have none."""
 

@@ -18,12 +18,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerType, ModuleOp, TensorType
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.traits import IsTerminator
 
-from stepwell.dialects.aten.registry import of_overload
+from stepwell.dialects.aten.registry import of_overload, op_class
 from stepwell.dialects.symbols import Symbols, tensor_type
+from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.above import gives
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import (
@@ -33,19 +36,37 @@ from stepwell.ir.diagnostics import (
     describe_op,
     op_name,
 )
+from stepwell.ir.dtypes import i64
+from stepwell.ir.interpretation import Interpreter, rule_for
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
 from stepwell.ir.torch_private import pytree
-from stepwell.ir.types import is_static, tensor_like
+from stepwell.ir.types import is_static, tensor, tensor_like
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.raising_tosa import fake_of, in_torch
 from stepwell.translate.rewrites.calls.recorded_calls import CannotTraceError, Recorder
 from stepwell.translate.rewrites.calls.traced_calls import to_ir
 from stepwell.translate.upstream import torch_dialect
-from stepwell.translate.upstream.meanings import MEANINGS, Refused
-from stepwell.translate.upstream.structured import STRUCTURED
+from stepwell.translate.upstream.meanings import MEANINGS, Refused, Rule
+from stepwell.translate.upstream.structured import STRUCTURED, free_values
 
+ABSENT = object()
+"""Instead of a value that was not taken."""
+MOST_TURNS = 64
+"""A loop of known bounds is written out up to so many times."""
 RULES = {**MEANINGS, **STRUCTURED}
 """Name of an op → function of it and its operands."""
 HELP = "docs/upstream.md lists what comes in"
+
+
+def _of_tosa(op: TosaOp) -> Rule:
+    """An operator of TOSA beside other dialects: what it means, in torch's operators."""
+    if op.regions or (rule := rule_for(type(op))) is None:
+        raise Refused("beside other dialects it has no form")
+    written = in_torch(op)
+    if written is not None:
+        return written
+    return lambda op, args: list(rule(op, args, Interpreter(WeightStore())))
 
 
 @gives("brought-in", Program)
@@ -64,6 +85,9 @@ def brought_in(program: Program) -> Program:
             made.module.attributes[name] = held
     problems: list[Problem] = []
     methods = [op for op in program.module.body.block.ops if isinstance(op, FuncOp)]
+    called = {
+        op.callee.root_reference.data for op in program.module.walk() if isinstance(op, CallOp)
+    }
     if not methods:
         raise StepwellError("the text has no function", help="a program is made of func.func")
     for op in program.module.body.block.ops:
@@ -71,12 +95,18 @@ def brought_in(program: Program) -> Program:
             problems.append(_problem(op, "it stands outside of functions"))
         elif not op.body.blocks:
             problems.append(_problem(op, "it is only declared"))
+        elif op.sym_name.data in called and _is_private(op):
+            continue  # It stands where it is called.
         else:
             made.module.body.block.add_op(_Incoming(made, op, problems).func())
     if problems:
         raise UnsupportedError(problems)
     set_level(made.module, "aten")
     return made
+
+
+def _is_private(func: FuncOp) -> bool:
+    return func.sym_visibility is not None and func.sym_visibility.data == "private"
 
 
 def _problem(op: Operation, reason: str) -> Problem:
@@ -94,6 +124,8 @@ class _Incoming:
     problems: list[Problem]
     values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
     """What an SSA value of the text is: a value, a Python number, a list, None."""
+    calling: list[FuncOp] = field(default_factory=list[FuncOp])
+    """Functions that are being written in place."""
 
     def func(self) -> FuncOp:
         """The function of torch's operators."""
@@ -104,26 +136,102 @@ class _Incoming:
             self.values[before], after.name_hint = after, before.name_hint
         if len(blocks) > 1:
             self.problems.append(_problem(self.old, "its control flow jumps between blocks"))
-        gives: list[Any] = []
-        for op in old.ops if len(blocks) == 1 else ():
-            if isinstance(op, ReturnOp):
-                gives = [self.values[o] for o in op.operands if o in self.values]
-                if any(not isinstance(value, SSAValue) for value in gives):
-                    self.problems.append(_problem(op, "it returns what is no tensor"))
-                    gives = []
-            elif all(operand in self.values for operand in op.operands):
-                self._take(op, new)
+        gives = self._block(old, new) if len(blocks) == 1 else []
+        if gives is None:  # What made it is among the problems.
+            gives = []
+        gives = [self._returned(value, old, new) for value in gives]
         new.add_op(ReturnOp(*gives))
         results = [value.type for value in gives]
         return FuncOp(self.old.sym_name.data, (taken, results), Region(new))
 
     def _type(self, value: SSAValue) -> Attribute:
         found = torch_dialect.builtin_type(value.type)
+        if isinstance(found, IntegerType | IndexType | AnyFloat):
+            return tensor([], i64 if isinstance(found, IndexType) else found)
         if not isinstance(found, TensorType):
             self.problems.append(_problem(self.old, f"an argument is {value.type}, no tensor"))
         elif not is_static(found):
             fact = f"{value.type}: sizes are open"
             self.problems.append(_problem(self.old, f"{fact}; state them in the text"))
+        return found
+
+    def _block(self, old: Block, new: Block) -> list[Any] | None:
+        """Take the ops of a block; what its end gives, or None after a problem."""
+        for op in old.ops:
+            if op.has_trait(IsTerminator):
+                known = all(operand in self.values for operand in op.operands)
+                return [self.values[operand] for operand in op.operands] if known else None
+            if all(operand in self.values for operand in op.operands):
+                self._take(op, new)
+        return []
+
+    def _returned(self, value: Any, old: Block, new: Block) -> SSAValue:
+        """A result: a number of the text is a tensor of no axes."""
+        if isinstance(value, bool | int | float):
+            value = self.constant(torch.tensor(value))
+            new.add_op(value)
+            return value.results[0]
+        if not isinstance(value, SSAValue):
+            assert old.last_op is not None
+            self.problems.append(_problem(old.last_op, "it returns what is no tensor"))
+            return new.args[0] if new.args else self._returned(0, old, new)
+        return value
+
+    def _nested(self, op: Operation, new: Block) -> Sequence[Any] | None:
+        """What a call, a loop of known bounds or a choice gives, written in place; None: other."""
+        given = [self.values[operand] for operand in op.operands]
+        if isinstance(op, CallOp):
+            return self._called(op, given, new)
+        if isinstance(op, scf.ForOp):
+            bounds, carried = given[:3], given[3:]
+            if not all(isinstance(bound, int) for bound in bounds):
+                raise Refused("how often it turns is known only at run time")
+            turns = range(*bounds)
+            if len(turns) > MOST_TURNS:
+                raise Refused(f"it turns {len(turns)} times, and {MOST_TURNS} are written out")
+            for turn in turns:
+                carried = self._region(op.body.block, [turn, *carried], new)
+            return carried
+        if isinstance(op, scf.IfOp):
+            condition = given[0]
+            if not isinstance(condition, SSAValue):
+                region = op.true_region if condition else op.false_region
+                return self._region(region.block, [], new)
+            regions = (op.true_region, op.false_region)
+            ways = [self._region(region.block, [], new) for region in regions]
+            return [self._chosen(condition, *pair, new) for pair in zip(*ways, strict=True)]
+        return None
+
+    def _region(self, block: Block, given: Sequence[Any], new: Block) -> list[Any]:
+        self.values.update(zip(block.args, given, strict=True))
+        found = self._block(block, new)
+        if found is None:
+            raise Refused("an op in it has no form")
+        return found
+
+    def _chosen(self, condition: SSAValue, one: Any, other: Any, new: Block) -> SSAValue:
+        """One of two values: ops on tensors have no effects, so both are computed."""
+        pair = [value if isinstance(value, SSAValue) else None for value in (one, other)]
+        if None in pair:
+            raise Refused("it chooses between numbers")
+        made = op_class("aten.where.self").make(condition, *pair)
+        new.add_op(made)
+        return made.results[0]
+
+    def _called(self, op: CallOp, given: Sequence[Any], new: Block) -> Sequence[Any]:
+        name = op.callee.root_reference.data
+        module = self.old.parent_op()
+        assert isinstance(module, ModuleOp)
+        callee = next(
+            (f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == name), None
+        )
+        if callee is None or len(callee.body.blocks) != 1 or callee is self.old:
+            raise Refused(f"@{name} has no body of one block")
+        if callee in self.calling:
+            raise Refused(f"@{name} calls itself")
+        self.calling.append(callee)
+        found = self._region(callee.body.block, given, new)
+        self.calling.pop()
         return found
 
     def _take(self, op: Operation, new: Block) -> None:
@@ -135,7 +243,7 @@ class _Incoming:
                     op, [self.values[o] for o in op.operands], self.constant
                 )
                 found = self._written(op, found, new)
-            else:
+            elif (found := self._nested(op, new)) is None:
                 found = self._traced(op, new)
             for result, value in zip(op.results, found, strict=True):
                 if isinstance(value, SSAValue):
@@ -174,17 +282,19 @@ class _Incoming:
 
     def _traced(self, op: Operation, new: Block) -> Sequence[Any]:
         """Write the calls that an op's function makes; gives its results."""
-        rule = RULES.get(op.name)
+        rule = _of_tosa(op) if isinstance(op, TosaOp) else RULES.get(op.name)
         if rule is None:
             raise Refused("nothing says what it is in torch")
         symbols = Symbols()
         symbols.mode.allow_non_fake_inputs = True
         known: dict[int, SSAValue] = {}
         given: list[Any] = []
-        for operand in op.operands:
-            value = self.values[operand]
+        for operand in (*op.operands, *free_values(op)):
+            value = self.values.get(operand, ABSENT)
+            if value is ABSENT:
+                raise Refused("its body reads what has no form")
             if isinstance(value, SSAValue):
-                fake = symbols.fake(value.type)
+                fake = fake_of(symbols, value, self.program.weights)
                 if fake is None:
                     raise Refused(f"it reads a {value.type}, which is no tensor")
                 known[id(fake)] = value

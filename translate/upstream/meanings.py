@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     DenseResourceAttr,
     FloatAttr,
     IntegerAttr,
+    IntegerType,
     TensorType,
 )
 from xdsl.ir import Attribute, Operation
@@ -91,10 +92,37 @@ def _constant(op: arith.ConstantOp, args: Sequence[Any]) -> Any:
 
 def _cast(op: Operation, args: Sequence[Any]) -> Any:
     (value,) = args
+    if op.name in _WITHOUT_SIGN:
+        value = _without_sign(op, value)
     dtype = torch.int64 if str(op.results[0].type) == "index" else dtype_of(op.results[0].type)
     if isinstance(value, torch.Tensor):
         return value.to(dtype)
-    return float(value) if dtype.is_floating_point else int(value)
+    return float(value) if dtype.is_floating_point else _wrapped(int(value), dtype)
+
+
+def _wrapped(value: int, dtype: torch.dtype) -> int:
+    """The lowest bits of an integer, read as an element type does."""
+    if dtype == torch.bool:
+        return value & 1
+    half = 1 << (torch.iinfo(dtype).bits - 1)
+    return (value + half) % (2 * half) - half
+
+
+_WITHOUT_SIGN = ("arith.extui", "arith.uitofp", "arith.index_castui")
+
+
+def _without_sign(op: Operation, value: Any) -> Any:
+    """An integer whose highest bit is no sign, in a wider type."""
+    given = op.operands[0].type
+    held = element(given) if isinstance(given, TensorType) else given
+    width = held.width.data if isinstance(held, IntegerType) else 64
+    if width == 1:
+        return value
+    if width > 32:
+        raise Refused("torch has no integer that wide without a sign")
+    if isinstance(value, torch.Tensor):
+        return torch.bitwise_and(value.to(torch.int64), (1 << width) - 1)
+    return value & ((1 << width) - 1)
 
 
 _INTEGERS = ("eq", "ne", "slt", "sle", "sgt", "sge")
@@ -189,7 +217,11 @@ BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "arith.andi": (_tensors(torch.bitwise_and), operator.and_),
     "arith.ori": (_tensors(torch.bitwise_or), operator.or_),
     "arith.xori": (_tensors(torch.bitwise_xor), operator.xor),
+    "arith.remf": (torch.fmod, None),
+    "arith.shli": (_tensors(torch.bitwise_left_shift), operator.lshift),
+    "arith.shrsi": (_tensors(torch.bitwise_right_shift), operator.rshift),
     "math.powf": (torch.pow, None),
+    "math.fpowi": (torch.pow, None),
     "math.atan2": (_tensors(torch.atan2), None),
     "math.copysign": (_tensors(torch.copysign), None),
 }
@@ -206,7 +238,7 @@ UNARY: dict[str, Callable[..., Any]] = {
         ).split()
     },
 }
-CASTS = ("extf", "truncf", "sitofp", "fptosi", "extsi", "extui", "trunci", "index_cast", "uitofp")
+CASTS = """extf truncf sitofp fptosi extsi extui trunci index_cast index_castui uitofp""".split()
 
 
 def _reshaped(op: Operation, args: Sequence[Any]) -> Any:
@@ -252,6 +284,51 @@ def _places(op: Any, args: Sequence[Any]) -> tuple[list[int], list[int], list[in
     return found[0], found[1], found[2]
 
 
+def _extract(op: tensor.ExtractOp, args: Sequence[Any]) -> Any:
+    value, *places = args
+    value = defined(value)
+    for axis in reversed(range(len(places))):
+        if not isinstance(places[axis], torch.Tensor):
+            value = value.select(axis, places.pop(axis))
+    return torch.ops.aten.index.Tensor(value, [p.long() for p in places]) if places else value
+
+
+def _insert(op: tensor.InsertOp, args: Sequence[Any]) -> Any:
+    scalar, into, *places = args
+    into = defined(into)
+    if any(isinstance(place, torch.Tensor) for place in places):
+        raise Refused("its place is known only at run time")
+    if not isinstance(scalar, torch.Tensor):
+        scalar = torch.full((), scalar, dtype=into.dtype)
+    return _scattered(into, scalar, places)
+
+
+def _scattered(into: torch.Tensor, part: torch.Tensor, places: Sequence[int]) -> torch.Tensor:
+    if not places:
+        return part
+    inner = _scattered(into.select(0, places[0]), part, places[1:])
+    return torch.select_scatter(into, inner, 0, places[0])
+
+
+def _from_elements(op: Operation, args: Sequence[Any]) -> Any:
+    type_ = op.results[0].type
+    dtype, shape = dtype_of(type_), shape_of(type_)
+    if not any(isinstance(value, torch.Tensor) for value in args):
+        return torch.tensor(list(args), dtype=dtype).reshape(shape)
+    parts = [
+        value if isinstance(value, torch.Tensor) else torch.full((), value, dtype=dtype)
+        for value in args
+    ]
+    return torch.stack(parts).reshape(shape)
+
+
+def _splat(op: Operation, args: Sequence[Any]) -> Any:
+    type_, value = op.results[0].type, args[0]
+    if isinstance(value, torch.Tensor):
+        return value.expand(shape_of(type_))
+    return torch.full(shape_of(type_), value, dtype=dtype_of(type_))
+
+
 def _pad(op: tensor.PadOp, args: Sequence[Any]) -> Any:
     (last,) = [inner for inner in op.region.block.ops if inner.name == "tensor.yield"]
     maker = last.operands[0].owner
@@ -284,6 +361,10 @@ def _multiply_add(a: Any, b: Any, c: Any) -> Any:
     return a * b + c
 
 
+def _empty(op: Operation, args: Sequence[Any]) -> Undefined:
+    return Undefined(tuple(shape_of(op.results[0].type)), dtype_of(op.results[0].type))
+
+
 MEANINGS: dict[str, Rule] = {
     "arith.constant": _constant,
     "arith.cmpi": _cmpi,
@@ -293,9 +374,8 @@ MEANINGS: dict[str, Rule] = {
     **{name: _two(*functions) for name, functions in BINARY.items()},
     **{name: _two(function, None) for name, function in UNARY.items()},
     "math.fma": _two(_multiply_add, None),
-    "tensor.empty": lambda op, args: Undefined(
-        tuple(shape_of(op.results[0].type)), dtype_of(op.results[0].type)
-    ),
+    "tensor.empty": _empty,
+    "bufferization.alloc_tensor": _empty,
     "tensor.cast": _reshaped,
     "tensor.reshape": _reshaped,
     "tensor.collapse_shape": _reshaped,
@@ -305,8 +385,9 @@ MEANINGS: dict[str, Rule] = {
     "tensor.pad": _pad,
     "tensor.dim": _dim,
     "tensor.concat": lambda op, args: torch.cat(list(map(defined, args)), int(op.dim.value.data)),
-    "tensor.splat": lambda op, args: torch.full(
-        shape_of(op.results[0].type), args[0], dtype=dtype_of(op.results[0].type)
-    ),
+    "tensor.splat": _splat,
+    "tensor.extract": _extract,
+    "tensor.insert": _insert,
+    "tensor.from_elements": _from_elements,
 }
 """Name of an op → function of it and its operands: tensors, numbers, `Undefined`."""

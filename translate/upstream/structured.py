@@ -8,11 +8,10 @@ map leaves out. A sum of products is a product of matrices (`einsum`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from xdsl.dialects import linalg
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
@@ -25,6 +24,7 @@ from stepwell.translate.upstream.meanings import (
     dtype_of,
     shape_of,
 )
+from stepwell.translate.upstream.named import NAMED
 
 SUMS = ("arith.addf", "arith.addi")
 PRODUCTS = ("arith.mulf", "arith.muli")
@@ -95,8 +95,8 @@ def looped(
     reduced = [axis for axis, kind in enumerate(kinds) if kind == "reduction"]
     if any(kind not in ("parallel", "reduction") for kind in kinds):
         raise Refused("it has an iterator that is neither parallel nor a reduction")
-    values: dict[SSAValue, Any] = {}
-    for argument, value, along in zip(body.args, args, axes, strict=True):
+    values: dict[SSAValue, Any] = around(op, args)
+    for argument, value, along in zip(body.args, args[: len(axes)], axes, strict=True):
         is_tensor = isinstance(value, torch.Tensor)
         values[argument] = _along(value, along, rank) if is_tensor else value
     last = body.last_op
@@ -113,6 +113,25 @@ def looped(
             made = _given_back(_value(yielded, values, sizes), sizes, axes[place], result)
         results.append(made)
     return results
+
+
+def free_values(op: Operation) -> list[SSAValue]:
+    """Values from around an op that its regions read, each once."""
+    found: dict[SSAValue, None] = {}
+    for inner in (inner for region in op.regions for inner in region.walk()):
+        for operand in inner.operands:
+            block = operand.owner.parent if isinstance(operand.owner, Operation) else operand.owner
+            holder = None if block is None else block.parent_op()
+            while holder is not None and holder is not op:
+                holder = holder.parent_op()
+            if holder is None:
+                found[operand] = None
+    return list(found)
+
+
+def around(op: Operation, args: Sequence[Any]) -> dict[SSAValue, Any]:
+    """What the values around an op are, which follow its operands in a rule's arguments."""
+    return dict(zip(free_values(op), args[len(op.operands) :], strict=True))
 
 
 def _sizes(op: Operation, axes: Sequence[Sequence[int | None]], rank: int) -> list[int]:
@@ -217,50 +236,8 @@ def _with_initial(of_two: Any, made: torch.Tensor, initial: Any) -> Any:
 def _fill(op: linalg.FillOp, args: Sequence[Any]) -> Any:
     type_ = op.operands[-1].type
     if isinstance(args[0], torch.Tensor):
-        return args[0].expand(shape_of(type_))
+        return args[0].expand(shape_of(type_)).to(dtype_of(type_))
     return torch.full(shape_of(type_), args[0], dtype=dtype_of(type_))
-
-
-def _elementwise(function: Any) -> Rule:
-    return lambda op, args: function(*(defined(value) for value in args[:-1]))
-
-
-def _added(product: Any) -> Rule:
-    """A product of matrices, or a convolution, and what its output held."""
-
-    def rule(op: Any, args: Sequence[Any]) -> Any:
-        *given, initial = args
-        return _with_initial(torch.add, product(op, *map(defined, given)), initial)
-
-    return rule
-
-
-def _matmul(op: Any, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return torch.matmul(one, other)
-
-
-def _ints(held: DenseIntOrFPElementsAttr) -> list[int]:
-    values = [int(cast("int", value)) for value in held.get_values()]
-    return values * 2 if len(values) == 1 else values
-
-
-def _conv(image: str, kernel: str) -> Rule:
-    """A convolution of two axes, of which the letters say how operands lie."""
-
-    def product(op: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        x = x.permute([image.index(letter) for letter in "nchw"])
-        w = w.permute([kernel.index(letter) for letter in "fchw"])
-        made = torch.conv2d(x, w, None, _ints(op.strides), 0, _ints(op.dilations))
-        return made.permute(["nchw".index(letter) for letter in image])
-
-    return _added(product)
-
-
-def _pooled(op: Any, args: Sequence[Any]) -> Any:
-    image, window, initial = args
-    shape = list(window.shape)
-    made = torch.max_pool2d(defined(image), shape, _ints(op.strides), 0, _ints(op.dilations))
-    return _with_initial(torch.maximum, made, initial)
 
 
 def _broadcast(op: linalg.BroadcastOp, args: Sequence[Any]) -> Any:
@@ -280,27 +257,14 @@ def _reduce(op: linalg.ReduceOp, args: Sequence[Any]) -> Any:
 
 
 STRUCTURED: dict[str, Rule] = {
+    **NAMED,
     "linalg.generic": generic,
     "linalg.fill": _fill,
     "linalg.copy": lambda op, args: defined(args[0]).clone(),
-    "linalg.add": _elementwise(torch.add),
-    "linalg.sub": _elementwise(torch.sub),
-    "linalg.mul": _elementwise(torch.mul),
-    "linalg.max": _elementwise(torch.maximum),
-    "linalg.min": _elementwise(torch.minimum),
-    "linalg.exp": _elementwise(torch.exp),
-    "linalg.log": _elementwise(torch.log),
-    "linalg.sqrt": _elementwise(torch.sqrt),
-    "linalg.select": _elementwise(torch.where),
     "linalg.transpose": lambda op, args: defined(args[0]).permute(
         [int(v) for v in op.permutation.get_values()]
     ),
     "linalg.broadcast": _broadcast,
     "linalg.reduce": _reduce,
-    "linalg.matmul": _added(_matmul),
-    "linalg.conv_2d_nchw_fchw": _conv("nchw", "fchw"),
-    "linalg.conv_2d_nhwc_hwcf": _conv("nhwc", "hwcf"),
-    "linalg.conv_2d_nhwc_fhwc": _conv("nhwc", "fhwc"),
-    "linalg.pooling_nchw_max": _pooled,
 }
 """Name of an op → function of it and its operands."""
