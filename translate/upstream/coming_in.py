@@ -56,7 +56,7 @@ MOST_TURNS = 64
 """A loop of known bounds is written out up to so many times."""
 RULES = {**MEANINGS, **STRUCTURED}
 """Name of an op → function of it and its operands."""
-HELP = "docs/upstream.md lists what comes in"
+HELP = "docs/mlir.md lists what comes in"
 
 
 def _of_tosa(op: TosaOp) -> Rule:

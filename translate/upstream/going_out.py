@@ -95,7 +95,7 @@ class _Outgoing:
     def problem(self, op: Operation, reason: str) -> None:
         """Something that cannot be said."""
         fact = f"{op_name(op)}: {reason}"
-        self.problems.append(Problem(fact, describe_op(op), "docs/upstream.md says what can"))
+        self.problems.append(Problem(fact, describe_op(op), "docs/mlir.md says what can"))
 
     def type(self, value: SSAValue, op: Operation) -> str:
         """A value's type."""
