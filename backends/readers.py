@@ -6,7 +6,7 @@ from stepwell.backends.ethos_u.emit import TOSA_BACKEND
 from stepwell.backends.ethos_u.read import EthosuReader
 from stepwell.backends.ethos_u.read_tosa import TosaReader
 from stepwell.backends.ethos_u.vela import BACKEND
-from stepwell.backends.executorch.lift import Readers
+from stepwell.backends.executorch.reading.lift import Readers
 from stepwell.backends.xnnpack.read import XnnpackReader
 
 PTE_READERS = Readers(

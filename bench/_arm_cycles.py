@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from stepwell.backends.executorch.arm64 import Counts, folder
+from stepwell.backends.executorch.running.arm64 import Counts, folder
 
 
 @dataclass(frozen=True)

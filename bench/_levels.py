@@ -16,13 +16,13 @@ from torch.utils._pytree import tree_leaves
 from xdsl.dialects.func import FuncOp
 
 import stepwell
-from stepwell.commands.sources import random_values
 from stepwell.ir.dtypes import i32, torch_dtype
-from stepwell.ir.text import structurally_equal
+from stepwell.ir.syntax.text import structurally_equal
 from stepwell.ir.types import element, is_static
-from stepwell.stages import stages_of
-from stepwell.stock import stock_pte
+from stepwell.joining.stock import stock_pte
+from stepwell.staging.stages import stages_of
 from stepwell.sweeping.ports import given_back, taken
+from stepwell.terminal.sources import random_values
 from stepwell.zoo.catalogue import find
 
 EQUAL = "equal"

@@ -17,8 +17,8 @@ import torch
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from stepwell.backends.executorch.runner import PteSession
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.xnnpack.alone import Trial, container_of
 from stepwell.dialects import xnnpack
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType, quantization

@@ -28,8 +28,8 @@ from lowering import stock_pte
 from torch import nn
 
 import stepwell
-from stepwell.backends.executorch import arm64
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running import arm64
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.ir.diagnostics import StepwellError
 
 Made = tuple[nn.Module, tuple[Any, ...]]

@@ -24,7 +24,7 @@ from _report import between_markers, cpu_name, prepare, show, write
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 
 LAYERS = 4
 

@@ -31,7 +31,7 @@ import _small_nets as small  # noqa: E402
 import standalone_builds as builds  # noqa: E402
 
 import stepwell  # noqa: E402
-from stepwell.backends.executorch.runner import PteSession  # noqa: E402
+from stepwell.backends.executorch.running.runner import PteSession  # noqa: E402
 
 CALLS = 3
 

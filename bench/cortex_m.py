@@ -104,7 +104,7 @@ def timed(flow: Any, exported: Any, cpu: str, repeat: int) -> tuple[bytes, float
 
 def examine(data: bytes) -> dict[str, Any]:
     from stepwell.backends.executorch.container import Constant, KernelCall, TensorValue
-    from stepwell.backends.executorch.read import read_container
+    from stepwell.backends.executorch.reading.read import read_container
 
     container = read_container(data)
     method = container.methods[0]

@@ -22,7 +22,7 @@ from _report import between_markers, prepare
 from torch.export import Dim
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.zoo.catalogue import find
 from stepwell.zoo.vision import imported
 from stepwell.zoo.weights import scaled

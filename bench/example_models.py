@@ -30,8 +30,8 @@ from _report import asked_for_rows, between_markers
 from torch.utils import _pytree as pytree
 
 import stepwell
-from stepwell.budgeting import measure_pte
-from stepwell.models import open_model
+from stepwell.reading.models import open_model
+from stepwell.weighing.budgeting import measure_pte
 
 SCRIPT = "executorch.examples.xnnpack"
 LINE = "partitioner=[XnnpackPartitioner()],"

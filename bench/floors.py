@@ -44,7 +44,7 @@ from xdsl.ir import SSAValue
 from xnnpack import set_threads
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.xnnpack.events import events, kind_of
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import DelegateOp, XnnpackOp

@@ -33,11 +33,11 @@ from _folders import ARCHITECTURES, config_of
 from _report import between_markers, prepare, read, show, write
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.causal_lm import load_causal_lm
 from stepwell.causal_lm import prepare as prepared
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.models import open_model
+from stepwell.reading.models import open_model
 from stepwell.zoo.vision import imported
 
 TOKENS = 48

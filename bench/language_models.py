@@ -54,7 +54,7 @@ from executorch_llama import (
     greedy,
     prompt_of,
 )
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 
 WEIGHTS = ("fp32", "fp16", "bf16", "8da4w", "8da8w", "4w")
 CACHES = ("none", "plain", "custom", "quantised")

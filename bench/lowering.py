@@ -27,7 +27,7 @@ from _report import cpu_seconds, prepare, show, write
 from torch.export import ExportedProgram
 
 import stepwell
-from stepwell.stock import counted, stock_pte
+from stepwell.joining.stock import counted, stock_pte
 
 ON_LINUX = sys.platform == "linux"
 MODELS = ("deit:deit_tiny", "mobilenet:mobilenet_v2", "resnet:resnet18")
@@ -117,7 +117,9 @@ def main() -> None:
         write("lowering", results)
     results["start-up"] = {
         "import torch": start_up("import torch"),
-        "stepwell lower, ready to run": start_up("import stepwell.lowering, stepwell.models"),
+        "stepwell lower, ready to run": start_up(
+            "import stepwell.lowering, stepwell.reading.models"
+        ),
         "threads": os.environ.get("OMP_NUM_THREADS"),
     }
     columns = (

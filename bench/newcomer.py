@@ -32,7 +32,7 @@ import torch
 import stepwell
 from stepwell.dialects import aten
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
-from stepwell.ir.size import Size
+from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "tosa"))

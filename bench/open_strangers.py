@@ -27,11 +27,11 @@ from strangers import in_a_child
 from torch.utils import _pytree as pytree
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
-from stepwell.factories import made_by, parts_of
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.opening import OpenSizes, insist, open_sizes
 from stepwell.opening.candidates import inputs_of
 from stepwell.opening.trying import opened
+from stepwell.reading.factories import made_by, parts_of
 from stepwell.zoo.catalogue import find
 
 KINDS = ("batch", "sequence", "image")

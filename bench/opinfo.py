@@ -20,9 +20,9 @@ from torch.utils import _pytree as pytree
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known to the parser)
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.failures import StepFailure
 from stepwell.ir.program import Program
-from stepwell.ir.text import parse_module, structurally_equal, to_text
+from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.to_torch import to_exported_program
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.container import Container, ScalarType
-from stepwell.backends.executorch.memory import Lifetime, plan_memory
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.writing.builder import ContainerBuilder
+from stepwell.backends.executorch.writing.memory import Lifetime, plan_memory
+from stepwell.backends.executorch.writing.serialize import to_bytes
 
 
 def seconds(action: Callable[[], Any]) -> tuple[float, Any]:

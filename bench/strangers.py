@@ -39,8 +39,8 @@ from torch.utils import _pytree as pytree
 from xnnpack import OURS, STOCK, calls, pair, run_in_turn, set_threads, warm_up
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
-from stepwell.ir.numerics import Numerics
+from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.ir.declared.numerics import Numerics
 
 MODELS = {
     "t5": ("t5_block", "t5"),

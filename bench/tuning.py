@@ -23,7 +23,7 @@ from xnnpack import set_threads
 
 import stepwell
 from stepwell.lowering import lower
-from stepwell.tuning import Measured, compared, table_of, tune, write_table
+from stepwell.weighing.tuning import Measured, compared, table_of, tune, write_table
 from stepwell.zoo.catalogue import find
 
 MODELS = (

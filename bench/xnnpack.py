@@ -42,12 +42,12 @@ from lowering import stock_pte
 
 import stepwell
 from stepwell.backends.executorch.container import DelegateCall, KernelCall
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.xnnpack.pte import to_pte
 from stepwell.dialects import xnnpack
-from stepwell.ir.cleanup import RemoveDeadCode
-from stepwell.ir.rewriting import History
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.rewrite import History
 
 MODELS = {
     "deit_tiny": "deit",

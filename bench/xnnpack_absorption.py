@@ -21,8 +21,8 @@ from _report import prepare, show, write
 from xnnpack import count, made, program_of, run_in_turn, set_threads
 
 import stepwell
-from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.rewriting import Together
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Together
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (

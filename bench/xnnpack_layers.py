@@ -20,7 +20,7 @@ from torch import nn
 from xnnpack import run_in_turn, set_threads
 
 import stepwell
-from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.translate.rewrites.xnnpack.convolutions.patches_to_linear import PatchesToLinear
 
 TOKENS = 197

@@ -13,7 +13,7 @@ from xdsl.ir import Dialect, Operation
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import register_level_loader
-from stepwell.ir.text import register_dialect, register_names, register_op_finder
+from stepwell.ir.syntax.text import register_dialect, register_names, register_op_finder
 
 PACKAGES = (
     "aten",
@@ -66,7 +66,7 @@ def find_schema_op(name: str) -> type[Operation] | None:
 @register_names
 def schema_names(dialect: str) -> Iterator[str]:
     """The names of torch's operators of a namespace, as the IR spells them."""
-    from stepwell.ir.torch_private import operator_names
+    from stepwell.ir.outside.torch_private import operator_names
 
     for qualified in operator_names():
         space, _, name = qualified.partition("::")

@@ -31,10 +31,10 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
-from stepwell.ir.inference import infers
-from stepwell.ir.interpretation import Interpreter, interprets
-from stepwell.ir.on_demand import torch
-from stepwell.ir.size import Dim
+from stepwell.ir.declared.inference import infers
+from stepwell.ir.declared.interpretation import Interpreter, interprets
+from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import dims, element, tensor
 
 _ISOLATED = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())

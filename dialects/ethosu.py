@@ -42,7 +42,7 @@ from stepwell.dialects.delegate import (
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import WeightOp
-from stepwell.ir.interpretation import Interpreter, interprets
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.levels import Level, register_level
 from stepwell.ir.types import WeightAttr
 

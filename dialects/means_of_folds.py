@@ -12,10 +12,9 @@ from xdsl.ir import Attribute, Operation
 import stepwell.dialects.aten.families  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.means import Limit, limited, times
 from stepwell.dialects.quant.types import Quantization, quantization
-from stepwell.ir.axes import axis_map
-from stepwell.ir.dtypes import f32, f64
-from stepwell.ir.families import ops_of
-from stepwell.ir.means import (
+from stepwell.ir.axes.maps import axis_map
+from stepwell.ir.declared.families import ops_of
+from stepwell.ir.declared.means import (
     NotSaid,
     Scalar,
     Term,
@@ -36,6 +35,7 @@ from stepwell.ir.means import (
     total,
     where,
 )
+from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.types import dims, element
 
 # -- casts ---------------------------------------------------------------------------------------

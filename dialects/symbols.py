@@ -23,13 +23,13 @@ from xdsl.ir import Attribute
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.size import UNKNOWN, Size
-from stepwell.ir.size_ranges import holds
-from stepwell.ir.size_text import dim_of
-from stepwell.ir.switches import without_logs
-from stepwell.ir.torch_globals import torch_alone
-from stepwell.ir.torch_private import FakeTensorMode, ValueRanges, int_oo
-from stepwell.ir.torch_private import sympy_functions as torch_functions
+from stepwell.ir.outside.switches import without_logs
+from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.ir.outside.torch_private import FakeTensorMode, ValueRanges, int_oo
+from stepwell.ir.outside.torch_private import sympy_functions as torch_functions
+from stepwell.ir.sizes.size import UNKNOWN, Size
+from stepwell.ir.sizes.size_ranges import holds
+from stepwell.ir.sizes.size_text import dim_of
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, NoneType, dims, element, tensor
 
 Ranges = Mapping[str, tuple[int, int | None]]

@@ -35,7 +35,7 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 
 from stepwell.ir.dtypes import f64
-from stepwell.ir.parser import TextParser, float_of_bits
+from stepwell.ir.syntax.parser import TextParser, float_of_bits
 
 UNKNOWN_SIZE = -1
 _CONSTANTS = ("int", "float", "bool", "str", "none", "number", "device")

@@ -27,7 +27,7 @@ import torch
 
 import stepwell
 from executorch_llama import TAUGHT, Size, Variant, exported, flat, greedy, prompt_of
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 
 
 def main(arguments: Sequence[str] = ()) -> None:

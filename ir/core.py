@@ -39,6 +39,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from stepwell.ir.outside.xdsl_private import begin, operands_of
 from stepwell.ir.types import (
     AnyTensor,
     BoolType,
@@ -48,7 +49,6 @@ from stepwell.ir.types import (
     ShapeAttr,
     WeightAttr,
 )
-from stepwell.ir.xdsl_private import begin, operands_of
 
 KINDS = ("parameter", "buffer", "constant")
 

@@ -11,22 +11,22 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from stepwell.ir.above import Shown
-from stepwell.ir.arguments import takes_what_it_says
-from stepwell.ir.border import Arguments
-from stepwell.ir.calling import bind
+from stepwell.ir.calls.arguments import takes_what_it_says
+from stepwell.ir.calls.border import Arguments
+from stepwell.ir.calls.calling import bind
 from stepwell.ir.context import Context
+from stepwell.ir.declared.interpretation import Interpreter, Outcome
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.inline_values import LIMIT, take_values, with_values
-from stepwell.ir.interpretation import Interpreter, Outcome
 from stepwell.ir.levels import UPSTREAM, level_of
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.signature import Signature, get_signature
-from stepwell.ir.storage import (
+from stepwell.ir.syntax.inline_values import LIMIT, take_values, with_values
+from stepwell.ir.syntax.storage import (
     load_module,
     save_module,
     used_weights,
 )
-from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.syntax.text import parse_module, to_text
 from stepwell.ir.verification import verify
 from stepwell.ir.weights import WeightStore
 

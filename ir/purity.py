@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 from xdsl.traits import Pure
 
+from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.types import dims
-from stepwell.ir.xdsl_private import operands_of
 
 
 def is_dead(op: Operation) -> bool:

@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.ir.nesting import spell, unspell
+from stepwell.ir.syntax.nesting import spell, unspell
 
 Constant = int | float | bool | str | None
 

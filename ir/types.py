@@ -20,8 +20,8 @@ from xdsl.printer import Printer
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.once_each import once_each
-from stepwell.ir.size import UNKNOWN, Dim, Size, settled
-from stepwell.ir.size_text import dim_of
+from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
+from stepwell.ir.sizes.size_text import dim_of
 
 AnyTensor = TensorType[Attribute]
 

@@ -14,8 +14,8 @@ from collections.abc import Hashable
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
 
+from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.types import is_static
-from stepwell.ir.xdsl_private import operands_of
 
 Key = tuple[Hashable, ...]
 

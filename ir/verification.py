@@ -15,6 +15,7 @@ from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
+from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import (
     Problem,
     StepwellError,
@@ -24,18 +25,17 @@ from stepwell.ir.diagnostics import (
     op_name,
     quoted,
 )
-from stepwell.ir.inference import infer
 from stepwell.ir.levels import UPSTREAM, find_level, known_levels, level_of, stopped_after
-from stepwell.ir.on_demand import pytree
 from stepwell.ir.once_each import once_each
+from stepwell.ir.outside.on_demand import pytree
+from stepwell.ir.outside.xdsl_private import operands_of, ops_in
 from stepwell.ir.signature import get_signature
-from stepwell.ir.size import UNKNOWN, Size
-from stepwell.ir.size_text import why_no_size
+from stepwell.ir.sizes.size import UNKNOWN, Size
+from stepwell.ir.sizes.size_text import why_no_size
 from stepwell.ir.types import IntType, ShapeAttr, check_encoding
 from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
-from stepwell.ir.xdsl_private import operands_of, ops_in
 
 
 def verify(module: ModuleOp, weights: WeightStore | None = None) -> None:

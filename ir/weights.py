@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeVar
 
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.on_demand import torch
-from stepwell.ir.rows import SAMPLED, put_rows, samples, writer
+from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.outside.rows import SAMPLED, put_rows, samples, writer
 from stepwell.ir.types import AnyTensor, dims, element, tensor_like
 
 Recipe = Callable[..., "torch.Tensor"]

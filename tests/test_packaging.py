@@ -22,7 +22,7 @@ import stepwell
 from stepwell.backends.ethos_u.vela import compile_tosa
 from stepwell.causal_lm import load_causal_lm
 from stepwell.cli import main
-from stepwell.ir.frames import frame
+from stepwell.ir.outside.frames import frame
 from stepwell.sweeping.cluster import import_dask
 from stepwell.zoo.catalogue import entries_of, find
 

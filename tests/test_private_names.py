@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.ir import torch_private, xdsl_private
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.private import PrivateName, look_up
+from stepwell.ir.outside import torch_private, xdsl_private
+from stepwell.ir.outside.private import PrivateName, look_up
 from stepwell.translate import executorch_private
 
 ROOT = Path(__file__).resolve().parents[1]
-ADAPTERS = ("ir/torch_private.py", "ir/xdsl_private.py", "translate/executorch_private.py")
-READER = ("ir/parser.py", "ir/printer.py")
+ADAPTERS = (
+    "ir/outside/torch_private.py",
+    "ir/outside/xdsl_private.py",
+    "translate/executorch_private.py",
+)
+READER = ("ir/syntax/parser.py", "ir/syntax/printer.py")
 """They extend xDSL's own; `xdsl_private.EXTENDED` lists what of it they override."""
 PACKAGES = ("torch", "executorch", "xdsl", "torchao")
 OF_OBJECTS = {

@@ -118,7 +118,7 @@ def private_sets() -> list[tuple[str, str]]:
 
     Anchors of a rewrite, or the spellings that a lowering is for, are no question.
     """
-    from stepwell.ir.families import families_of
+    from stepwell.ir.declared.families import families_of
 
     listed: list[tuple[str, str]] = []
     for place, table in tables():
@@ -161,8 +161,8 @@ def rooms(folders: Iterable[str]) -> Counter[str]:
 
 def rows() -> Iterator[tuple[str, str]]:
     """(what, its figure), the aim in brackets."""
-    from stepwell.ir.rewriting import step_name
-    from stepwell.places import places_of
+    from stepwell.ir.rewriting.rewrite import step_name
+    from stepwell.staging.places import places_of
     from stepwell.targets import PIPELINES
 
     engines = engines_of_values()

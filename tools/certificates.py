@@ -23,8 +23,8 @@ from typing import Any
 import stepwell
 from stepwell.certifying.certificate import PROVED
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriting import Rewrite
-from stepwell.models import open_model
+from stepwell.ir.rewriting.rewrite import Rewrite
+from stepwell.reading.models import open_model
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "models"

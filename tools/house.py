@@ -51,9 +51,9 @@ def cost_constants() -> list[str]:
 def rows() -> Iterator[tuple[str, str]]:
     """(what, its figure)."""
     from stepwell.dialects.aten.op import SchemaOp
-    from stepwell.ir.axes import HasAxes, mapped_names
-    from stepwell.ir.rewriting import Rewrite
-    from stepwell.steps import step_classes
+    from stepwell.ir.axes.maps import HasAxes, mapped_names
+    from stepwell.ir.rewriting.rewrite import Rewrite
+    from stepwell.staging.steps import step_classes
     from stepwell.translate.lowerings.lowering import LayerLowering, Lowering
     from stepwell.translate.rules.rewrite import RuleRewrite
 

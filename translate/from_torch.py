@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 import stepwell.dialects.aten.level
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.levels import set_level
+from stepwell.ir.outside.switches import without_collection
 from stepwell.ir.program import Program
-from stepwell.ir.switches import without_collection
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_in.constant_method import constant_method
 from stepwell.translate.torch_in.graph import Importing

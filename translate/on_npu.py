@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import Operation
 
 from stepwell.dialects.quant.types import quantization
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import node_name
-from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
 
 

@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 
 from stepwell.dialects.aten.registry import LIBRARIES, overload_of
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, quoted
-from stepwell.ir.torch_globals import torch_alone
+from stepwell.ir.outside.torch_globals import torch_alone
 
 _FUNCTIONS = frozenset(
     "Symbol Integer Float Rational Add Mul Pow Max Min Mod Abs Eq Ne Lt Le Gt Ge "
@@ -206,7 +206,12 @@ _CONSTANTS = frozenset({"True", "False", "oo", "nan", "true", "false", "int_oo"}
 def _load(place: Path, model: str) -> ExportedProgram:
     from torch.export import pt2_archive
 
-    from stepwell.ir.torch_private import package, program_of, serialize, weights_and_constants
+    from stepwell.ir.outside.torch_private import (
+        package,
+        program_of,
+        serialize,
+        weights_and_constants,
+    )
 
     reader = pt2_archive.PT2ArchiveReader(str(place)) if hasattr(
         pt2_archive, "PT2ArchiveReader"

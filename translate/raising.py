@@ -48,8 +48,9 @@ from stepwell.dialects.tosa.structural import WhileLoopOp as TosaWhileLoopOp
 from stepwell.dialects.xnnpack import Convert, Copy, DynamicInt8Type, XnnpackOp
 from stepwell.dialects.xnnpack import DelegateOp as XnnpackDelegate
 from stepwell.ir.above import gives
-from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import is_movement
+from stepwell.ir.declared.interpretation import Interpreter, Rule, rule_for
 from stepwell.ir.diagnostics import (
     Problem,
     StepwellError,
@@ -58,14 +59,13 @@ from stepwell.ir.diagnostics import (
     op_name,
 )
 from stepwell.ir.dtypes import f32, i8, i16
-from stepwell.ir.families import is_movement
-from stepwell.ir.interpretation import Interpreter, Rule, rule_for
 from stepwell.ir.levels import AFTER, CMSIS_TARGET, TOSA_TARGET, set_level, stopped_after
-from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Together
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Together
 from stepwell.ir.signature import get_signature
-from stepwell.ir.torch_private import pytree
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.lowerings.pad import Pad

@@ -36,7 +36,7 @@ from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32, i8
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims, element, with_element
 from stepwell.translate.quantised.untyped import dequantised, quantised
 from stepwell.translate.rewrites.quant.movement import moved, only_moves, permutation

@@ -32,10 +32,10 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.dtypes import f32, i8, i16, i32
-from stepwell.ir.interpretation import Interpreter, rule_for
-from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.size import number_of
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.quantised.untyped import dequantised, quantised

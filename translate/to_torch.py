@@ -36,9 +36,9 @@ from stepwell.dialects.symbols import Symbols
 from stepwell.ir.above import gives
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, node_name
+from stepwell.ir.outside.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, Signature, get_signature
-from stepwell.ir.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_out.graph import Exporting, GraphExporter, Writer
 

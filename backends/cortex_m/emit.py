@@ -17,16 +17,16 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from stepwell.backends.cortex_m.limits import limit_problems
 from stepwell.backends.cortex_m.schemas import declaration, field_of
-from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.container import (
     Container,
     ScalarType,
     TensorValue,
     contiguous,
 )
-from stepwell.backends.executorch.emit import MethodEmitter, PayloadWriters, missing_kernels
-from stepwell.backends.executorch.scalar_types import scalar_type
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.kernels.scalar_types import scalar_type
+from stepwell.backends.executorch.writing.builder import ContainerBuilder
+from stepwell.backends.executorch.writing.emit import MethodEmitter, PayloadWriters, missing_kernels
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.cmsis.ops import (
     CmsisOp,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from stepwell.backends.executorch.kernel_calls import is_reshape
+from stepwell.backends.executorch.kernels.kernel_calls import is_reshape
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program

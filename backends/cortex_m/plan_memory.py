@@ -24,7 +24,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from stepwell.backends.cortex_m.emit import emit
 from stepwell.backends.cortex_m.read import stated_target
-from stepwell.backends.executorch.kernel_calls import is_reshape
+from stepwell.backends.executorch.kernels.kernel_calls import is_reshape
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedActivation
 from stepwell.dialects.cmsis.ops.places import IN_PLACE, is_view
@@ -35,7 +35,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.memory.rows import schedule, usage
 from stepwell.translate.rewrites.cmsis.placing.stream_rows import (

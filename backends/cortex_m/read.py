@@ -22,8 +22,8 @@ from stepwell.backends.ethos_u.read import EthosuReader
 from stepwell.backends.ethos_u.read_tosa import TosaReader
 from stepwell.backends.ethos_u.vela import BACKEND
 from stepwell.backends.executorch.container import Container, KernelCall
-from stepwell.backends.executorch.lift import Readers, lift
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.reading.lift import Readers, lift
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.level import CMSIS_LEVEL
 from stepwell.dialects.cmsis.ops import CmsisOp, Pad
 from stepwell.dialects.cmsis.ops.base import TARGET, to_attribute
@@ -31,11 +31,11 @@ from stepwell.dialects.cmsis.ops.layout import NHWC_TO_NCHW
 from stepwell.dialects.cmsis.ops.movement import is_taken_as_channels_last
 from stepwell.dialects.cmsis.target import Target, target
 from stepwell.dialects.ethosu import ETHOSU_LEVEL
-from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import ParseFailure, describe_op
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.rewrite import History
 from stepwell.ir.types import WeightAttr, dims
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from stepwell.backends.executorch.read import shipped
+from stepwell.backends.executorch.reading.read import shipped
 from stepwell.dialects.aten.schema import Schema, parse_schema
 from stepwell.dialects.cmsis.ops import LIBRARY_OPS, CmsisOp
 from stepwell.ir.diagnostics import UnsupportedError, describe_op

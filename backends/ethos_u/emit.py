@@ -14,8 +14,8 @@ from xdsl.ir import Operation, Region
 
 from stepwell.backends.cortex_m.emit import emit as emit_cortex_m
 from stepwell.backends.ethos_u.vela import BACKEND, Estimate, compile_tosa
-from stepwell.backends.executorch.emit import DelegatePayload
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.writing.emit import DelegatePayload
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.tosa.emit import TARGET, to_tosa
 from stepwell.dialects.ethosu import BinaryOp, DelegateOp, YieldOp
 from stepwell.dialects.tosa.base import TosaOp

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.ethos_u.vela import read_stream
 from stepwell.backends.executorch.container import Delegate
-from stepwell.backends.executorch.lift import ReadContext
+from stepwell.backends.executorch.reading.lift import ReadContext
 from stepwell.dialects.cmsis.ops.base import to_attribute
 from stepwell.dialects.ethosu import BinaryOp
 from stepwell.ir.types import WeightAttr

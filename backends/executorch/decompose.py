@@ -28,16 +28,16 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from stepwell.backends.executorch.emit_control import CONTROL
-from stepwell.backends.executorch.exact_forms import EXACT
-from stepwell.backends.executorch.kernel_calls import kernel_of, runs_as_kernel, uncomputed
+from stepwell.backends.executorch.kernels.exact_forms import EXACT
+from stepwell.backends.executorch.kernels.kernel_calls import kernel_of, runs_as_kernel, uncomputed
+from stepwell.backends.executorch.writing.emit_control import CONTROL
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import has_torch_dtype
+from stepwell.ir.outside.torch_private import schema_of
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.torch_private import schema_of
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.calls.take_composites_apart import decompositions

@@ -16,8 +16,8 @@ from xdsl.ir import Operation
 from stepwell.backends.tosa.graph import Graph
 from stepwell.backends.tosa.read import names_of
 from stepwell.dialects.tosa.meaning.values import BlockScaled
+from stepwell.ir.declared.interpretation import Interpreter, Value
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.interpretation import Interpreter, Value
 
 UNKNOWN = -1
 

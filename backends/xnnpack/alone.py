@@ -20,10 +20,10 @@ from typing import Any, cast
 import torch
 from xdsl.ir import Attribute
 
-from stepwell.backends.executorch.builder import ContainerBuilder, MethodBuilder
 from stepwell.backends.executorch.container import Container, Delegate
-from stepwell.backends.executorch.scalar_types import scalar_type
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.kernels.scalar_types import scalar_type
+from stepwell.backends.executorch.writing.builder import ContainerBuilder, MethodBuilder
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.xnnpack.emit import payload
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.diagnostics import ArtefactError

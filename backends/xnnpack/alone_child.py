@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from stepwell.backends.executorch.engine import runtime
+from stepwell.backends.executorch.running.engine import runtime
 
 
 def main(folder: Path, first: int) -> None:

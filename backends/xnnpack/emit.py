@@ -23,9 +23,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.backends.executorch.container import Data, NamedData
-from stepwell.backends.executorch.emit import DelegatePayload
-from stepwell.backends.executorch.tail import Tail, padded
-from stepwell.backends.executorch.weight_files import WeightFiles
+from stepwell.backends.executorch.writing.emit import DelegatePayload
+from stepwell.backends.executorch.writing.tail import Tail, padded
+from stepwell.backends.executorch.writing.weight_files import WeightFiles
 from stepwell.backends.flatbuffer import Record, read_root
 from stepwell.backends.flatbuffer_writer import write_root
 from stepwell.backends.xnnpack.events import event_nodes
@@ -53,8 +53,8 @@ from stepwell.dialects.xnnpack import (
 from stepwell.dialects.xnnpack.datatypes import group_size
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
+from stepwell.ir.outside.switches import without_collection
 from stepwell.ir.signature import get_signature, method_of
-from stepwell.ir.switches import without_collection
 from stepwell.ir.types import AnyTensor, dims, element
 from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view
 

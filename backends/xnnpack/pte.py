@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stepwell.backends.executorch.container import Container
-from stepwell.backends.executorch.emit import emit
-from stepwell.backends.executorch.serialize import (
+from stepwell.backends.executorch.writing.emit import emit
+from stepwell.backends.executorch.writing.serialize import (
     external_files,
     external_to_bytes,
     to_bytes,
     to_parts,
 )
-from stepwell.backends.executorch.tail import Ground, OnFile, Progress, Tail
-from stepwell.backends.executorch.weight_files import WeightFiles
+from stepwell.backends.executorch.writing.tail import Ground, OnFile, Progress, Tail
+from stepwell.backends.executorch.writing.weight_files import WeightFiles
 from stepwell.backends.xnnpack.emit import payload_writer, room
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp

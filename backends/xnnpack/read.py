@@ -38,13 +38,13 @@ from stepwell.dialects.xnnpack import (
 )
 from stepwell.dialects.xnnpack.base import to_attribute
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
 from stepwell.ir.dtypes import i32, i64
-from stepwell.ir.inference import infer
-from stepwell.ir.size import number_of
+from stepwell.ir.outside.xdsl_private import set_type
+from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element, is_static, tensor, tensor_like, with_element
 from stepwell.ir.weights import WeightStore
-from stepwell.ir.xdsl_private import set_type
 
 WHAT = "XNNPACK payload"
 _MAX_RANK = 16

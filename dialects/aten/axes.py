@@ -12,8 +12,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.axes import All, Along, AxisMap, AxisRule, Link, Links, Once, kept, maps
-from stepwell.ir.axis_forms import (
+from stepwell.ir.axes.forms import (
     along_rows,
     broadcast,
     concatenated,
@@ -24,8 +23,9 @@ from stepwell.ir.axis_forms import (
     reduced,
     reshaped,
 )
+from stepwell.ir.axes.maps import All, Along, AxisMap, AxisRule, Link, Links, Once, kept, maps
 from stepwell.ir.dtypes import i32, i64
-from stepwell.ir.size import Size
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import Dim, dims, element
 
 _UNARY = """

@@ -1,4 +1,4 @@
-"""The families of ATen's operators: `stepwell.ir.families` says what each of them means.
+"""The families of ATen's operators: `stepwell.ir.declared.families` says what each of them means.
 
 An overload is named as in a schema, without `.default`. What PyTorch tags it says itself:
 `tests/aten/test_families.py` compares `elementwise` and `random` with `torch.Tag`, and runs what
@@ -7,7 +7,7 @@ moves.
 
 from __future__ import annotations
 
-from stepwell.ir.families import Family, belong
+from stepwell.ir.declared.families import Family, belong
 
 _TABLE: dict[Family, str] = {
     "reshape": """

@@ -19,10 +19,10 @@ from xdsl.ir import Attribute
 from stepwell.dialects.aten.interpretation import call_arguments, plan_of
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.shapes import rule_for
+from stepwell.ir.declared.inference import infers
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.inference import infers
 from stepwell.ir.signature import method_of, ranges_around
-from stepwell.ir.size import UNKNOWN
+from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import BoolType, FloatType, IntType, ShapeAttr, dims, element
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _static_types(op: SchemaOp) -> Sequence[Attribute]:
 def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute]:
     """What torch's own kernels give for fake operands of these types."""
     from stepwell.dialects.symbols import Symbols, asked_quietly, flat_types
-    from stepwell.ir.torch_private import UnsupportedOperatorException
+    from stepwell.ir.outside.torch_private import UnsupportedOperatorException
 
     within = Symbols() if symbols is None else symbols
     try:
@@ -151,7 +151,7 @@ def _symbolic_key(op: SchemaOp) -> Key:
 def _asked(op: SchemaOp) -> Sequence[Attribute]:
     """Torch's answer if it needed no guess, else what the op states."""
     from stepwell.dialects.symbols import Symbols
-    from stepwell.ir.torch_private import enable_python_dispatcher
+    from stepwell.ir.outside.torch_private import enable_python_dispatcher
 
     symbols = Symbols(ranges_around(op))
     try:

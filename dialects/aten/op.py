@@ -45,14 +45,14 @@ from stepwell.dialects.aten.call import (
 from stepwell.dialects.aten.parsing import parse_call
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.aten.text import spell
-from stepwell.ir.axes import HasAxes
+from stepwell.ir.axes.maps import HasAxes
+from stepwell.ir.declared.families import Family, HasFamilies
+from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.families import Family, HasFamilies
-from stepwell.ir.inference import infer
-from stepwell.ir.printer import TextPrinter
+from stepwell.ir.outside.xdsl_private import create, operands_of, state_results
+from stepwell.ir.syntax.printer import TextPrinter
 from stepwell.ir.types import element
 from stepwell.ir.verdicts import Verifies
-from stepwell.ir.xdsl_private import create, operands_of, state_results
 
 _CONJUGATE = frozenset(("aten.adjoint.default", "aten.matrix_H.default"))
 

@@ -13,7 +13,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from stepwell.dialects.aten.call import CallOp, Manner, call_style
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.parser import TextParser
+from stepwell.ir.syntax.parser import TextParser
 
 _C = TypeVar("_C", bound=CallOp)
 

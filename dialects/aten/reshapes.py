@@ -8,7 +8,7 @@ from typing import TypeGuard, cast
 from xdsl.ir import Block, Operation
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.families import is_of
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.types import dims, element, is_static
 
 

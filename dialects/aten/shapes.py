@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1
-from stepwell.ir.size import UNKNOWN
+from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor
 
 Rule = Callable[[SchemaOp], Sequence[Attribute] | None]

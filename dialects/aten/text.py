@@ -43,7 +43,7 @@ from stepwell.dialects.aten.call import (
     call_style,
 )
 from stepwell.dialects.aten.schema import Argument
-from stepwell.ir.printer import TextPrinter, float_text
+from stepwell.ir.syntax.printer import TextPrinter, float_text
 
 _NAN = FloatAttr(math.nan, f64)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 
 Q31_ONE = 1 << 31
 SHIFT_RANGE = (-31, 30)

@@ -6,7 +6,7 @@ takes as long as some hundred bytes. No device has been measured: ratios of size
 
 from __future__ import annotations
 
-from stepwell.ir.layout_cost import LayoutCost
+from stepwell.ir.axes.layout_cost import LayoutCost
 
 LAYOUT = LayoutCost(op=100, in_place=0, unknown_size=64)
 """Where only axes of size 1 move, a view stands in the transpose's place."""

@@ -11,7 +11,7 @@ from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import MutateInputOp, UpdateOp
-from stepwell.ir.families import is_of
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.levels import Level, register_level
 
 _BOUNDARY = ("quantized_decomposed.", "torchao.", "ethosu.")

@@ -22,11 +22,11 @@ from stepwell.dialects.quant.types import (
     storage_element,
     type_problem,
 )
-from stepwell.ir.axes import AxisMap, HasAxes
-from stepwell.ir.axis_forms import elementwise
-from stepwell.ir.families import belong
-from stepwell.ir.interpretation import interprets
-from stepwell.ir.on_demand import torch
+from stepwell.ir.axes.forms import elementwise
+from stepwell.ir.axes.maps import AxisMap, HasAxes
+from stepwell.ir.declared.families import belong
+from stepwell.ir.declared.interpretation import interprets
+from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import AnyTensor, dims, element, with_element
 
 

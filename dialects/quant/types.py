@@ -25,10 +25,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.quant.numbers import Numbers, all_positive, compact, extent
 from stepwell.ir.dtypes import element_type, f32, torch_dtype
-from stepwell.ir.on_demand import torch
 from stepwell.ir.once_each import once_each
+from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.outside.xdsl_private import current_text
 from stepwell.ir.types import dims, element
-from stepwell.ir.xdsl_private import current_text
 
 STORAGE_BITS = (4, 8, 16, 32)
 

@@ -8,7 +8,7 @@ from stepwell.dialects.tosa.attributes import ATTRIBUTES
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.generated import OPERATORS
 from stepwell.dialects.tosa.structural import STRUCTURAL
-from stepwell.ir.interpretation import meaning_stands_in
+from stepwell.ir.declared.interpretation import meaning_stands_in
 from stepwell.ir.levels import Level, register_level
 
 __all__ = ["TOSA_LEVEL", "Tosa", "_axes", "_shapes"]

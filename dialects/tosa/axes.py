@@ -10,8 +10,7 @@ from stepwell.dialects.tosa.attributes import BlockScaledType
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import shape_value
 from stepwell.dialects.tosa.meaning.values import ints
-from stepwell.ir.axes import All, Along, AxisMap, AxisRule, Links, Once, kept, maps
-from stepwell.ir.axis_forms import (
+from stepwell.ir.axes.forms import (
     broadcast,
     concatenated,
     elementwise,
@@ -21,7 +20,8 @@ from stepwell.ir.axis_forms import (
     reduced,
     reshaped,
 )
-from stepwell.ir.families import Family, belong
+from stepwell.ir.axes.maps import All, Along, AxisMap, AxisRule, Links, Once, kept, maps
+from stepwell.ir.declared.families import Family, belong
 from stepwell.ir.types import dims
 
 ELEMENTWISE: tuple[type[TosaOp], ...] = (

@@ -14,7 +14,7 @@ from xdsl.printer import Printer
 from xdsl.utils.lexer import Position
 
 from stepwell.dialects.tosa.attributes import EnumerationAttr
-from stepwell.ir.axes import HasAxes
+from stepwell.ir.axes.maps import HasAxes
 from stepwell.ir.diagnostics import StepwellError
 
 

@@ -18,7 +18,7 @@ from stepwell.dialects.tosa.generated import ConstShapeOp
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import AnyTensor, WeightAttr, tensor
 
 INLINE = 16

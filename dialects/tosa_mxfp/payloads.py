@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 
 BLOCK = 32
 """Elements that share one scale: the only block size TOSA 1.1 defines."""

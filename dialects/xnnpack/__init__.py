@@ -65,7 +65,7 @@ from stepwell.dialects.xnnpack.spatial import (
     MaxPooling2d,
     StaticResizeBilinear2d,
 )
-from stepwell.ir.interpretation import meaning_stands_in
+from stepwell.ir.declared.interpretation import meaning_stands_in
 
 Xnnpack = Dialect("xnnpack", [*NODES.values(), DelegateOp, YieldOp], [DynamicInt8Type])
 

@@ -40,13 +40,13 @@ from stepwell.dialects.xnnpack.datatypes import (
     datatype,
     quantization_problem,
 )
-from stepwell.ir.axes import HasAxes
+from stepwell.ir.axes.maps import HasAxes
 from stepwell.ir.core import WeightOp
-from stepwell.ir.families import HasFamilies
-from stepwell.ir.inference import infer
+from stepwell.ir.declared.families import HasFamilies
+from stepwell.ir.declared.inference import infer
+from stepwell.ir.outside.xdsl_private import create, operands_of, set_type
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.verdicts import Verifies
-from stepwell.ir.xdsl_private import create, operands_of, set_type
 
 _UNIT = UnitAttr()
 

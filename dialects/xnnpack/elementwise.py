@@ -25,9 +25,9 @@ from stepwell.dialects.xnnpack.base import (
     same_parameters,
 )
 from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type
-from stepwell.ir.axes import AxisMap
-from stepwell.ir.axis_forms import along_rows, elementwise, mapped
-from stepwell.ir.families import Family
+from stepwell.ir.axes.forms import along_rows, elementwise, mapped
+from stepwell.ir.axes.maps import AxisMap
+from stepwell.ir.declared.families import Family
 from stepwell.ir.types import dims, element
 
 ALL = FLOATS + STATIC_INT8

@@ -17,9 +17,9 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.dialects.xnnpack.base import XnnpackOp, full_range, node, rank, same_everywhere
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.weights import check_bias, check_scale, check_weight
-from stepwell.ir.axes import All, Along, AxisMap, Links, kept
-from stepwell.ir.axis_forms import broadcast, mapped
-from stepwell.ir.families import Family
+from stepwell.ir.axes.forms import broadcast, mapped
+from stepwell.ir.axes.maps import All, Along, AxisMap, Links, kept
+from stepwell.ir.declared.families import Family
 from stepwell.ir.types import dims, element
 
 

@@ -10,9 +10,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.xnnpack.base import XnnpackOp, node, same_everywhere, same_parameters
 from stepwell.dialects.xnnpack.datatypes import FLOATS, MAX_RANK, STATIC_INT8
-from stepwell.ir.axes import AxisMap
-from stepwell.ir.axis_forms import concatenated, mapped, moved, permuted, reshaped
-from stepwell.ir.families import Family
+from stepwell.ir.axes.forms import concatenated, mapped, moved, permuted, reshaped
+from stepwell.ir.axes.maps import AxisMap
+from stepwell.ir.declared.families import Family
 from stepwell.ir.types import dims
 
 

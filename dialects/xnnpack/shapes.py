@@ -38,10 +38,10 @@ from stepwell.dialects.xnnpack.spatial import (
     MaxPooling2d,
     StaticResizeBilinear2d,
 )
+from stepwell.ir.declared.inference import infers
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32, i64
-from stepwell.ir.inference import infers
-from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
 
 Shape = tuple[Dim, ...]

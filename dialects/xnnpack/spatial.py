@@ -27,9 +27,9 @@ from stepwell.dialects.xnnpack.base import (
 )
 from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.weights import check_bias, check_scale, check_static, check_weight
-from stepwell.ir.axes import All, Along, AxisMap, Link, Links
-from stepwell.ir.axis_forms import mapped, reduced
-from stepwell.ir.families import Family
+from stepwell.ir.axes.forms import mapped, reduced
+from stepwell.ir.axes.maps import All, Along, AxisMap, Link, Links
+from stepwell.ir.declared.families import Family
 from stepwell.ir.types import Dim, dims, element
 
 Combination = tuple[str, str, str | None, str]

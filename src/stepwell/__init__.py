@@ -19,37 +19,37 @@ from typing import TYPE_CHECKING, Any
 from stepwell.ir.above import form_stands_in
 
 _HOME = {
-    "Bound": "ir.rewriting",
-    "History": "ir.rewriting",
+    "Bound": "ir.rewriting.rewrite",
+    "History": "ir.rewriting.rewrite",
     "Lowered": "lowering",
     "PIPELINES": "lowering",
-    "Pass": "ir.rewriting",
+    "Pass": "ir.rewriting.rewrite",
     "Pipeline": "lowering",
     "Program": "program",
-    "Refusal": "ir.rewriting",
-    "Report": "report",
-    "Rewrite": "ir.rewriting",
-    "Rewriter": "ir.rewriting",
+    "Refusal": "ir.rewriting.rewrite",
+    "Report": "reporting.report",
+    "Rewrite": "ir.rewriting.rewrite",
+    "Rewriter": "ir.rewriting.rewrite",
     "Session": "program",
     "StepwellError": "program",
     "StepwellPartitioner": "partitioner",
-    "Together": "ir.rewriting",
+    "Together": "ir.rewriting.rewrite",
     "VerificationError": "program",
     "accuracy": "attributing",
-    "budget": "budgeting",
+    "budget": "weighing.budgeting",
     "check": "checking",
     "emit": "lowering",
-    "explain": "explaining",
+    "explain": "reporting.explaining",
     "from_exported_program": "program",
     "Level": "ir.levels",
     "Option": "ir.options",
-    "Plugin": "registry",
-    "Registry": "registry",
+    "Plugin": "plugging.registry",
+    "Registry": "plugging.registry",
     "Target": "target",
-    "infers": "ir.inference",
-    "interprets": "ir.interpretation",
-    "join_ptds": "artefacts",
-    "load": "loading",
+    "infers": "ir.declared.inference",
+    "interprets": "ir.declared.interpretation",
+    "join_ptds": "reading.artefacts",
+    "load": "reading.loading",
     "load_plugin": "plugins",
     "set_level": "ir.levels",
     "unload_plugin": "plugins",
@@ -58,16 +58,16 @@ _HOME = {
     "open_sizes": "opening",
     "parse": "program",
     "quantise": "quantising",
-    "read_pte": "artefacts",
-    "read_tosa": "artefacts",
-    "register_op": "registering",
-    "run_pte": "artefacts",
+    "read_pte": "reading.artefacts",
+    "read_tosa": "reading.artefacts",
+    "register_op": "plugging.registering",
+    "run_pte": "reading.artefacts",
     "mx_accuracy": "translate.mxfp.accuracy",
     "to_mxfp": "translate.mxfp",
     "sweep": "sweeping",
-    "torch_alone": "ir.torch_globals",
+    "torch_alone": "ir.outside.torch_globals",
     "transform_pass": "transform_pass",
-    "tune": "tuning",
+    "tune": "weighing.tuning",
 }
 """Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
 
@@ -95,8 +95,9 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("importlib.metadata").version("stepwell")
     if name not in _HOME:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
-    from stepwell.ir.arguments import takes_what_it_says  # With xDSL: half of what help takes.
-    from stepwell.ir.switches import without_collection
+    # With xDSL: half of what help takes.
+    from stepwell.ir.calls.arguments import takes_what_it_says
+    from stepwell.ir.outside.switches import without_collection
 
     with without_collection():
         value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
@@ -112,28 +113,21 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     __version__: str
-    from stepwell.artefacts import join_ptds as join_ptds
-    from stepwell.artefacts import read_pte as read_pte
-    from stepwell.artefacts import read_tosa as read_tosa
-    from stepwell.artefacts import run_pte as run_pte
     from stepwell.attributing import accuracy as accuracy
-    from stepwell.budgeting import budget as budget
     from stepwell.checking import check as check
-    from stepwell.explaining import explain as explain
-    from stepwell.ir.inference import infers as infers
-    from stepwell.ir.interpretation import interprets as interprets
+    from stepwell.ir.declared.inference import infers as infers
+    from stepwell.ir.declared.interpretation import interprets as interprets
     from stepwell.ir.levels import Level as Level
     from stepwell.ir.levels import set_level as set_level
     from stepwell.ir.options import Option as Option
-    from stepwell.ir.rewriting import Bound as Bound
-    from stepwell.ir.rewriting import History as History
-    from stepwell.ir.rewriting import Pass as Pass
-    from stepwell.ir.rewriting import Refusal as Refusal
-    from stepwell.ir.rewriting import Rewrite as Rewrite
-    from stepwell.ir.rewriting import Rewriter as Rewriter
-    from stepwell.ir.rewriting import Together as Together
-    from stepwell.ir.torch_globals import torch_alone as torch_alone
-    from stepwell.loading import load as load
+    from stepwell.ir.outside.torch_globals import torch_alone as torch_alone
+    from stepwell.ir.rewriting.rewrite import Bound as Bound
+    from stepwell.ir.rewriting.rewrite import History as History
+    from stepwell.ir.rewriting.rewrite import Pass as Pass
+    from stepwell.ir.rewriting.rewrite import Refusal as Refusal
+    from stepwell.ir.rewriting.rewrite import Rewrite as Rewrite
+    from stepwell.ir.rewriting.rewrite import Rewriter as Rewriter
+    from stepwell.ir.rewriting.rewrite import Together as Together
     from stepwell.lowering import PIPELINES as PIPELINES
     from stepwell.lowering import Lowered as Lowered
     from stepwell.lowering import Pipeline as Pipeline
@@ -141,6 +135,9 @@ if TYPE_CHECKING:
     from stepwell.lowering import lower as lower
     from stepwell.opening import open_sizes as open_sizes
     from stepwell.partitioner import StepwellPartitioner as StepwellPartitioner
+    from stepwell.plugging.registering import register_op as register_op
+    from stepwell.plugging.registry import Plugin as Plugin
+    from stepwell.plugging.registry import Registry as Registry
     from stepwell.plugins import load_plugin as load_plugin
     from stepwell.plugins import unload_plugin as unload_plugin
     from stepwell.program import Program as Program
@@ -150,14 +147,18 @@ if TYPE_CHECKING:
     from stepwell.program import from_exported_program as from_exported_program
     from stepwell.program import parse as parse
     from stepwell.quantising import quantise as quantise
-    from stepwell.registering import register_op as register_op
-    from stepwell.registry import Plugin as Plugin
-    from stepwell.registry import Registry as Registry
-    from stepwell.report import Report as Report
+    from stepwell.reading.artefacts import join_ptds as join_ptds
+    from stepwell.reading.artefacts import read_pte as read_pte
+    from stepwell.reading.artefacts import read_tosa as read_tosa
+    from stepwell.reading.artefacts import run_pte as run_pte
+    from stepwell.reading.loading import load as load
+    from stepwell.reporting.explaining import explain as explain
+    from stepwell.reporting.report import Report as Report
     from stepwell.sweeping import sweep as sweep
     from stepwell.target import Target as Target
     from stepwell.transform_pass import transform_pass as transform_pass
     from stepwell.translate.mxfp import to_mxfp as to_mxfp
     from stepwell.translate.mxfp.accuracy import mx_accuracy as mx_accuracy
-    from stepwell.tuning import tune as tune
+    from stepwell.weighing.budgeting import budget as budget
+    from stepwell.weighing.tuning import tune as tune
     from stepwell.xdsl_interpreter import xdsl_interpreter as xdsl_interpreter

@@ -11,9 +11,9 @@ from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
 from stepwell.dialects.tosa.targets import parse_target
-from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
-from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Named, Step, Together
 from stepwell.pipelines import GATHER_STRIDES, PLAIN_FORM
 from stepwell.translate.lowerings.aten import attention, executorch_mx, for_tosa, pools
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from stepwell import stage_tables
 from stepwell.arm_pipelines import cortex_m_pipeline, tosa_pipeline
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.diagnostics import NoEngine
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
+from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.npu_pipelines import BESIDE_CPU, CYCLES, ethosu_pipeline, tosa_beside_cpu_pipeline
+from stepwell.staging import stage_tables
 from stepwell.target import Session, Target
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.cmsis import BiasForm
@@ -194,14 +194,14 @@ def _cortex_m_pte(program: Program) -> bytes:
 
 
 def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
-    from stepwell.backends.cortex_m.c_array import to_c_array
+    from stepwell.backends.cortex_m.c.array import to_c_array
     from stepwell.backends.cortex_m.emit import to_pte
 
     return to_c_array(to_pte(program), name, header=header)
 
 
 def _cortex_m_sources(program: Program, *, name: str, method: str | None, kernels: str) -> Any:
-    from stepwell.backends.cortex_m.standalone import to_sources
+    from stepwell.backends.cortex_m.c.standalone import to_sources
 
     return to_sources(program, name, method, kernels)
 

@@ -34,13 +34,13 @@ from stepwell.commands import (
     sweep,
     verify_certificate,
 )
-from stepwell.commands.completing import complete
-from stepwell.commands.outcome import Outcome, add_json, told
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.failures import StepFailure
+from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.terminal.completing import complete
+from stepwell.terminal.outcome import Outcome, add_json, told
 
 if TYPE_CHECKING:
-    from stepwell.reproducing import Reproducer
+    from stepwell.failing.reproducing import Reproducer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,14 +101,14 @@ def _write_json(file: str | None, text: str) -> None:
     if file == OUTPUT:
         print(text)
     elif file is not None:
-        from stepwell.ir.files import as_path, write_atomically
+        from stepwell.ir.outside.files import as_path, write_atomically
 
         write_atomically(as_path(file), text.encode())
 
 
 def _write_reproducer(reproducer: Reproducer) -> None:
     """Write `repro.mlir` here, over an older one, but over nothing else."""
-    from stepwell.reproducing import HEADER
+    from stepwell.failing.reproducing import HEADER
 
     names = ("repro.mlir", *(f"repro-{number}.mlir" for number in range(2, 100)))
     free = (Path(n) for n in names if not Path(n).exists() or _begins(Path(n), HEADER))

@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import write_atomically
-from stepwell.ir.torch_globals import torch_alone
+from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.joining.stock import measure_stock
 from stepwell.lowering import lower
-from stepwell.models import open_model
 from stepwell.pipelines import XNNPACK_PUBLISHED
 from stepwell.program import from_exported_program
-from stepwell.stock import measure_stock
+from stepwell.reading.models import open_model
 from stepwell.translate.exporting import export
 
 

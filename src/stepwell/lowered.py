@@ -9,15 +9,15 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.ir.above import Shown
-from stepwell.ir.arguments import takes_what_it_says
-from stepwell.ir.calling import bind, with_frozen
+from stepwell.ir.calls.arguments import takes_what_it_says
+from stepwell.ir.calls.calling import bind, with_frozen
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import Content, as_path, write_atomically, written_beside
 from stepwell.ir.levels import stopped_after
 from stepwell.ir.options import OptionValue
+from stepwell.ir.outside.files import Content, as_path, write_atomically, written_beside
 from stepwell.ir.program import Program
 from stepwell.program import Plain
-from stepwell.report import Report
+from stepwell.reporting.report import Report
 from stepwell.target import Target
 from stepwell.targets import find_target
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
     from torch.export import ExportedProgram
 
-    from stepwell.backends.cortex_m.standalone import Sources
+    from stepwell.backends.cortex_m.c.standalone import Sources
     from stepwell.backends.ethos_u.vela import Estimate
     from stepwell.certifying.certificate import Certificate
-    from stepwell.executorch_program import ExecutorchProgram
-    from stepwell.profiling import Profile
+    from stepwell.joining.executorch_program import ExecutorchProgram
+    from stepwell.reporting.profiling import Profile
 
     Source = Program | ExportedProgram | Mapping[str, ExportedProgram | Plain]
 
@@ -140,7 +140,7 @@ class Lowered(Shown):
         Raises:
             StepwellError: the cases call a method that there is not, or what was lowered is gone.
         """
-        from stepwell.bundling import to_bpte
+        from stepwell.joining.bundling import to_bpte
 
         return to_bpte(self.source, self.to_pte(**options), cases)
 
@@ -274,7 +274,7 @@ class Lowered(Shown):
         Args:
             options: as for `to_pte`.
         """
-        from stepwell.executorch_program import ExecutorchProgram
+        from stepwell.joining.executorch_program import ExecutorchProgram
 
         record = partial(self.to_etrecord, **options)
         return ExecutorchProgram(self.to_pte(**options), frozenset(self.program.methods), record)
@@ -295,7 +295,7 @@ class Lowered(Shown):
             repeat: calls; each event's median counts.
             record: what `to_etrecord` gave, if it is there already.
         """
-        from stepwell.profiling import profile
+        from stepwell.reporting.profiling import profile
 
         record = record or self.to_etrecord(method)
         return profile(self.artefact, inputs, method, record=record, repeat=repeat)

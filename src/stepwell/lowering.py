@@ -7,24 +7,24 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stepwell.advice import left_to_kernels
-from stepwell.ir.arguments import takes
+from stepwell.ir.calls.arguments import takes
 from stepwell.ir.context import Context
+from stepwell.ir.declared.numerics import numerics_of
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
-from stepwell.ir.failures import StepFailure, leave_alone
 from stepwell.ir.levels import UPSTREAM
-from stepwell.ir.numerics import numerics_of
 from stepwell.ir.options import OptionValue
-from stepwell.ir.pipeline import Observer, Pipeline, PipelineRun
+from stepwell.ir.outside.switches import without_collection
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Step
-from stepwell.ir.switches import without_collection
+from stepwell.ir.rewriting.failures import StepFailure, leave_alone
+from stepwell.ir.rewriting.pipeline import Observer, Pipeline, PipelineRun
+from stepwell.ir.rewriting.rewrite import History, Step
 from stepwell.ir.verification import find_problems
 from stepwell.lowered import Lowered
-from stepwell.pipeline_text import prepared
 from stepwell.program import from_exported_program, programs_of
-from stepwell.report import Report
-from stepwell.stages import stretch
+from stepwell.reporting.advice import left_to_kernels
+from stepwell.reporting.report import Report
+from stepwell.staging.pipeline_text import prepared
+from stepwell.staging.stages import stretch
 from stepwell.target import PipelineLike, Target
 from stepwell.targets import PIPELINES, find_target
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes, Sizes
@@ -203,7 +203,7 @@ def _again(
         StepwellError: the mistake cannot be left alone; with its cause and a reproducer, found by
             taking the way again.
     """
-    from stepwell.reproducing import explained
+    from stepwell.failing.reproducing import explained
 
     source = (  # What was imported has been worked on.
         origin if isinstance(origin, Program) else from_exported_program(origin)

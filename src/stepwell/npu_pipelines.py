@@ -10,10 +10,10 @@ from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.cmsis.target import target as find_cpu
 from stepwell.dialects.ethosu import ETHOSU_LEVEL
 from stepwell.dialects.tosa.targets import parse_target
-from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Named, Step, Together
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Named, Step, Together
 from stepwell.translate.lowerings.aten import for_tosa
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.lowering import lower
-from stepwell.report import Report
+from stepwell.reporting.report import Report
 
 TARGET = "xnnpack"
 
@@ -43,7 +43,7 @@ class StepwellPartitioner(Partitioner):
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """The program with calls of delegates in it."""
-        from stepwell.delegated import to_delegated
+        from stepwell.joining.delegated import to_delegated
 
         lowered = lower(exported_program, self.target, **self.options)
         if lowered.target.artefact != "pte" or lowered.program.level != TARGET:

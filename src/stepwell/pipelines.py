@@ -6,9 +6,9 @@ Those of other targets stand in `arm_pipelines.py` and `npu_pipelines.py`.
 from __future__ import annotations
 
 from stepwell.backends.executorch.decompose import DecomposeForKernels
-from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
-from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.rewriting import Named, Together
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Named, Together
 from stepwell.translate.lowerings.aten import (
     attention,
     complex,

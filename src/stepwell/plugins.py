@@ -36,11 +36,11 @@ from typing import Any, cast
 
 from xdsl.ir import Dialect
 
-from stepwell.ir import text
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.rewriting import Pass, Rewrite, Step
-from stepwell.registry import REGISTRY, Plugin, Registry, unknown
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step
+from stepwell.ir.syntax import text
+from stepwell.plugging.registry import REGISTRY, Plugin, Registry, unknown
 
 LOADED = "STEPWELL_LOAD"
 """The environment variable that names files to load besides, between the signs of a PATH."""

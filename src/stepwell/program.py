@@ -11,8 +11,8 @@ from stepwell.dialects import make_known
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError, VerificationError
 from stepwell.ir.program import Program, Session
-from stepwell.ir.storage import pack_tensors, unpack_bytes
-from stepwell.ir.text import ask_for_more, parse_module, to_text
+from stepwell.ir.syntax.storage import pack_tensors, unpack_bytes
+from stepwell.ir.syntax.text import ask_for_more, parse_module, to_text
 from stepwell.ir.weights import WeightStore
 from stepwell.plugins import load_entry_points
 

@@ -10,11 +10,11 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stepwell.ir.arguments import takes
+from stepwell.ir.calls.arguments import takes
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.torch_globals import torch_alone
+from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.plugging.registry import Quantiser, unknown
 from stepwell.plugins import registry
-from stepwell.registry import Quantiser, unknown
 
 
 def by_pt2e(make: Callable[[], Any]) -> Quantiser:

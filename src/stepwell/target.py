@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell.ir.arguments import takes
+from stepwell.ir.calls.arguments import takes
+from stepwell.ir.declared.numerics import NUMERICS
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.numerics import NUMERICS
 from stepwell.ir.options import PIPELINE, Option, chosen, read_options
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Bound
 
 NUMERICS_OF = Option(
     "numerics",

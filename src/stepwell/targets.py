@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stepwell import stage_tables
 from stepwell.dialects.xnnpack.cpus import CPUS as XNNPACK_CPUS
 from stepwell.ir.above import Shown
 from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import Option
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
+from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.pipelines import XNNPACK, XNNPACK_PUBLISHED
+from stepwell.plugging.registry import unknown
 from stepwell.plugins import registry
-from stepwell.registry import unknown
+from stepwell.staging import stage_tables
 from stepwell.target import OPTIONS, Session, Target
 from stepwell.translate.lowerings.aten.floats import IN_SINGLE
 from stepwell.translate.memory import MEMORY, SPEED
@@ -131,7 +131,7 @@ def _xnnpack_pte_and_ptds(program: Program, **options: Any) -> tuple[bytes, dict
 
 
 def _xnnpack_etrecord(program: Program, exported: Any, method: str, **options: Any) -> Any:
-    from stepwell.backends.executorch.inspection import etrecord
+    from stepwell.backends.executorch.running.inspection import etrecord
     from stepwell.backends.xnnpack.pte import to_container
 
     return etrecord(to_container(program, **options), exported, method)
@@ -140,14 +140,14 @@ def _xnnpack_etrecord(program: Program, exported: Any, method: str, **options: A
 def _run_pte(
     artefact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
 ) -> tuple[Any, ...]:
-    from stepwell.backends.executorch.runner import PteSession
+    from stepwell.backends.executorch.running.runner import PteSession
 
     session = PteSession.load(artefact, cpu=cpu)
     return session.run(*session.laid_out(inputs, method), method=method)
 
 
 def _pte_session(artefact: bytes) -> Session:
-    from stepwell.backends.executorch.runner import PteSession
+    from stepwell.backends.executorch.running.runner import PteSession
 
     loaded = PteSession.load(artefact)
     return lambda method, inputs: loaded.run(*loaded.laid_out(inputs, method), method=method)

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriting import (
+from stepwell.ir.rewriting.rewrite import (
     History,
     Pass,
     Rewrite,
@@ -86,7 +86,7 @@ def _pass_class() -> Any:
 
 def edge_safe() -> list[str]:
     """The names of the rewrites whose results edge programs may hold, by their examples."""
-    from stepwell.steps import step_classes
+    from stepwell.staging.steps import step_classes
 
     return [name for name, step in step_classes().items() if not _makes_beyond_edge(step)]
 
@@ -132,7 +132,7 @@ def _examples(step: type[Rewrite[Any]]) -> list[tuple[str, str]]:
 
 
 def _named(name: str, options: dict[str, Any]) -> Step:
-    from stepwell.steps import step_classes
+    from stepwell.staging.steps import step_classes
 
     if not options:
         for pipeline in (PIPELINES["xnnpack-published"], PIPELINES["xnnpack"]):

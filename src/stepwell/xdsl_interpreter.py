@@ -14,7 +14,7 @@ from xdsl.interpreter import InterpreterFunctions, OpImplResult
 from xdsl.interpreters.func import FuncFunctions
 from xdsl.ir import Operation
 
-from stepwell.ir.interpretation import Interpreter, rule_for
+from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.program import Program
 
 

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram, export
 
 import stepwell
 from deit import deit_tiny
-from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.translate.lowerings.aten import attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention

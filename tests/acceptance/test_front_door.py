@@ -16,7 +16,7 @@ from torch.export import export
 import stepwell
 from deit import deit_small_depth2
 from stepwell.cli import main
-from stepwell.ir.rewriting import History
+from stepwell.ir.rewriting.rewrite import History
 from stepwell.program import Program
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.backends.executorch.runner import run_pte
+from stepwell.backends.executorch.running.runner import run_pte
 from stepwell.ir.diagnostics import InputMismatch
 
 X = torch.arange(48.0).reshape(2, 3, 2, 4).sin()

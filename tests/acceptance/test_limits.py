@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.backends.executorch.runner import run_pte
+from stepwell.backends.executorch.running.runner import run_pte
 from stepwell.backends.xnnpack import emit
 
 

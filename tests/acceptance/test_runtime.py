@@ -17,8 +17,8 @@ from torch.utils import _pytree as pytree
 
 import stepwell
 from stepwell.backends.executorch.container import Delegate
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.xnnpack.emit import unpacked_constants
 
 MODELS = (
@@ -85,7 +85,7 @@ _OVERWRITING = """
 import io, sys
 from pathlib import Path
 import torch
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 inputs = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=True)
 session = PteSession.load(Path(sys.argv[1]))
 rubbish = [b"\\xff" * size for size in (64, 768, 4096, 65536, 1 << 20) for _ in range(200)]

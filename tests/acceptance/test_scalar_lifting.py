@@ -12,10 +12,10 @@ from torch.export import ExportedProgram, export
 import stepwell
 from deit import deit_small_depth2
 from stepwell.dialects import aten
-from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, parts_of, run_rewrites
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.rewrite import History, parts_of, run_rewrites
 from stepwell.translate.lowerings.aten import constants
 from stepwell.translate.lowerings.lowering import is_step, step
 from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention

@@ -13,10 +13,10 @@ from torch.nn import functional as F
 
 import stepwell
 from stepwell.backends.executorch.container import KernelCall
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Rewrite, Rewriter
 from stepwell.translate.rewrites.building import become
 
 

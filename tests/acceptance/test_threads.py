@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import stepwell
-from stepwell.ir.rewriting import History, Pass
-from stepwell.ir.switches import without_collection, without_logs, without_warnings
+from stepwell.ir.outside.switches import without_collection, without_logs, without_warnings
+from stepwell.ir.rewriting.rewrite import History, Pass
 
 THREADS = 8
 RANGE = (0.05, 3, -128, 127, torch.int8)

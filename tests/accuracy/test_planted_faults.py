@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 
 import stepwell
 from stepwell.dialects import aten
-from stepwell.ir.rewriting import Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
 
 WIDTH = 24
 

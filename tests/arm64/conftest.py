@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepwell.backends.executorch import arm64
+from stepwell.backends.executorch.running import arm64
 
 
 @pytest.fixture(params=["cortex-a53", "cortex-a76", "neoverse-v1"])

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.backends.executorch import arm64
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.runner import PteSession, run_pte
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running import arm64
+from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.ir.diagnostics import ArtefactError
 
 

@@ -18,7 +18,7 @@ from stepwell.dialects.aten.registry import class_name, define, op_class, torch_
 from stepwell.dialects.aten.schema import Argument, parse_schema
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import f16, f32, f64, i1, ui8
-from stepwell.ir.text import parse_module, structurally_equal, to_text
+from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.ir.types import FloatType, IntType, NoneType, tensor
 
 X = tensor([2, 3], f32)

@@ -10,10 +10,10 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known)
 from stepwell.dialects.aten.registry import op_class, torch_overload
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.interpretation import Interpreter
-from stepwell.ir.text import parse_module, structurally_equal, to_text
+from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.ir.types import IntType, tensor_like
 from stepwell.ir.weights import WeightStore
 

@@ -11,7 +11,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import f32, i64
-from stepwell.ir.text import parse_module, structurally_equal, to_text
+from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.ir.types import NoneType, tensor
 
 X = tensor([1, 4, 8, 8], f32)
@@ -157,7 +157,7 @@ def test_a_wrong_call_is_refused_with_the_reason(call: str, types: str, reason: 
 
 def test_text_without_the_dialects_says_what_to_import() -> None:
     script = (
-        "from stepwell.ir.text import parse_module\n"
+        "from stepwell.ir.syntax.text import parse_module\n"
         "try: parse_module('aten.relu.default()')\n"
         "except Exception as error: print(error)"
     )

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from xdsl.ir import Operation
 
-from stepwell.ir.axes import All, Along, axis_map
+from stepwell.ir.axes.maps import All, Along, axis_map
+from stepwell.ir.declared.means import Scalar, Term, meaning
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.means import Scalar, Term, meaning
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "negate": torch.neg,

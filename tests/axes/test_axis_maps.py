@@ -14,9 +14,9 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.cmsis.ops import LIBRARY_OPS, Copy, Join, Part, Relabel
 from stepwell.dialects.tosa.generated import OPERATORS
-from stepwell.ir.axes import Along, AxisMap, HasAxes, Once, axis_map, mapped_names
+from stepwell.ir.axes.maps import Along, AxisMap, HasAxes, Once, axis_map, mapped_names
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.types import dims, element
 
 from .samples import OPAQUE, SAMPLES

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import stepwell.dialects.means_of_folds  # noqa: F401
-from stepwell.ir.families import families_of
-from stepwell.ir.interpretation import Interpreter
-from stepwell.ir.means import PRIMITIVES, meant_names
+from stepwell.ir.declared.families import families_of
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.declared.means import PRIMITIVES, meant_names
 
 from .samples import SAMPLES
 from .tensors import FOLDS, FUNCTIONS, evaluated

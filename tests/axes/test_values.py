@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stepwell
-from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.translate.values import ANY, Interval, Values
 
 SHAPES = {"f32": "tensor<3x4xf32>", "f16": "tensor<3x4xf16>", "bf16": "tensor<3x4xbf16>",

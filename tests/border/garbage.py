@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import stepwell
-from stepwell.backends.cortex_m.c_writer import Sources
+from stepwell.backends.cortex_m.c.writer import Sources
 
 from .trial import Trial
 

@@ -15,7 +15,7 @@ from stepwell.certifying.certificate import Certificate
 from stepwell.certifying.field import PRIME, of_number
 from stepwell.certifying.shadows import NotFollowed, Reading
 from stepwell.certifying.verifying import verify_certificate
-from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.translate.rules import read_rules
 
 X = torch.randn(2, 3, 4)
@@ -80,7 +80,7 @@ def planted(kind: str) -> tuple[Certificate, Any]:
     """A lowering with a wrong application, and its certificate, which says that it is proved."""
     from stepwell.certifying.certificate import certificate
     from stepwell.certifying.recording import Recorder
-    from stepwell.ir.rewriting import History
+    from stepwell.ir.rewriting.rewrite import History
 
     work = program()
     recorder = Recorder(work)

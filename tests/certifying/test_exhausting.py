@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
-from stepwell.ir.bounds import EXACT, Bound
+from stepwell.ir.declared.bounds import EXACT, Bound
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
 

@@ -21,10 +21,10 @@ from stepwell.dialects.cmsis import ops as cmsis
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.types import quantization
-from stepwell.ir.history import RefusalRecord
-from stepwell.ir.interpretation import Interpreter
-from stepwell.ir.pipeline import PipelineRun
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.program import Program
+from stepwell.ir.rewriting.history import RefusalRecord
+from stepwell.ir.rewriting.pipeline import PipelineRun
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 

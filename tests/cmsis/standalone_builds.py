@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from stepwell.backends import cortex_m
-from stepwell.backends.cortex_m.standalone import Sources
+from stepwell.backends.cortex_m import c
+from stepwell.backends.cortex_m.c.standalone import Sources
 
 STRICT = (
     "-std=c99 -Wall -Wextra -Werror -Wconversion -Wshadow -Wpedantic -Wstrict-prototypes".split()
@@ -97,7 +97,7 @@ def own_cmsis_nn(folder: Path) -> list[str | Path]:
     """What links a program with CMSIS-NN's functions over the portable kernels."""
     folder.mkdir(exist_ok=True)
     beside, made = Path(__file__).with_name("cmsis_nn"), folder / "cmsis_nn.o"
-    sources = Path(cortex_m.__file__).parent
+    sources = Path(c.__file__).parent
     includes = ["-I", beside, "-I", sources]
     command = ["gcc", "-std=c99", *SANITIZED, *includes, "-c", beside / "over_portable_kernels.c"]
     done = subprocess.run([*command, "-o", made], capture_output=True, text=True)

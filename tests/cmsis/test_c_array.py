@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.backends.cortex_m.c_array import identifier_of, to_c_array
+from stepwell.backends.cortex_m.c.array import identifier_of, to_c_array
 from stepwell.cli import main
 from stepwell.ir.diagnostics import StepwellError
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.quant.ops import dequantize
 from stepwell.dialects.quant.ports import meanings
 from stepwell.ir.core import WeightOp

@@ -15,7 +15,7 @@ from stepwell.backends.cortex_m.emit import TARGET_METHOD, emit, to_pte
 from stepwell.backends.cortex_m.read import read_pte
 from stepwell.backends.cortex_m.schemas import declarations
 from stepwell.backends.executorch.container import Constant, KernelCall, TensorValue
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.ir.diagnostics import VerificationError
 
 

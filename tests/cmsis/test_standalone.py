@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.backends.cortex_m.as_they_lie import as_they_lie
-from stepwell.backends.cortex_m.c_calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
-from stepwell.backends.cortex_m.standalone import write_files
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.cortex_m.c.calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
+from stepwell.backends.cortex_m.c.standalone import write_files
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.ops import CmsisOp
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.backends.cortex_m.emit import to_pte
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.target import target
 from stepwell.ir.program import Program
 from stepwell.translate.memory.rows import Image, RowOp, Stream, schedule

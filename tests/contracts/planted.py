@@ -20,7 +20,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
 
 T = torch.export.Dim("t", min=1, max=40)
 

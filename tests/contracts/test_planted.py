@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.checking import check
 from stepwell.checking.engine import compare_with_engine
 from stepwell.checking.recording import record
 from stepwell.checking.samples import make_samples
-from stepwell.ir.pipeline import Pipeline
+from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.targets import find_target
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -15,7 +15,7 @@ import pytest
 
 import stepwell
 from stepwell.dialects import PACKAGES
-from stepwell.steps import step_classes
+from stepwell.staging.steps import step_classes
 
 ROOT = Path(__file__).resolve().parents[2]
 

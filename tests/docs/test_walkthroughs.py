@@ -17,7 +17,7 @@ PATHS = re.compile(r"^\+\+\+ b/(\S+)$", re.M)
 TRIED = """
 import torch
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import run_rewrites
+from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import functions
 from stepwell.translate.rewrites.spelling import neutral_arithmetic

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.ir.diagnostics import StepwellError
 
 METADATA = {"get_max_seq_len": 128, "use_kv_cache": True, "get_scale": 0.5, "get_eos_ids": [2, 7]}

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.check import check
 from stepwell.backends.executorch.container import (
     Container,
@@ -15,9 +14,10 @@ from stepwell.backends.executorch.container import (
     ScalarType,
     TensorValue,
 )
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.runner import PteSession, run_pte
-from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import PteSession, run_pte
+from stepwell.backends.executorch.writing.builder import ContainerBuilder
+from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
 
 F = ScalarType.FLOAT

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.backends.executorch.container import KernelCall
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.dialects.aten.registry import op_class
 
 CONTEXT, HEADS, HEAD = 8, 2, 4

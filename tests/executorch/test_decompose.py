@@ -10,18 +10,18 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from stepwell.backends.executorch.decompose import DecomposeForKernels
-from stepwell.backends.executorch.emit import emit
-from stepwell.backends.executorch.kernel_calls import is_reshape, kernel_of
-from stepwell.backends.executorch.runner import run_pte
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.kernels.kernel_calls import is_reshape, kernel_of
+from stepwell.backends.executorch.running.runner import run_pte
+from stepwell.backends.executorch.writing.emit import emit
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.symbols import is_of_more_than_one
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.ir.size import Size
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import AnyTensor, dims, tensor
 from stepwell.translate.rewrites.calls import traced_calls
 

@@ -17,9 +17,9 @@ from stepwell.backends.executorch.container import (
     OptionalTensorList,
     TensorValue,
 )
-from stepwell.backends.executorch.emit import DelegatePayload, emit
-from stepwell.backends.executorch.runner import PteSession, run_pte
-from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes
+from stepwell.backends.executorch.running.runner import PteSession, run_pte
+from stepwell.backends.executorch.writing.emit import DelegatePayload, emit
+from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import InputMismatch, UnsupportedError

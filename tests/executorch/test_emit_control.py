@@ -10,9 +10,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 import stepwell
-from stepwell.backends.executorch.emit import emit
-from stepwell.backends.executorch.runner import PteSession, run_pte
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.running.runner import PteSession, run_pte
+from stepwell.backends.executorch.writing.emit import emit
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp, YieldOp
 from stepwell.dialects.sym import OPS
@@ -111,7 +111,7 @@ def _fibonacci(add: Any, a: SSAValue, b: SSAValue, limit: SSAValue) -> Sequence[
 
 def test_a_while_loop_carries_values_that_change_places() -> None:
     from stepwell.backends.executorch.decompose import DecomposeForKernels
-    from stepwell.ir.rewriting import run_rewrites
+    from stepwell.ir.rewriting.rewrite import run_rewrites
 
     prog = program([V4, V4, tensor([], f32)], _fibonacci)
     run_rewrites(prog, (DecomposeForKernels(),))

@@ -12,7 +12,7 @@ assert "executorch.exir" not in sys.modules
 import executorch.exir
 assert executorch.exir.to_edge and executorch.exir._warnings.ExperimentalWarning
 from executorch.runtime import Runtime
-from stepwell.backends.executorch.engine import runtime
+from stepwell.backends.executorch.running.engine import runtime
 assert runtime() is Runtime.get()
 """
 

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from stepwell.backends.executorch.decompose import DecomposeForKernels
-from stepwell.backends.executorch.emit import emit
-from stepwell.backends.executorch.inspection import etrecord
-from stepwell.backends.executorch.runner import PteSession
-from stepwell.backends.executorch.serialize import to_bytes
-from stepwell.ir.rewriting import run_rewrites
+from stepwell.backends.executorch.running.inspection import etrecord
+from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.backends.executorch.writing.emit import emit
+from stepwell.backends.executorch.writing.serialize import to_bytes
+from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.translate.from_torch import from_exported_program
 
 

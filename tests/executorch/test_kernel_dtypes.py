@@ -10,14 +10,14 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.backends.executorch.generate_kernel_dtypes import is_limit, probes, verdicts
-from stepwell.backends.executorch.kernel_calls import kernel_limit
-from stepwell.backends.executorch.kernel_dtypes import PROBED, REFUSED, SITUATIONS
-from stepwell.backends.executorch.kernels import LLM, QUANTIZED, RUNTIME
-from stepwell.backends.executorch.situations import EMPTY_RESULT
+from stepwell.backends.executorch.kernels.generate_kernel_dtypes import is_limit, probes, verdicts
+from stepwell.backends.executorch.kernels.kernel_calls import kernel_limit
+from stepwell.backends.executorch.kernels.kernel_dtypes import PROBED, REFUSED, SITUATIONS
+from stepwell.backends.executorch.kernels.situations import EMPTY_RESULT
+from stepwell.backends.executorch.kernels.stock import LLM, QUANTIZED, RUNTIME
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.text import parse_module
+from stepwell.ir.syntax.text import parse_module
 
 
 def test_most_kernels_are_probed_and_every_refusal_is_of_a_kernel() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from stepwell.backends.executorch import kernels
-from stepwell.backends.executorch.generate_kernels import generate
-from stepwell.backends.executorch.signatures import Input, Output, out_variant
+from stepwell.backends.executorch.kernels import stock as kernels
+from stepwell.backends.executorch.kernels.generate_kernels import generate
+from stepwell.backends.executorch.kernels.signatures import Input, Output, out_variant
 
 
 def test_the_checked_in_kernel_table_is_what_the_installed_runtime_says() -> None:

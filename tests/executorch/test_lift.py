@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.container import (
     Container,
     Delegate,
@@ -22,17 +21,18 @@ from stepwell.backends.executorch.container import (
     State,
     TensorValue,
 )
-from stepwell.backends.executorch.emit import emit
-from stepwell.backends.executorch.external import read_external
-from stepwell.backends.executorch.lift import ReadContext, Readers, lift, read_pte
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.runner import PteSession
-from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes
+from stepwell.backends.executorch.reading.external import read_external
+from stepwell.backends.executorch.reading.lift import ReadContext, Readers, lift, read_pte
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.backends.executorch.writing.builder import ContainerBuilder
+from stepwell.backends.executorch.writing.emit import emit
+from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.core import StateOp, UpdateOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
-from stepwell.ir.text import parse_module, structurally_equal, to_text
+from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 
 
 def names(program: Program, method: str = "forward") -> list[str]:

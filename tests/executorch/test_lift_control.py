@@ -12,11 +12,11 @@ from torch._higher_order_ops.scan import scan
 
 import stepwell
 from control_flow import cond_model, while_loop_model
-from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.container import ScalarType
-from stepwell.backends.executorch.emit import emit
-from stepwell.backends.executorch.runner import run_pte
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.running.runner import run_pte
+from stepwell.backends.executorch.writing.builder import ContainerBuilder
+from stepwell.backends.executorch.writing.emit import emit
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp
 from stepwell.ir.diagnostics import UnsupportedError
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.backends.executorch.memory import ALIGNMENT, Lifetime, plan_memory
+from stepwell.backends.executorch.writing.memory import ALIGNMENT, Lifetime, plan_memory
 
 _LIFETIMES = st.lists(
     st.builds(

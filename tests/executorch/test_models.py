@@ -8,12 +8,12 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from stepwell.backends.executorch.decompose import DecomposeForKernels
-from stepwell.backends.executorch.emit import emit
-from stepwell.backends.executorch.lift import read_pte
-from stepwell.backends.executorch.runner import PteSession
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.reading.lift import read_pte
+from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.backends.executorch.writing.emit import emit
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import run_rewrites
+from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.translate.from_torch import from_exported_program
 
 _MODELS = [

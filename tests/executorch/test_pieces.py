@@ -2,9 +2,9 @@
 
 import random
 
-from stepwell.backends.executorch.arena import Arena
-from stepwell.backends.executorch.memory import ALIGNMENT
-from stepwell.backends.executorch.pieces import Buffer, Piece, busiest_moment, plan_pieces
+from stepwell.backends.executorch.reading.arena import Arena
+from stepwell.backends.executorch.writing.memory import ALIGNMENT
+from stepwell.backends.executorch.writing.pieces import Buffer, Piece, busiest_moment, plan_pieces
 
 
 def held(buffers: list[Buffer], offsets: tuple[int, ...], step: int) -> list[int]:

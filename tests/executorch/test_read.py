@@ -8,7 +8,6 @@ import time
 import pytest
 import torch
 
-from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.container import (
     Constant,
     Delegate,
@@ -17,8 +16,9 @@ from stepwell.backends.executorch.container import (
     State,
     TensorValue,
 )
-from stepwell.backends.executorch.read import program_schema, read_container
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.reading.read import program_schema, read_container
+from stepwell.backends.executorch.writing.builder import ContainerBuilder
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.flatbuffer import parse_schema, read_root
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 

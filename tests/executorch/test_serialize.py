@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from stepwell.backends.executorch.builder import ContainerBuilder
 from stepwell.backends.executorch.container import (
     Container,
     Delegate,
@@ -15,9 +14,10 @@ from stepwell.backends.executorch.container import (
     NamedData,
     ScalarType,
 )
-from stepwell.backends.executorch.external import read_external
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.serialize import external_to_bytes, to_bytes
+from stepwell.backends.executorch.reading.external import read_external
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.writing.builder import ContainerBuilder
+from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
 
 F = ScalarType.FLOAT
 

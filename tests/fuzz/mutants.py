@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 import stepwell
-from stepwell.ir.failures import StepFailure
+from stepwell.ir.rewriting.failures import StepFailure
 
 SECONDS = 20
 MEMORY = 2 << 30
@@ -227,7 +227,7 @@ def try_pte(data: bytes) -> None:
 
 
 def try_runtime(data: bytes) -> None:
-    from stepwell.artefacts import random_inputs
+    from stepwell.reading.artefacts import random_inputs
 
     stepwell.run_pte(data, random_inputs(data, "forward", 0))
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.checking.compare import differs
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.failures import StepFailure
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims, element
 

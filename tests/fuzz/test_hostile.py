@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.ir.files import write_atomically
+from stepwell.ir.outside.files import write_atomically
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 MOST_SECONDS = 5.0

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, note, settings
 
 import stepwell
 from quantised import quantise
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.checking.compare import differs
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.rewrite import Bound
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kinds import Layers, Sized, WithState, layered, sized, stateful

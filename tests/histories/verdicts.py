@@ -22,12 +22,12 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.tosa.reference_model import ReferenceSession
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
-from stepwell.ir.failures import StepFailure
+from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.types import element
 
 from ..strange.oracle import RUNS, TOSA_COARSE, Expected, denormals_as_zero, ran, shaken, tensors

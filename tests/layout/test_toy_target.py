@@ -11,8 +11,8 @@ from torch.export import export
 
 import stepwell
 from stepwell import History, Program
-from stepwell.ir.axes import Order, inverse
-from stepwell.ir.rewriting import Together
+from stepwell.ir.axes.maps import Order, inverse
+from stepwell.ir.rewriting.rewrite import Together
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
 

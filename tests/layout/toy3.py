@@ -13,8 +13,8 @@ from stepwell import Program, Refusal, Rewrite, Rewriter, interprets
 from stepwell.dialects import aten
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.types import quantization
-from stepwell.ir.axes import All, Along, AxisMap, HasAxes, Order, inverse
-from stepwell.ir.axis_forms import along_rows, elementwise, mapped, permuted
+from stepwell.ir.axes.forms import along_rows, elementwise, mapped, permuted
+from stepwell.ir.axes.maps import All, Along, AxisMap, HasAxes, Order, inverse
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning

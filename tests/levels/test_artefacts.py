@@ -9,10 +9,10 @@ import torch
 from level_programs import program
 
 import stepwell
-from stepwell.artefacts import random_inputs
 from stepwell.cli import main
 from stepwell.ir.diagnostics import StepwellError, describe_location, location_of
-from stepwell.ir.text import structurally_equal
+from stepwell.ir.syntax.text import structurally_equal
+from stepwell.reading.artefacts import random_inputs
 
 DATA = Path(__file__).resolve().parents[1] / "xnnpack" / "data"
 OURS = (

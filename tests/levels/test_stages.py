@@ -11,10 +11,10 @@ from torch.export import export
 
 import stepwell
 from stepwell.cli import main
-from stepwell.commands.sources import random_values
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.stages import stages_of
+from stepwell.staging.stages import stages_of
 from stepwell.targets import PIPELINES
+from stepwell.terminal.sources import random_values
 
 WAYS = (
     ("bert:bert", "tosa-1.0+fp"),

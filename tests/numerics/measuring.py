@@ -87,7 +87,7 @@ def stock(
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    from stepwell.backends.executorch.runner import run_pte
+    from stepwell.backends.executorch.running.runner import run_pte
 
     def run(some: Sequence[Form]) -> Sequence[torch.Tensor]:
         edge = to_edge_transform_and_lower(

@@ -15,14 +15,14 @@ from stepwell.checking.recording import NotRecorded, record
 from stepwell.checking.samples import Sample
 from stepwell.checking.watching import Watcher, tolerated
 from stepwell.dialects.quant.types import quantization, storage_dtype
-from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import VerificationError
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, History, Pass, Rewrite, run_rewrites
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.rewrite import Bound, History, Pass, Rewrite, run_rewrites
 from stepwell.ir.signature import get_signature
-from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.syntax.text import parse_module, to_text
 from stepwell.ir.types import dims, element
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore

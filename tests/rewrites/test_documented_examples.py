@@ -11,11 +11,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from stepwell.ir.core import WeightOp
-from stepwell.ir.inline_values import take_values, with_values
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Rewrite, run_rewrites
-from stepwell.ir.snippets import text_of_ops
-from stepwell.ir.text import parse_module, structurally_equal
+from stepwell.ir.rewriting.rewrite import Rewrite, run_rewrites
+from stepwell.ir.syntax.inline_values import take_values, with_values
+from stepwell.ir.syntax.snippets import text_of_ops
+from stepwell.ir.syntax.text import parse_module, structurally_equal
 from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.lowerings.lowering import Lowering

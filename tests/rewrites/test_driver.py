@@ -10,11 +10,11 @@ from xdsl.ir import Operation
 
 import stepwell
 from stepwell.dialects import aten, control
-from stepwell.ir.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import (
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import (
     History,
     Named,
     Refusal,
@@ -166,7 +166,7 @@ def test_rewrites_that_never_end_are_an_error_that_names_them(
 
 def test_what_sinks_through_a_long_chain_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each application is at what the one before made, and there are as many as there are ops."""
-    monkeypatch.setattr("stepwell.ir.rewriting.DEEP_APPLICATIONS", 0)
+    monkeypatch.setattr("stepwell.ir.rewriting.rewrite.DEEP_APPLICATIONS", 0)
     length = 300
     lines = [f"%v{n + 1} = aten.relu.default(%v{n}) : (T) -> T" for n in range(length)]
     text = "\n".join(

@@ -10,7 +10,7 @@ from torch.export import export
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.cmsis.placing import order_operators
 from stepwell.translate.rewrites.cmsis.placing.order_operators import Graph, OrderOperators

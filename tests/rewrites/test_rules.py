@@ -4,10 +4,10 @@ from typing import Any, cast
 
 import pytest
 
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.numerics import Deviation
-from stepwell.ir.rewriting import Refusal
-from stepwell.ir.text import parse_module
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.syntax.text import parse_module
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.compiling import equal
 from stepwell.translate.rules.examples import examples_of

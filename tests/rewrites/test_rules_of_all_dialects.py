@@ -8,10 +8,10 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.ir.declared.numerics import FLUSHED
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.numerics import FLUSHED
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rules import read_rules

@@ -19,13 +19,13 @@ from torch.utils import _pytree as pytree
 from xdsl.ir import Attribute
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession, run_pte
+from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
-from stepwell.ir.failures import StepFailure
+from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.types import element
-from stepwell.stock import stock_pte
+from stepwell.joining.stock import stock_pte
 
 from .blocks import as_the_model_casts
 from .blocks import expected as expected_of_blocks

@@ -7,7 +7,7 @@ import pytest
 from torch.utils import _pytree as pytree
 
 import stepwell
-from stepwell.ir.nesting import spell, unspell
+from stepwell.ir.syntax.nesting import spell, unspell
 
 Pair = namedtuple("Pair", "left right")
 

@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 
 import stepwell
-from stepwell.ir.text import parse_module, structurally_equal, to_text
+from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 
 MODELS = [
     "control_flow:cond_model",

@@ -12,9 +12,9 @@ from torch.utils._sympy import functions as torch_functions
 
 import stepwell
 from stepwell.ir.diagnostics import ParseFailure, VerificationError
-from stepwell.ir.size import Size, maximum, minimum
-from stepwell.ir.size_ranges import holds, interval, is_at_most, within
-from stepwell.ir.size_text import parse_size
+from stepwell.ir.sizes.size import Size, maximum, minimum
+from stepwell.ir.sizes.size_ranges import holds, interval, is_at_most, within
+from stepwell.ir.sizes.size_text import parse_size
 
 N, M, K = (Size.symbol(name) for name in ("s77", "s0", "u3"))
 

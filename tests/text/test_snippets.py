@@ -7,8 +7,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known)
-from stepwell.ir.snippets import module_of_ops, text_of_ops
-from stepwell.ir.text import parse_module, structurally_equal
+from stepwell.ir.syntax.snippets import module_of_ops, text_of_ops
+from stepwell.ir.syntax.text import parse_module, structurally_equal
 
 X = "tensor<3xf32>"
 MIXED = f"""\

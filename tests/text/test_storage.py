@@ -16,8 +16,8 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import ELEMENT_TYPES
 from stepwell.ir.program import Program
-from stepwell.ir.storage import pack_tensors, unpack_tensors
-from stepwell.ir.text import structurally_equal, to_text
+from stepwell.ir.syntax.storage import pack_tensors, unpack_tensors
+from stepwell.ir.syntax.text import structurally_equal, to_text
 from stepwell.ir.types import tensor_like
 from stepwell.ir.weights import WeightStore, recipe
 

@@ -35,7 +35,7 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i64
-from stepwell.ir.text import parse_module, structurally_equal, to_text
+from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.ir.types import IntType, tensor
 
 X = tensor([2, 3], f32)

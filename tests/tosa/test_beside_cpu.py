@@ -10,11 +10,11 @@ from torch.export import ExportedProgram, export
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.tosa import run_reference_model
 from stepwell.dialects.ethosu import DelegateOp
-from stepwell.ir.interpretation import Interpreter
-from stepwell.ir.rewriting import EXACT
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa.integers.softmax import softmax_by_table
 from stepwell.translate.on_npu import OnNpu

@@ -14,7 +14,7 @@ from stepwell.dialects.tosa.constants import tensor_of_dense
 from stepwell.dialects.tosa.schema import read_schema, schema_path
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.text import parse_module
+from stepwell.ir.syntax.text import parse_module
 
 from .graphs import conformance
 

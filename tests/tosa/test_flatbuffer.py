@@ -13,8 +13,8 @@ from stepwell.backends.tosa.read import read_tosa
 from stepwell.backends.tosa.reference_model import run_reference_model
 from stepwell.backends.tosa.storage import from_bytes, to_bytes
 from stepwell.dialects.tosa.codes import ELEMENTS, element_of_code
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import ArtefactError, StepwellError
-from stepwell.ir.interpretation import Interpreter
 
 from .graphs import bits, conformance
 

@@ -18,7 +18,7 @@ from stepwell.dialects.tosa.structural import STRUCTURAL
 from stepwell.dialects.tosa.targets import EXTENSIONS, TosaTarget, parse_target
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import set_level
-from stepwell.ir.text import parse_module
+from stepwell.ir.syntax.text import parse_module
 from stepwell.ir.verification import verify
 
 from .instances import SCALED, Instance, instances

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.causal_lm import (
     export_causal_lm,
     is_causal_lm,

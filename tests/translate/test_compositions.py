@@ -18,7 +18,7 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.ir.torch_private import TorchDispatchMode, op_db, pytree, schema_of
+from stepwell.ir.outside.torch_private import TorchDispatchMode, op_db, pytree, schema_of
 from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.compositions.curves import CURVES
 from stepwell.translate.compositions.draws import DRAWS

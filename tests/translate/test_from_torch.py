@@ -228,7 +228,7 @@ def test_channels_last_is_part_of_the_signature() -> None:
 
 def test_locations_name_node_module_and_line_but_no_folder() -> None:
     exported = torch.export.export(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), (torch.randn(2, 3),))
-    from stepwell.ir.text import to_text
+    from stepwell.ir.syntax.text import to_text
 
     text = to_text(from_exported_program(exported).module, locations=True)
     assert '"linear"("0"(' in text

@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known to the parser)
 from stepwell.ir.program import Program
-from stepwell.ir.text import parse_module, structurally_equal, to_text
+from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.to_torch import to_exported_program
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 import stepwell
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.ir.program import Program
 from stepwell.showing import tell, to_html
 from stepwell.showing.beside import with_beside

@@ -7,7 +7,7 @@ import torch
 
 import stepwell
 from stepwell.cli import main
-from stepwell.factories import parts_of
+from stepwell.reading.factories import parts_of
 
 MODELS = """
 import torch

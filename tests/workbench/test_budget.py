@@ -10,7 +10,7 @@ import torch
 
 import stepwell
 from stepwell.cli import main
-from stepwell.stock import stock_pte
+from stepwell.joining.stock import stock_pte
 
 WHOLE = """
 import torch

@@ -18,9 +18,9 @@ from stepwell.checking.engine import check_artefact
 from stepwell.checking.recording import record
 from stepwell.checking.samples import make_samples
 from stepwell.dialects import aten
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, History, Pass, Rewrite, Rewriter
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, History, Pass, Rewrite, Rewriter
 from stepwell.targets import find_target
 
 

@@ -17,9 +17,9 @@ from stepwell.checking.samples import Sample
 from stepwell.dialects import aten
 from stepwell.dialects.quant import QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import storage_element
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Rewriter
 from stepwell.ir.types import with_element
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantised_layers

@@ -13,9 +13,9 @@ import stepwell
 from stepwell import Rewrite, plugins
 from stepwell.cli import main
 from stepwell.dialects import aten
-from stepwell.ir.failures import StepFailure
-from stepwell.registry import REGISTRY
-from stepwell.reproducing import Reproducer
+from stepwell.failing.reproducing import Reproducer
+from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.plugging.registry import REGISTRY
 
 STEPS = """
 from dataclasses import dataclass

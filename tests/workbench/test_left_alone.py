@@ -12,10 +12,10 @@ from xdsl.ir import Operation
 import stepwell
 from stepwell.dialects import aten
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.failures import SWITCH, StepFailure
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Rewrite, Rewriter
+from stepwell.ir.rewriting.failures import SWITCH, StepFailure
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
 
 
 class Model(torch.nn.Module):
@@ -98,7 +98,7 @@ def test_the_switch_makes_every_mistake_an_error() -> None:
 def test_a_step_that_fails_wherever_it_looks_ends_the_lowering_at_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stepwell.ir.failures.MOST_LEFT", 1)
+    monkeypatch.setattr("stepwell.ir.rewriting.failures.MOST_LEFT", 1)
     with pytest.raises(StepFailure, match="fails in match"):
         lowered("match")
 

@@ -12,7 +12,7 @@ import torch
 
 import stepwell
 from stepwell.cli import main
-from stepwell.steps import all_passes, step_classes
+from stepwell.staging.steps import all_passes, step_classes
 
 PERMUTES = """
 func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x4x2xf32> {

@@ -13,7 +13,7 @@ from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import ByName, Option, Ranges, chosen, read_options
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.targets import OPTIONS, PIPELINES, XNNPACK_OPTIONS, find_target
 
 DOCS = Path(__file__).parents[2] / "docs"

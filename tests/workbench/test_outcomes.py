@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from stepwell import cli, demo
-from stepwell.commands import completing
 from stepwell.quantising import known_quantisers
 from stepwell.targets import known_targets
+from stepwell.terminal import completing
 
 MODEL = """
 import torch

@@ -9,10 +9,10 @@ from torch.export import export
 
 import stepwell
 from stepwell.arm_pipelines import tosa_pipeline
-from stepwell.ir.forms import Form, misplaced
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Step, step_name
-from stepwell.places import PLAIN, places_of
+from stepwell.ir.rewriting.forms import Form, misplaced
+from stepwell.ir.rewriting.rewrite import Step, step_name
+from stepwell.staging.places import PLAIN, places_of
 from stepwell.targets import PIPELINES
 
 MOST_STEPS = {"xnnpack": 40}

@@ -16,8 +16,8 @@ import torch
 import stepwell
 from stepwell import plugins
 from stepwell.cli import main
-from stepwell.ir import text
-from stepwell.registry import REGISTRY
+from stepwell.ir.syntax import text
+from stepwell.plugging.registry import REGISTRY
 
 TEMPLATE = Path(__file__).parents[2] / "examples" / "plugin"
 TOY_MODEL = """
@@ -213,7 +213,7 @@ def test_a_plugins_rewrites_operators_and_quantisers_go_by_name(
 
 
 def test_a_program_lowered_to_a_plugins_target_runs_on_its_engine(toy: str) -> None:
-    from stepwell.models import open_model
+    from stepwell.reading.models import open_model
 
     model = open_model(toy)
     lowered = stepwell.lower(model.program, "toy")

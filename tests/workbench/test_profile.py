@@ -12,7 +12,7 @@ from mobilenet import mobilenet_v3_small
 from quantised import mlp_dynamic
 from stepwell.backends.xnnpack.events import kind_of
 from stepwell.cli import main
-from stepwell.profiling import Profile
+from stepwell.reporting.profiling import Profile
 
 
 class Mixed(nn.Module):
@@ -66,8 +66,8 @@ def test_the_inspector_leads_events_inside_a_delegate_to_nodes_and_lines(exporte
 def test_an_etrecord_on_disk_serves_the_stock_inspector(exported, tmp_path: Path) -> None:
     from executorch.devtools import Inspector
 
-    from stepwell.backends.executorch.inspection import write_etrecord
-    from stepwell.backends.executorch.runner import PteSession
+    from stepwell.backends.executorch.running.inspection import write_etrecord
+    from stepwell.backends.executorch.running.runner import PteSession
 
     program = stepwell.from_exported_program(exported)
     lowered = stepwell.lower(program, "xnnpack")  # The torch program is made again.

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stepwell.cli import main
-from stepwell.commands import progress
-from stepwell.ir.switches import kept_stderr, without_native_lines
+from stepwell.ir.outside.switches import kept_stderr, without_native_lines
+from stepwell.terminal import progress
 
 COMMANDS = """
 import torch, stepwell

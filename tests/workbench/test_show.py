@@ -20,7 +20,7 @@ from stepwell.backends.executorch.container import (
     ScalarType,
     TensorValue,
 )
-from stepwell.backends.executorch.read import read_container
+from stepwell.backends.executorch.reading.read import read_container
 from stepwell.cli import main
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.showing import Story, tell, to_dot, to_html, to_model_explorer

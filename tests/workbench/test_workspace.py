@@ -19,7 +19,7 @@ _PAGE = 4096
 _MEASURE = """
 import ctypes, gc, json, sys
 import torch
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 
 class Info(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in (

@@ -13,8 +13,8 @@ from stepwell.dialects.quant.types import storage_element
 from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, YieldOp
 from stepwell.dialects.xnnpack.elementwise import Convert
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.dtypes import f32
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.types import tensor_like, with_element
 from stepwell.ir.weights import WeightStore
 

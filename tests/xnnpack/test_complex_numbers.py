@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 
 
 def turned(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:

@@ -23,11 +23,11 @@ from stepwell.dialects.quant import Quant, per_tensor
 from stepwell.dialects.xnnpack import NODES, DelegateOp, Xnnpack, YieldOp
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.ir.core import Stepwell, WeightOp
+from stepwell.ir.declared.inference import infer
+from stepwell.ir.declared.interpretation import rule_for
 from stepwell.ir.diagnostics import StepwellError, VerificationError
 from stepwell.ir.dtypes import f16, f32, i8
-from stepwell.ir.inference import infer
-from stepwell.ir.interpretation import rule_for
-from stepwell.ir.size import Size
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, tensor
 from stepwell.ir.verification import verify
 

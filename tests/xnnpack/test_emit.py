@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from xdsl.ir import SSAValue
 
 import stepwell.dialects.xnnpack as xnn
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.flatbuffer import read_root
 from stepwell.backends.flatbuffer_writer import write_root
 from stepwell.backends.xnnpack.alone import Trial, container_of, run_alone

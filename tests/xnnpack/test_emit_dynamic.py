@@ -13,7 +13,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 import stepwell
 import stepwell.dialects.xnnpack as xnn
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.xnnpack.pte import to_pte
 from stepwell.ir.diagnostics import InputMismatch
 from stepwell.ir.dtypes import f32

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dialect_cases import all_cases
 
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.xnnpack.alone import container_of
 from stepwell.backends.xnnpack.events import events, kind_of
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 import stepwell
 from llama import CONTEXT, VOCABULARY, Llama, llama_4layers
 from quantised import by_groups
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 
 TOKENS = 24
 Step = Callable[[Tensor, Tensor], Tensor]

@@ -18,8 +18,8 @@ from executorch_llama import (
     prompt_of,
 )
 from stepwell.backends.executorch.container import KernelCall
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import PteSession
 
 SIZE = Size()
 SHIPPED = Variant("8da4w", embedding="4,32")

@@ -11,11 +11,11 @@ from dialect_cases import all_cases
 from xdsl.dialects.test import TestOp
 
 from stepwell.backends.executorch.container import Container, DelegateCall, TensorValue
-from stepwell.backends.executorch.lift import ReadContext
-from stepwell.backends.executorch.read import read_container
-from stepwell.backends.executorch.runner import PteSession
-from stepwell.backends.executorch.scalar_types import torch_dtype
-from stepwell.backends.executorch.serialize import to_bytes
+from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
+from stepwell.backends.executorch.reading.lift import ReadContext
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.xnnpack.alone import Trial, container_of
 from stepwell.backends.xnnpack.emit import payload
 from stepwell.backends.xnnpack.read import XnnpackReader, read_payload

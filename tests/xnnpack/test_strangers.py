@@ -17,7 +17,7 @@ from torch.export import export
 from torch.utils import _pytree as pytree
 
 import stepwell
-from stepwell.ir.numerics import Numerics
+from stepwell.ir.declared.numerics import Numerics
 
 RECORDED: dict[str, dict[Numerics, dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "data" / "stranger_counts.json").read_text()

@@ -7,7 +7,7 @@ import torch
 from executorch.exir._serialize._program import deserialize_pte_binary
 
 import stepwell
-from stepwell.backends.executorch.runner import run_pte
+from stepwell.backends.executorch.running.runner import run_pte
 
 WORDS, WIDTH = 1000, 64
 TABLE = 4 * WORDS * WIDTH

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.backends.executorch.runner import run_pte
+from stepwell.backends.executorch.running.runner import run_pte
 from stepwell.quantising import find_quantiser
 
 X = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))

@@ -12,7 +12,7 @@
 //     answer   u32 process;  i32 how it ended, as waitpid says
 //
 // Everything is little-endian. The first answer says whether the program was loaded; one more
-// follows each call. backends/executorch/arm64.py is the other side.
+// follows each call. backends/executorch/running/arm64.py is the other side.
 //
 //     call    u32 repeats (0: run once, unmeasured), text method, u32 count, value...,
 //             u32 count, u32 place of an input that the method writes...

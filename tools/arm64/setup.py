@@ -24,7 +24,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from stepwell.backends.executorch.arm64 import CORES, FIRST, MADE, folder, version
+from stepwell.backends.executorch.running.arm64 import CORES, FIRST, MADE, folder, version
 
 HERE = Path(__file__).parent
 PACKAGES = ("qemu-user", "g++-aarch64-linux-gnu")

@@ -11,11 +11,11 @@ from typing import Any
 from tools.mutating.programs import case, name_of
 from xdsl.ir import Operation
 
-from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriter import Rewriter
-from stepwell.ir.rewriting import History
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.rewrite import History
+from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.proving.known import known
 from stepwell.proving.verdicts import hash_of, rules
 from stepwell.translate.rules.compiling import Matched, Matcher, compile_rule

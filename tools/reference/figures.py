@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from reference.text import ROOT
-from stepwell.ir.bars import OTHERS, OURS, THEIRS, bars
+from stepwell.ir.outside.bars import OTHERS, OURS, THEIRS, bars
 
 
 def pages() -> dict[str, str]:
@@ -70,7 +70,7 @@ def memory(by_rows: bool) -> str:
     import torch
 
     import stepwell
-    from stepwell.backends.executorch.read import read_container
+    from stepwell.backends.executorch.reading.read import read_container
     from stepwell.showing.memory import memory_plans, to_svg
 
     for folder in ("examples", "examples/models"):

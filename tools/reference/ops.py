@@ -23,8 +23,8 @@ from stepwell.dialects.aten.generated import CLASSES
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa import forms
 from stepwell.ir.core import Stepwell
-from stepwell.ir.inference import inference_rule
-from stepwell.ir.interpretation import rule_for
+from stepwell.ir.declared.inference import inference_rule
+from stepwell.ir.declared.interpretation import rule_for
 
 ABOUT = {
     "aten": "torch's operators, each overload as its schema states it",

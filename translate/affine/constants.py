@@ -6,11 +6,11 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.axes import AxisMap, axis_map
+from stepwell.ir.axes.maps import AxisMap, axis_map
 from stepwell.ir.core import weight_key
-from stepwell.ir.families import is_movement
+from stepwell.ir.declared.families import is_movement
+from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.types import dims, element
-from stepwell.ir.xdsl_private import operands_of
 
 Constants = tuple[SSAValue, str | None, str | None]
 """A source, the key of what it is scaled by, and the key of what is added then."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.ir.axes import axis_map
+from stepwell.ir.axes.maps import axis_map
 from stepwell.translate.affine.layers import layer_of
 
 FAR = 64

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from stepwell.ir.axes import Order
+from stepwell.ir.axes.maps import Order
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Event, History, Pass, Rewriter
+from stepwell.ir.rewriting.rewrite import Event, History, Pass, Rewriter
 from stepwell.translate.layout.cut import Turnings, candidates, least_cost, parts
 from stepwell.translate.layout.table import Layouts
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.ir.axes import AxisMap, Flat, Order, axis_map, inverse
+from stepwell.ir.axes.maps import AxisMap, Flat, Order, axis_map, inverse
 from stepwell.ir.core import weight_key
 from stepwell.ir.purity import is_one_of
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 
 

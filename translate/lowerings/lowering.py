@@ -33,11 +33,11 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.numerics import Deviation, forbidden
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import dtype_name
-from stepwell.ir.numerics import Deviation, forbidden
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.pad import Pad
 from stepwell.translate.quantised.layers import Layer, Parts, Reads, first

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import Rewriter
+from stepwell.ir.rewriting.rewriter import Rewriter
 
 
 class Pad(Rewriter):

@@ -14,12 +14,12 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.inline_values import with_values
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.ir.size import number_of
-from stepwell.ir.snippets import module_of_ops
-from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
+from stepwell.ir.sizes.size import number_of
+from stepwell.ir.syntax.inline_values import with_values
+from stepwell.ir.syntax.snippets import module_of_ops
+from stepwell.ir.syntax.text import parse_module, to_text
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.lowerings.lowering import Lowering

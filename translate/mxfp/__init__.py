@@ -11,7 +11,7 @@ from stepwell.dialects.tosa_mxfp.operators import TYPES
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History
+from stepwell.ir.rewriting.rewrite import History
 from stepwell.translate.mxfp.budget import within_budget
 from stepwell.translate.mxfp.conversion import (
     MATCHING,

@@ -17,11 +17,11 @@ from stepwell.dialects.tosa_mxfp import operators
 from stepwell.dialects.tosa_mxfp.operators import TYPES, TYPES_BF16, form_refused
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
 from stepwell.ir.above import Shown
-from stepwell.ir.bars import Plot, plot
-from stepwell.ir.calling import bind_inputs
+from stepwell.ir.calls.calling import bind_inputs
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import module_path, node_name
-from stepwell.ir.frames import frame
-from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.outside.bars import Plot, plot
+from stepwell.ir.outside.frames import frame
 from stepwell.ir.program import Program
 from stepwell.translate.exporting import export
 from stepwell.translate.mxfp.conversion import (

@@ -15,7 +15,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.lowerings.aten.attention import expand_attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.mxfp.attention import MxMultiheadAttention

@@ -15,10 +15,10 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.quantised.recognise import not_int8
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.quantised.recognise import (
     Activation,
     Bias,

@@ -24,7 +24,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import AnyTensor
 from stepwell.translate.rewrites.quant.parameters import is_dynamic
 

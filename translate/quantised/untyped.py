@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import Quantization
 from stepwell.dialects.quant.types import storage_element
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 
 _OF = "quantized_decomposed"

@@ -17,8 +17,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, is_float, torch_dtype
-from stepwell.ir.rewriting import Refusal, Rewriter
-from stepwell.ir.size import UNKNOWN, Size, settled
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
+from stepwell.ir.sizes.size import UNKNOWN, Size, settled
 from stepwell.ir.types import Dim, FloatType, IntType, dims, element, tensor, with_element
 from stepwell.ir.types import is_known as has_known_sizes
 

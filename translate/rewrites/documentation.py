@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import stepwell.translate.lowerings as lowerings
 import stepwell.translate.rewrites as rewrites
-from stepwell.ir.rewriting import Rewrite
-from stepwell.ir.snippets import module_of_ops
-from stepwell.ir.text import to_text
+from stepwell.ir.rewriting.rewrite import Rewrite
+from stepwell.ir.syntax.snippets import module_of_ops
+from stepwell.ir.syntax.text import to_text
 from stepwell.translate.lowerings import samples
 from stepwell.translate.lowerings.lowering import Lowering
 from stepwell.translate.rules import examples

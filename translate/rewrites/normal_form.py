@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.ir.rewriting import Rewrite
+from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.lowerings.aten import (
     arithmetic,
     constants,

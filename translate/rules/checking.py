@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+from stepwell.ir.declared.families import FAMILIES
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.families import FAMILIES
 from stepwell.ir.weights import is_recipe
 from stepwell.translate.rules.compiling import (
     Namespace,

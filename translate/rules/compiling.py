@@ -17,12 +17,12 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir import dtypes
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import FAMILIES, is_of
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.families import FAMILIES, is_of
+from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims, element, is_known
-from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.rules.notation import (
     WEIGHT,
     AnyType,

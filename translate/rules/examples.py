@@ -17,15 +17,15 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir import dtypes
-from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import f32, torch_dtype
-from stepwell.ir.on_demand import torch
-from stepwell.ir.parser import TextParser
+from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import Rewriter
-from stepwell.ir.rewriting import History, Refusal
-from stepwell.ir.text import TextContext, parse_module, to_text
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.rewrite import History, Refusal
+from stepwell.ir.rewriting.rewriter import Rewriter
+from stepwell.ir.syntax.parser import TextParser
+from stepwell.ir.syntax.text import TextContext, parse_module, to_text
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rules.compiling import Matched, element_named, named_arguments, operator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.quant.types import UniformQuantizedType, storage_element
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 
 

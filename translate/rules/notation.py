@@ -27,10 +27,10 @@ name; a field that is not written is not there. `%w = weight` before is a weight
 `%v = weight recipe-name(%w, axis=$a)` after is what a recipe derives from it;
 a mapping among the arguments is so many parameters.
 `$op of family(%x, …, field=$c)` before is an op of one of the classes that the module holds under
-the name `family`, or, but in the last line, of that family of ops (`ir/families.py`); after,
-`$op(%z, …, field=$d)` is that op again, of other operands or with other fields. A line after that
-defines a value of a line before again stands where that one stood. The last line before may be an
-op without results, which goes: after stands `nothing`. `option $c = NAME: "what it says"` is a
+the name `family`, or, but in the last line, of that family of ops (`ir/declared/families.py`);
+after, `$op(%z, …, field=$d)` is that op again, of other operands or with other fields. A line after
+that defines a value of a line before again stands where that one stood. The last line before may be
+an op without results, which goes: after stands `nothing`. `option $c = NAME: "what it says"` is a
 field of the rewrite, whose default the module holds under that name. Behind `…` after, an op's
 arguments are those of the op of that name before. `%y = function(%x, $c)` after is a value that a
 function of the module writes, which takes the rewriter first. `$xs` for a list of tensors is that
@@ -72,9 +72,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.rewriting import EXACT, Bound
+from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.translate.rules.terms import Computed, Hole, Term, Terms, ValueName
 
 

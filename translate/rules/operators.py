@@ -39,12 +39,12 @@ from xdsl.irdl import (
 from stepwell.dialects.aten.call import SEGMENTS
 from stepwell.dialects.aten.op import SchemaOp, segments, stated_default
 from stepwell.dialects.aten.registry import find
+from stepwell.ir.declared.inference import infer, inference_rule
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.inference import infer, inference_rule
-from stepwell.ir.size import GUESS, Size
-from stepwell.ir.text import dialect_named
+from stepwell.ir.outside.xdsl_private import create
+from stepwell.ir.sizes.size import GUESS, Size
+from stepwell.ir.syntax.text import dialect_named
 from stepwell.ir.types import dims, element, tensor
-from stepwell.ir.xdsl_private import create
 
 
 @dataclass(frozen=True)

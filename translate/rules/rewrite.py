@@ -9,9 +9,9 @@ from typing import Any, ClassVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.ir.numerics import Deviation
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.translate.rules import functions, predicates
 from stepwell.translate.rules.checking import check
 from stepwell.translate.rules.compiling import (

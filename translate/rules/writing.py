@@ -9,10 +9,10 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.outside.xdsl_private import put_before
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import Dim, tensor
-from stepwell.ir.xdsl_private import put_before
 from stepwell.translate.rules.compiling import (
     Namespace,
     element_named,

@@ -17,7 +17,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from stepwell.ir.torch_private import has_kernel_for_key, memory_of, pytree, schema_of
+from stepwell.ir.outside.torch_private import has_kernel_for_key, memory_of, pytree, schema_of
 from stepwell.translate.torch_in.values import why_not_plain
 
 WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}

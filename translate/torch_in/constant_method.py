@@ -12,8 +12,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.signature import Port, Signature, set_signature
-from stepwell.ir.torch_private import pytree
 
 PLAIN = (bool, int, float, str)
 

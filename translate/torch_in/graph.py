@@ -26,7 +26,7 @@ from stepwell.dialects.aten.text import Manner, call_layout
 from stepwell.dialects.symbols import flat_types
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location, quoted
-from stepwell.ir.torch_private import HigherOrderOperator, schema_of
+from stepwell.ir.outside.torch_private import HigherOrderOperator, schema_of
 from stepwell.ir.types import ScalarType, tensor_like
 from stepwell.ir.weights import WeightStore, dense_bytes
 from stepwell.translate.torch_in.calls import import_python_call

@@ -23,11 +23,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from stepwell.dialects.symbols import type_of
+from stepwell.ir.calls.nested_inputs import plain_nesting
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.nested_inputs import plain_nesting
+from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.signature import Port, Signature, set_signature
-from stepwell.ir.torch_private import pytree
 from stepwell.ir.types import WeightAttr, tensor_like
 from stepwell.translate.torch_in.graph import GraphImporter, Importing
 from stepwell.translate.torch_in.mutation import Writes

@@ -25,8 +25,8 @@ from torch.fx import GraphModule, Node
 
 from stepwell.dialects.aten.interpretation import WRITES_UNDECLARED
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.torch_globals import torch_alone
-from stepwell.ir.torch_private import overloads_of, pytree, schema_of
+from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.ir.outside.torch_private import overloads_of, pytree, schema_of
 from stepwell.translate.torch_in.aliases import (
     Aliases,
     View,

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.registry import of_overload, op_class
-from stepwell.ir.inference import infer
+from stepwell.ir.declared.inference import infer
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.torch_in.aliases import arguments
 from stepwell.translate.torch_in.functionalized import written_call

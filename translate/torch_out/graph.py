@@ -27,7 +27,7 @@ from stepwell.ir.diagnostics import (
     op_name,
     source_line,
 )
-from stepwell.ir.torch_private import enable_python_dispatcher
+from stepwell.ir.outside.torch_private import enable_python_dispatcher
 from stepwell.translate.torch_in.graph import WRITTEN_AS
 
 Writer = Callable[["GraphExporter", Any], None]

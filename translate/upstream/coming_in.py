@@ -29,6 +29,7 @@ from stepwell.dialects.symbols import Symbols, tensor_type
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.above import gives
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.diagnostics import (
     Problem,
     StepwellError,
@@ -37,10 +38,9 @@ from stepwell.ir.diagnostics import (
     op_name,
 )
 from stepwell.ir.dtypes import i64
-from stepwell.ir.interpretation import Interpreter, rule_for
 from stepwell.ir.levels import set_level
+from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.program import Program
-from stepwell.ir.torch_private import pytree
 from stepwell.ir.types import is_static, tensor, tensor_like
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.raising_tosa import fake_of, in_torch

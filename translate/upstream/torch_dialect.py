@@ -21,7 +21,7 @@ from stepwell.dialects.aten.registry import find
 from stepwell.dialects.torch_mlir import UNKNOWN_SIZE, NonValueTensor, VTensor
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.size import UNKNOWN
+from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.upstream.meanings import Refused, elements_of
 

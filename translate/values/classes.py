@@ -14,9 +14,9 @@ from math import isfinite
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.families import is_of
+from stepwell.ir.declared.means import Scalar, Term, meaning
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.families import is_of
-from stepwell.ir.means import Scalar, Term, meaning
 from stepwell.ir.program import Program
 from stepwell.ir.types import element
 from stepwell.translate.values.engine import Analysis, values_of

@@ -22,13 +22,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 import stepwell.dialects.means_of_folds  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.families import is_of
+from stepwell.ir.declared.means import Scalar, Term, meaning, range_of
 from stepwell.ir.dtypes import has_torch_dtype, i64, torch_dtype
-from stepwell.ir.families import is_of
-from stepwell.ir.means import Scalar, Term, meaning, range_of
+from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import UnknownValue
-from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.values.evaluation import Evaluation, kind_of_value
 from stepwell.translate.values.interval import ANY, Interval, hull, of_number
 

@@ -10,13 +10,13 @@ from typing import Protocol
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.ir.axes import axis_map
+from stepwell.ir.axes.maps import axis_map
+from stepwell.ir.declared.families import is_of
+from stepwell.ir.declared.means import Scalar, Term, count_of, keeps_axes, meaning
 from stepwell.ir.dtypes import has_torch_dtype
-from stepwell.ir.families import is_of
-from stepwell.ir.means import Scalar, Term, count_of, keeps_axes, meaning
 from stepwell.ir.once_each import once_each
+from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.types import element
-from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.values.interval import ANY, Interval, Kind, kind_of
 from stepwell.translate.values.intervals import LEAST_EPSILON, RULES
 

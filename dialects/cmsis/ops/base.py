@@ -36,9 +36,9 @@ from xdsl.utils.exceptions import VerifyException
 from stepwell.dialects.cmsis.arithmetic import SHIFT_RANGE, Multiplier
 from stepwell.dialects.cmsis.target import Target, target
 from stepwell.dialects.quant.types import Quantization, quantization, storage_element, type_problem
-from stepwell.ir.axes import HasAxes
+from stepwell.ir.axes.maps import HasAxes
+from stepwell.ir.declared.families import HasFamilies
 from stepwell.ir.dtypes import i8
-from stepwell.ir.families import HasFamilies
 from stepwell.ir.levels import CMSIS_TARGET as TARGET
 from stepwell.ir.types import Dim, dims, element
 

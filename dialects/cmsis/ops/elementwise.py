@@ -30,11 +30,11 @@ from stepwell.dialects.cmsis.ops.base import (
     same_quantization_problems,
     zero_point_problems,
 )
-from stepwell.ir.axes import AxisMap
-from stepwell.ir.axis_forms import along_rows, elementwise, mapped
+from stepwell.ir.axes.forms import along_rows, elementwise, mapped
+from stepwell.ir.axes.maps import AxisMap
+from stepwell.ir.declared.families import Family
+from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.dtypes import i16
-from stepwell.ir.families import Family
-from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import Dim, dims
 
 

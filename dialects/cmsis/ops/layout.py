@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stepwell.ir.axes import Along, Flat, Link, Links
-from stepwell.ir.on_demand import torch
-from stepwell.ir.size import UNKNOWN
+from stepwell.ir.axes.maps import Along, Flat, Link, Links
+from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import Dim
 
 NCHW_TO_NHWC, NHWC_TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)

@@ -31,12 +31,12 @@ from stepwell.dialects.cmsis.ops.base import (
     zero_point_problems,
 )
 from stepwell.dialects.cmsis.target import Target, fully_connected_scratch
-from stepwell.ir.axes import All, Along, AxisMap, Links, Once, kept
-from stepwell.ir.axis_forms import mapped
+from stepwell.ir.axes.forms import mapped
+from stepwell.ir.axes.maps import All, Along, AxisMap, Links, Once, kept
+from stepwell.ir.declared.families import Family
+from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
-from stepwell.ir.families import Family
-from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import dims, element
 
 

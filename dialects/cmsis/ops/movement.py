@@ -18,13 +18,13 @@ from stepwell.dialects.cmsis.ops.base import (
     same_quantization_problems,
 )
 from stepwell.dialects.quant.types import quantization, storage_element
-from stepwell.ir import axis_forms
-from stepwell.ir.axes import AxisMap
-from stepwell.ir.axis_forms import elementwise, mapped
+from stepwell.ir.axes import forms as axis_forms
+from stepwell.ir.axes.forms import elementwise, mapped
+from stepwell.ir.axes.maps import AxisMap
+from stepwell.ir.declared.families import Family
+from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.dtypes import f32, i8, i16, torch_dtype
-from stepwell.ir.families import Family
-from stepwell.ir.interpretation import interprets
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import Dim, dims, element
 
 DTYPES = {"int8": torch.int8, "int16": torch.int16}

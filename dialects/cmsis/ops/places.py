@@ -23,10 +23,10 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 
 from stepwell.dialects.cmsis.ops.base import CmsisOp, result_problems, to_attribute
-from stepwell.ir.axes import AxisMap
-from stepwell.ir.axis_forms import elementwise, mapped, moved
-from stepwell.ir.families import Family
-from stepwell.ir.interpretation import interprets
+from stepwell.ir.axes.forms import elementwise, mapped, moved
+from stepwell.ir.axes.maps import AxisMap
+from stepwell.ir.declared.families import Family
+from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.types import dims, element
 
 

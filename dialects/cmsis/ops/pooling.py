@@ -27,9 +27,9 @@ from stepwell.dialects.cmsis.ops.layout import (
     window_links,
 )
 from stepwell.dialects.cmsis.target import Target, avgpool_scratch
-from stepwell.ir.axes import Along, AxisMap
-from stepwell.ir.axis_forms import mapped
-from stepwell.ir.interpretation import interprets
+from stepwell.ir.axes.forms import mapped
+from stepwell.ir.axes.maps import Along, AxisMap
+from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.types import Dim, dims
 
 

@@ -23,8 +23,8 @@ from stepwell.dialects.tosa.meaning.values import (
     wide,
     zero_point,
 )
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.dtypes import i1, torch_dtype
-from stepwell.ir.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
 

@@ -24,8 +24,8 @@ from stepwell.dialects.tosa_mxfp.products import (
     conv2d_block_scaled,
     matmul_t_block_scaled,
 )
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
 

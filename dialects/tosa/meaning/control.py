@@ -12,7 +12,7 @@ from stepwell.dialects.tosa.attributes import BlockScaledType
 from stepwell.dialects.tosa.constants import tensor_of_dense
 from stepwell.dialects.tosa.meaning.values import BlockScaled, payload_of, result_element, run_dtype
 from stepwell.dialects.tosa.structural import CondIfOp, ConstOp, WhileLoopOp
-from stepwell.ir.interpretation import Interpreter, interprets
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.types import WeightAttr
 
 Args = Sequence[Any]

@@ -29,8 +29,8 @@ from stepwell.dialects.tosa.meaning.values import (
 )
 from stepwell.dialects.tosa_mxfp import sequential
 from stepwell.dialects.tosa_mxfp.products import matmul_t_of_types
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
 

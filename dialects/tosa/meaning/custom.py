@@ -8,8 +8,8 @@ from typing import Any
 from stepwell.dialects.aten.interpretation import flat_results, plan_of
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.custom import custom_named
+from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.diagnostics import StepwellError, describe_op
-from stepwell.ir.interpretation import interprets
 
 
 @interprets(t.CustomOp)

@@ -17,8 +17,8 @@ from stepwell.dialects.tosa.meaning.values import (
     result_element,
     wide,
 )
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.diagnostics import StepwellError, describe_op
-from stepwell.ir.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
 

@@ -22,7 +22,7 @@ from stepwell.dialects.tosa.meaning.values import (
     wide,
     zero_point,
 )
-from stepwell.ir.interpretation import Interpreter, interprets
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
 Window = tuple[Sequence[int], Sequence[int], Sequence[int]]

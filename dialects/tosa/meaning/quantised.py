@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerType
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import bounds, element_of, narrow, result_element
-from stepwell.ir.interpretation import Interpreter, interprets
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
 

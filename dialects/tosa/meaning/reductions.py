@@ -10,7 +10,7 @@ import torch
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import ignores_nan, narrow, wide
 from stepwell.dialects.tosa_mxfp import sequential
-from stepwell.ir.interpretation import Interpreter, interprets
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 
 Args = Sequence[Any]
 

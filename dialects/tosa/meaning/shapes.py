@@ -8,9 +8,9 @@ from typing import Any
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import tensor_of_dense
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.interpretation import Interpreter, interprets
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 
 Args = Sequence[Any]
 

@@ -14,12 +14,12 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.codes import i4, i48, payload_of_element
 from stepwell.dialects.tosa_mxfp.payloads import Payload, payload_named
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stepwell.ir.interpretation import Interpreter, Value
+    from stepwell.ir.declared.interpretation import Interpreter, Value
 
     Rule = tuple[TosaOp, Sequence[Value], Interpreter]
 

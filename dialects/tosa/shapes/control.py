@@ -12,7 +12,7 @@ from stepwell.dialects.tosa.meaning.values import element_of
 from stepwell.dialects.tosa.shapes.rules import Expected, Shape, need, shape_of, shaped
 from stepwell.dialects.tosa.structural import CondIfOp, ConstOp, WhileLoopOp, YieldOp
 from stepwell.ir.dtypes import i1
-from stepwell.ir.size import Size
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import WeightAttr
 
 

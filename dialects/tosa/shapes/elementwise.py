@@ -26,7 +26,7 @@ from stepwell.dialects.tosa.shapes.zero_points import (
     need_zero_point,
 )
 from stepwell.ir.dtypes import i1, i8, i16, i32
-from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.sizes.size import UNKNOWN, Size
 
 _SAME_TYPE = (
     t.AbsOp,

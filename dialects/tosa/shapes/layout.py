@@ -24,7 +24,7 @@ from stepwell.dialects.tosa.shapes.rules import (
 )
 from stepwell.dialects.tosa.shapes.zero_points import constant_number
 from stepwell.ir.dtypes import i8, i16, i32, i64
-from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import Dim
 
 

@@ -23,7 +23,7 @@ from stepwell.dialects.tosa.shapes.rules import (
 )
 from stepwell.dialects.tosa.shapes.zero_points import need_zero_point
 from stepwell.ir.dtypes import bf16, f16, f32, i8, i16, i32
-from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import Dim
 
 

@@ -9,7 +9,7 @@ from stepwell.dialects.tosa.meaning.values import element_of, run_dtype
 from stepwell.dialects.tosa.shapes.rules import need, ranked
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.dtypes import i16
-from stepwell.ir.size import Size
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import WeightAttr
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from stepwell.ir.axes.layout_cost import LayoutCost
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.layout_cost import LayoutCost
 
 DEFAULT = "x86-avx512-vnni"
 """The kind whose costs decide where no CPU is named."""

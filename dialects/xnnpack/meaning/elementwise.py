@@ -43,7 +43,7 @@ from stepwell.dialects.xnnpack.meaning.arithmetic import (
     shift_right_rounding,
     single,
 )
-from stepwell.ir.interpretation import interprets
+from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.types import element
 
 Tensor = torch.Tensor

@@ -25,7 +25,7 @@ from stepwell.dialects.xnnpack.meaning.arithmetic import (
     single,
 )
 from stepwell.dialects.xnnpack.meaning.elementwise import clamp_float
-from stepwell.ir.interpretation import interprets
+from stepwell.ir.declared.interpretation import interprets
 
 Tensor = torch.Tensor
 Product = Callable[[Tensor, Tensor], Tensor]

@@ -18,7 +18,7 @@ from stepwell.dialects.xnnpack.movement import (
     StaticSlice,
     StaticTranspose,
 )
-from stepwell.ir.interpretation import Interpreter, interprets
+from stepwell.ir.declared.interpretation import Interpreter, interprets
 
 
 @interprets(DelegateOp)

@@ -27,8 +27,8 @@ from stepwell.dialects.xnnpack.spatial import (
     MaxPooling2d,
     StaticResizeBilinear2d,
 )
+from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.dtypes import i64
-from stepwell.ir.interpretation import interprets
 from stepwell.ir.types import element
 
 Tensor = torch.Tensor

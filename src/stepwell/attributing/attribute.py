@@ -25,7 +25,7 @@ from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, first, fl
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.sites import Quantised, Site
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import write_atomically
+from stepwell.ir.outside.files import write_atomically
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, its number, how many there are."""

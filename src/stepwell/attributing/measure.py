@@ -19,7 +19,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import OptionValue
-from stepwell.ir.torch_private import pytree
+from stepwell.ir.outside.torch_private import pytree
 from stepwell.program import Program, from_exported_program
 from stepwell.quantising import find_quantiser, quantiser_for
 from stepwell.quantising import quantise as quantised_by
@@ -217,7 +217,7 @@ def _quantised(
     inputs = [x for x, _ in batches]
     if callable(quantise):
         return imported(quantise(model, *inputs), inputs[0])
-    from stepwell.ir.arguments import takes
+    from stepwell.ir.calls.arguments import takes
 
     several = takes(find_quantiser(form), 1 + len(inputs))
     return imported(quantised_by(model, form, inputs if several else inputs[:1]), inputs[0])

@@ -21,9 +21,9 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.attributing.grids import rounded
 from stepwell.attributing.sites import MX, Quantised, Site
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.calling import bind_inputs
+from stepwell.ir.calls.calling import bind_inputs
 from stepwell.ir.core import MutateInputOp, UpdateOp, WeightOp
-from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     MxConv2dOp,
     MxLinearOp,

@@ -10,8 +10,8 @@ from stepwell.attributing.attribute import Attribution, Share
 from stepwell.attributing.metrics import SURE, Tally
 from stepwell.attributing.stages import Stage
 from stepwell.ir.above import Shown
-from stepwell.ir.bars import Plot, plot
-from stepwell.ir.frames import frame
+from stepwell.ir.outside.bars import Plot, plot
+from stepwell.ir.outside.frames import frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -21,7 +21,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import StepwellError, module_path, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import run_rewrites
+from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.translate.mxfp.conversion import prepared
 from stepwell.translate.rewrites.layers import fold_batch_norm
 from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp, MxMatmulOp

@@ -8,12 +8,12 @@ from typing import Any
 
 from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, flips, judged
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.failures import StepFailure
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import step_name
+from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.ir.rewriting.rewrite import step_name
 from stepwell.lowering import lower
-from stepwell.pipeline_text import prepared
-from stepwell.stages import START, stages_of
+from stepwell.staging.pipeline_text import prepared
+from stepwell.staging.stages import START, stages_of
 from stepwell.target import PipelineLike
 from stepwell.targets import find_target
 

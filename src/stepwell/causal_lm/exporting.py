@@ -16,7 +16,7 @@ from stepwell.causal_lm.observing import Observed, observe, own_attention
 from stepwell.causal_lm.states import loose_tensors
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.switches import kept_stderr, without_native_lines
+from stepwell.ir.outside.switches import kept_stderr, without_native_lines
 from stepwell.translate.exporting import export
 
 Caches = Literal["static", "dynamic"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.switches import kept_stderr
+from stepwell.ir.outside.switches import kept_stderr
 from stepwell.zoo.vision import imported
 
 CONFIG = "config.json"

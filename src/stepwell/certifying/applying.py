@@ -14,11 +14,11 @@ from stepwell.certifying.deciding import held_dtype
 from stepwell.certifying.graph import Definition, Graph, said_by
 from stepwell.certifying.statements import pairs_of
 from stepwell.dialects.quant.types import quantization
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import Rewriter
-from stepwell.ir.rewriting import Bound, Rewrite
+from stepwell.ir.rewriting.rewrite import Bound, Rewrite
+from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.ir.types import dims
 from stepwell.proving.known import covers, known
 from stepwell.translate.rules.compiling import Matched

@@ -21,7 +21,7 @@ from stepwell.certifying.renaming import Decisions
 from stepwell.certifying.statements import read
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.files import as_path, write_atomically
+from stepwell.ir.outside.files import as_path, write_atomically
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import WeightStore

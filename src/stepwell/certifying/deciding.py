@@ -18,9 +18,9 @@ from stepwell.certifying.statements import pairs_of
 from stepwell.checking.derived import C_LIBRARY
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.core import StateOp, WeightOp
+from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.interpretation import Interpreter, rule_for
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore

@@ -14,12 +14,12 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.certifying.statements import pairs_of
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import is_of
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.families import is_of
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound
-from stepwell.ir.size import number_of
+from stepwell.ir.rewriting.rewrite import EXACT, Bound
+from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, is_static
 
 _MOST_RUNS = 1024

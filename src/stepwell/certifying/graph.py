@@ -16,7 +16,7 @@ from itertools import count
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from stepwell.ir.text import to_text
+from stepwell.ir.syntax.text import to_text
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from stepwell.certifying.shadows import (
     moved,
 )
 from stepwell.checking import kernel_steps
-from stepwell.ir.torch_private import operator_and_overload
+from stepwell.ir.outside.torch_private import operator_and_overload
 
 Operator = Callable[[Reading, Any, tuple[Any, ...], dict[str, Any]], Any]
 _MOVES = """view _unsafe_view reshape _reshape_alias permute transpose t expand slice select

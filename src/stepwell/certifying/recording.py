@@ -14,8 +14,8 @@ from stepwell.certifying.statements import Cone, TooLarge
 from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Pass, Rewrite, Rewriter, Step, bound_of, step_name
-from stepwell.ir.text import to_text
+from stepwell.ir.rewriting.rewrite import Bound, Pass, Rewrite, Rewriter, Step, bound_of, step_name
+from stepwell.ir.syntax.text import to_text
 from stepwell.ir.weights import WeightStore
 
 WHOLE = 1 << 30

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from stepwell.certifying.field import PRIME, digest, of_bits, of_tensor, random
-from stepwell.ir.torch_private import decomposition_table, schema_of, without_elements
+from stepwell.ir.outside.torch_private import decomposition_table, schema_of, without_elements
 
 Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}

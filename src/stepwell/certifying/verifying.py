@@ -25,7 +25,7 @@ from stepwell.certifying.statements import pairs_of
 from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.weights import WeightStore
 
 _NAME = re.compile(r"v(\d+)")

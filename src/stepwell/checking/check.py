@@ -16,18 +16,18 @@ from stepwell.checking.engine import check_artefact, compare_with_engine
 from stepwell.checking.mx import accuracy_of_payloads
 from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult
+from stepwell.failing.reproducing import explained
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.failures import StepFailure, leave_alone
 from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import (
+from stepwell.ir.rewriting.failures import StepFailure, leave_alone
+from stepwell.ir.rewriting.rewrite import (
     Step,
     step_name,
 )
-from stepwell.pipeline_text import prepared
 from stepwell.program import from_exported_program
-from stepwell.reproducing import explained
+from stepwell.staging.pipeline_text import prepared
 from stepwell.target import PipelineLike, Target
 from stepwell.targets import find_target
 

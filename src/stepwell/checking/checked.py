@@ -22,10 +22,10 @@ from stepwell.checking.watching import (
     tolerated,
     total_bound,
 )
-from stepwell.ir.calling import bind_inputs
+from stepwell.ir.calls.calling import bind_inputs
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import (
+from stepwell.ir.rewriting.rewrite import (
     Bound,
     Converted,
     History,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.rewrite import Bound
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from stepwell.checking.kernel_steps import STEPS
 from stepwell.checking.recording import Recording, dense
 from stepwell.checking.roundings import Roundings
 from stepwell.ir.core import WeightOp
-from stepwell.ir.interpretation import rule_for
+from stepwell.ir.declared.interpretation import rule_for
 from stepwell.ir.weights import WeightStore
 
 FAR = 8

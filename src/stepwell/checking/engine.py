@@ -17,7 +17,7 @@ from stepwell.checking.rounding import rounds_floats, sensitivity
 from stepwell.checking.watching import describe_bound
 from stepwell.ir.diagnostics import NoEngine, StepwellError, UnsupportedError
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound
+from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.target import Target
 
 FLOAT_KERNELS = Bound(1e-4, 1e-6, "the engine's float kernels reassociate and approximate")

@@ -17,8 +17,8 @@ from xdsl.dialects.func import FuncOp
 
 from stepwell.checking.samples import Fill, Sample, every_class, mixed, normal
 from stepwell.ir.core import StateOp
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
 

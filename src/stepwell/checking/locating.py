@@ -11,7 +11,7 @@ from stepwell.checking.recording import Recording
 from stepwell.checking.result import Finding
 from stepwell.checking.watching import describe_bound
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.rewrite import Bound
 
 
 def locate(

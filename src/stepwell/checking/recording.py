@@ -20,8 +20,8 @@ from stepwell.checking.samples import Sample
 from stepwell.dialects.quant.ops import dequantize
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.declared.interpretation import Interpreter, Outcome, rule_for
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, describe_op, op_name
-from stepwell.ir.interpretation import Interpreter, Outcome, rule_for
 from stepwell.ir.types import TensorType
 from stepwell.ir.weights import WeightStore
 

@@ -15,9 +15,9 @@ from stepwell.checking.recording import Recording
 from stepwell.checking.result import Finding, StepVerdict
 from stepwell.checking.rounding import sensitivity
 from stepwell.checking.watching import describe_bound
+from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound
-from stepwell.ir.torch_private import pytree
+from stepwell.ir.rewriting.rewrite import Bound
 
 IMPORT = Bound(2e-5, 1e-6, "kernels sum in another order for another memory layout")
 """Import changes no op; eager PyTorch picks kernels by strides, the interpreter sees dense ones."""

@@ -9,9 +9,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from stepwell.ir.above import Shown
-from stepwell.ir.bars import Plot, plot
-from stepwell.ir.frames import frame
-from stepwell.ir.numerics import TakenDeviation
+from stepwell.ir.declared.numerics import TakenDeviation
+from stepwell.ir.outside.bars import Plot, plot
+from stepwell.ir.outside.frames import frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -19,9 +19,9 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.checking.compare import deviation
 from stepwell.ir.core import StateOp, WeightOp
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import bf16, f16
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore

@@ -29,7 +29,7 @@ from stepwell.checking.error_rules import (
     summed,
 )
 from stepwell.checking.kernel_steps import STEPS
-from stepwell.ir.torch_private import (
+from stepwell.ir.outside.torch_private import (
     TorchDispatchMode,
     decomposition_table,
     operator_and_overload,

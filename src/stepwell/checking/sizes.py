@@ -17,7 +17,7 @@ from xdsl.ir import Attribute
 
 from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.ir.signature import get_signature
-from stepwell.ir.size import UNKNOWN, Computed, Dim, Size
+from stepwell.ir.sizes.size import UNKNOWN, Computed, Dim, Size
 from stepwell.ir.types import IntType, dims
 
 UNBOUNDED_EXTRA = 12

@@ -21,8 +21,8 @@ from stepwell.checking.recording import NotRecorded, Recording
 from stepwell.checking.result import Finding
 from stepwell.ir.diagnostics import StepwellError, describe_value, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Event, History, Rewrite, Rewriter
-from stepwell.ir.text import to_text
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Event, History, Rewrite, Rewriter
+from stepwell.ir.syntax.text import to_text
 
 ONE_ROUNDING = Bound(2**-23, reason="a rounding")
 UNDERIVED = Bound(2e-5, 1e-5)

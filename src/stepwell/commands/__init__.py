@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.commands.completing import completed_by, quantisers, targets
+from stepwell.terminal.completing import completed_by, quantisers, targets
 
 if TYPE_CHECKING:
-    from stepwell.ir.pipeline import Pipeline
+    from stepwell.ir.rewriting.pipeline import Pipeline
     from stepwell.target import PipelineLike
 
 
@@ -151,7 +151,7 @@ def _changed_pipeline(text: str | None, edits: Sequence[tuple[Any, str]]) -> Pip
     """What `--pipeline` and the edits ask for; None if nothing does."""
     if not edits:
         return text
-    from stepwell.pipeline_text import Edit, parse_pipeline
+    from stepwell.staging.pipeline_text import Edit, parse_pipeline
 
     def change(own: Pipeline) -> Pipeline:
         changed = own if text is None else parse_pipeline(text, own)

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from stepwell.commands import add_target, options_of
-from stepwell.commands.completing import completed_by, quantisers
-from stepwell.commands.outcome import Outcome
-from stepwell.commands.progress import stepping
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import write_atomically
+from stepwell.ir.outside.files import write_atomically
+from stepwell.terminal.completing import completed_by, quantisers
+from stepwell.terminal.outcome import Outcome
+from stepwell.terminal.progress import stepping
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Outcome:
     """Measure, and print the sentence and the tables."""
     from stepwell.attributing import accuracy
-    from stepwell.factories import made_by, named
-    from stepwell.models import open_model
+    from stepwell.reading.factories import made_by, named
+    from stepwell.reading.models import open_model
 
     if arguments.levels < 0:
         raise StepwellError("--levels is a count of batches", help="0 leaves the levels out")

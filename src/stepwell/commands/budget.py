@@ -7,14 +7,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.commands.completing import completed_by, quantisers, targets
-from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.terminal.completing import completed_by, quantisers, targets
+from stepwell.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepwell.budgeting import Budget, Figures
+    from stepwell.weighing.budgeting import Budget, Figures
 
 SLACK = 0.15
 """What a written ratio of latencies is more than the measured one: other machines differ."""
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Measure, print a table, and exit with 1 if a figure is passed."""
-    from stepwell.budgeting import Budget, read_budgets, write_budgets
+    from stepwell.weighing.budgeting import Budget, read_budgets, write_budgets
 
     path: Path = arguments.file
     known = read_budgets(path) if path.exists() or not arguments.write else []
@@ -98,13 +98,13 @@ def _written(figures: Figures) -> Figures:
 
 def _measure(one: Budget, timed: object) -> tuple[Figures, dict[str, int]]:
     """What a program costs, and which ops are outside its delegates."""
-    from stepwell.budgeting import measure, measure_pte
-    from stepwell.commands.progress import waiting
-    from stepwell.ir.files import read_bytes
+    from stepwell.ir.outside.files import read_bytes
+    from stepwell.joining.stock import ratio_to_stock
     from stepwell.lowering import lower
-    from stepwell.models import open_model
-    from stepwell.stock import ratio_to_stock
+    from stepwell.reading.models import open_model
     from stepwell.targets import find_target
+    from stepwell.terminal.progress import waiting
+    from stepwell.weighing.budgeting import measure, measure_pte
 
     if timed and (one.target != "xnnpack" or one.model.endswith(".pte")):
         raise StepwellError(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.commands import add_model, add_target, options_of
-from stepwell.commands.outcome import Outcome
-from stepwell.commands.progress import stepping
-from stepwell.ir.files import write_atomically
+from stepwell.ir.outside.files import write_atomically
+from stepwell.terminal.outcome import Outcome
+from stepwell.terminal.progress import stepping
 
 if TYPE_CHECKING:
     from stepwell.checking.result import CheckResult
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     from dataclasses import replace
 
     from stepwell.checking.check import check_file
-    from stepwell.commands.sources import open_artefact
+    from stepwell.terminal.sources import open_artefact
 
     held = open_artefact(arguments.model)
     if held is not None:
@@ -57,7 +57,7 @@ def _certified(arguments: argparse.Namespace) -> str:
 
     from stepwell.certifying.certificate import PROVED
     from stepwell.lowering import lower
-    from stepwell.models import open_model
+    from stepwell.reading.models import open_model
 
     model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
     found = lower(model.program, arguments.target, certify=True, **options_of(arguments))
@@ -72,7 +72,7 @@ def _of_model(arguments: argparse.Namespace) -> CheckResult:
     from dataclasses import replace
 
     from stepwell.checking import check
-    from stepwell.models import open_model
+    from stepwell.reading.models import open_model
 
     options = options_of(arguments)
     model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)

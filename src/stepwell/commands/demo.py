@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from stepwell.commands.outcome import Outcome
+from stepwell.terminal.outcome import Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

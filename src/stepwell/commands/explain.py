@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepwell.commands import add_model, add_target, options_of
-from stepwell.commands.outcome import Outcome
-from stepwell.commands.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes
+from stepwell.ir.outside.files import read_bytes
+from stepwell.terminal.outcome import Outcome
+from stepwell.terminal.progress import waiting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower and print the fates of the model's ops, the costliest first."""
-    from stepwell.commands.sources import open_artefact
-    from stepwell.cost_differences import cost_differences
-    from stepwell.explaining import explain, explain_artefact
-    from stepwell.models import open_model
+    from stepwell.reading.models import open_model
+    from stepwell.reporting.explaining import explain, explain_artefact
+    from stepwell.terminal.sources import open_artefact
+    from stepwell.weighing.cost_differences import cost_differences
 
     held = open_artefact(arguments.model)
     if arguments.memory and held is not None:
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def _draw_memory(what: str, data: bytes | None) -> Outcome:
     """Print the plan of each arena of a `.pte`."""
-    from stepwell.backends.executorch.read import read_container
+    from stepwell.backends.executorch.reading.read import read_container
     from stepwell.showing.memory import memory_plans
     from stepwell.showing.memory_text import to_text
 

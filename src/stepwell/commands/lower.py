@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import add_language, add_model, add_target, language_of, options_of
-from stepwell.commands.outcome import Outcome
-from stepwell.commands.progress import stepping, waiting
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import write_atomically
+from stepwell.ir.outside.files import write_atomically
+from stepwell.terminal.outcome import Outcome
+from stepwell.terminal.progress import stepping, waiting
 
 if TYPE_CHECKING:
     from stepwell.lowering import Lowered
@@ -91,8 +91,8 @@ def add_emit_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower, and write what is asked for."""
-    from stepwell.commands.sources import open_source
     from stepwell.lowering import lower
+    from stepwell.terminal.sources import open_source
 
     options = options_of(arguments)
     with waiting(f"lowering {arguments.model}"):
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
             raise StepwellError(fact, help=f"name it {arguments.output.with_suffix('.mlir')}")
         print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
     if arguments.etrecord:
-        from stepwell.backends.executorch.inspection import write_etrecord
+        from stepwell.backends.executorch.running.inspection import write_etrecord
 
         write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
     written = (arguments.certify, arguments.emit_ir, arguments.output, arguments.etrecord)
@@ -155,8 +155,8 @@ def _kinds(said: list[str]) -> dict[str, int | None]:
 
 def emit(arguments: argparse.Namespace) -> Outcome:
     """Take the rest of the way, and write the artefact."""
-    from stepwell.commands.sources import open_source
     from stepwell.lowering import lower
+    from stepwell.terminal.sources import open_source
 
     options = options_of(arguments)
     with waiting(f"emitting {arguments.model}"):
@@ -181,7 +181,7 @@ def _save(lowered: Lowered, output: Path, model: str = "") -> None:
         with stepping(f"writing {output}") as tell:
             lowered.save(output, progress=tell)
         return
-    from stepwell.backends.cortex_m.c_array import identifier_of
+    from stepwell.backends.cortex_m.c.array import identifier_of
 
     name = identifier_of(output.stem)
     write_atomically(output, lowered.to_c(name, header=output.suffix == ".h").encode())
@@ -189,8 +189,8 @@ def _save(lowered: Lowered, output: Path, model: str = "") -> None:
 
 def _cases(lowered: Lowered, model: str) -> Any:
     """The bundle that was read, for its cases; of another model inputs drawn from a seed."""
-    from stepwell.commands.sources import random_values
     from stepwell.ir.program import Program
+    from stepwell.terminal.sources import random_values
 
     if model.endswith(".bpte"):
         return Path(model)

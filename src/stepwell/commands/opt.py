@@ -1,4 +1,4 @@
-"""`stepwell opt FILE -p PASSES`: the arguments are those of xDSL's driver, see `stepwell.opt`."""
+"""`stepwell opt FILE -p PASSES`: xDSL's driver, see `stepwell.opting.opt`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 
-from stepwell.commands.outcome import Outcome
+from stepwell.terminal.outcome import Outcome
 
 NAME = "opt"
 HELP = "run passes on a text: name{option=value},…; --list-passes lists them"
@@ -15,7 +15,7 @@ HELP = "run passes on a text: name{option=value},…; --list-passes lists them"
 
 def run(arguments: Sequence[str]) -> Outcome:
     """Hand the arguments to the driver."""
-    from stepwell.opt import opt
+    from stepwell.opting.opt import opt
 
     if not json_of(arguments):
         return Outcome(code=opt(arguments))

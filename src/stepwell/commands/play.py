@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.commands import add_model_options, add_target
-from stepwell.commands.outcome import Outcome
-from stepwell.commands.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes
+from stepwell.ir.outside.files import read_bytes
+from stepwell.terminal.outcome import Outcome
+from stepwell.terminal.progress import waiting
 
 if TYPE_CHECKING:
     from stepwell.playing import Playground
@@ -68,11 +68,11 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def playground_of(arguments: argparse.Namespace) -> Playground:
     """The playground that the command line asks for."""
-    from stepwell.commands.sources import open_source
     from stepwell.playing import Playground
     from stepwell.playing.asked import Asked
     from stepwell.playing.sharing import MARK, from_file, from_link
     from stepwell.program import parse
+    from stepwell.terminal.sources import open_source
 
     spec: str | None = arguments.model
     asked = Asked(

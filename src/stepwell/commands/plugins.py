@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from stepwell.commands.outcome import Outcome
+from stepwell.terminal.outcome import Outcome
 
 
 def run(arguments: argparse.Namespace) -> Outcome:

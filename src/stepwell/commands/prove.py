@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import write_atomically
+from stepwell.ir.outside.files import write_atomically
+from stepwell.terminal.outcome import Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes
+from stepwell.ir.outside.files import read_bytes
+from stepwell.terminal.outcome import Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Reduce, write the small program and print it."""
-    from stepwell.commands.progress import counting
-    from stepwell.reducing import by_command, reduce
-    from stepwell.reproducing import Header, Reproducer, load_for
+    from stepwell.failing.reducing import by_command, reduce
+    from stepwell.failing.reproducing import Header, Reproducer, load_for
+    from stepwell.terminal.progress import counting
 
     path: Path = arguments.file
     text = read_bytes(path).decode(errors="replace")

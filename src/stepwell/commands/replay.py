@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from stepwell.commands.outcome import Outcome
+from stepwell.terminal.outcome import Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes
+from stepwell.ir.outside.files import read_bytes
+from stepwell.terminal.outcome import Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +34,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
         return _run_pte(path, arguments)
     if arguments.profile:
         raise StepwellError("--profile times a .pte", help="ExecuTorch's runtime has the profiler")
-    from stepwell.commands.sources import open_artefact, random_values
-    from stepwell.models import open_model
+    from stepwell.reading.models import open_model
+    from stepwell.terminal.sources import open_artefact, random_values
 
     held = open_artefact(arguments.artefact)
     program = held.program if held else open_model(arguments.artefact).program
@@ -46,13 +46,13 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 
 def _run_pte(path: Path, arguments: argparse.Namespace) -> Outcome:
-    from stepwell.artefacts import random_inputs, run_pte
+    from stepwell.reading.artefacts import random_inputs, run_pte
 
     data = read_bytes(path)
     inputs = random_inputs(data, arguments.method, arguments.seed)
     if not arguments.profile:
         return _shown(run_pte(data, inputs, arguments.method, cpu=arguments.cpu))
-    from stepwell.profiling import profile
+    from stepwell.reporting.profiling import profile
 
     found = profile(
         data, inputs, arguments.method, record=arguments.etrecord, repeat=arguments.repeat

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.commands import add_model_options, add_target, options_of
-from stepwell.commands.outcome import Outcome
-from stepwell.commands.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes, write_atomically
+from stepwell.ir.outside.files import read_bytes, write_atomically
+from stepwell.terminal.outcome import Outcome
+from stepwell.terminal.progress import waiting
 
 EDITOR = "vscode://file/{path}:{line}"
 """An address that opens a file at a line; other editors have ones of their own."""
 
 if TYPE_CHECKING:
-    from stepwell.commands.sources import Model
     from stepwell.ir.program import Program
     from stepwell.showing.story import Story
+    from stepwell.terminal.sources import Model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Write what was asked for; the text or the tables go to the terminal."""
-    from stepwell.ir.text import to_text
+    from stepwell.ir.syntax.text import to_text
     from stepwell.lowering import lower
     from stepwell.showing import tell, to_dot, to_html, to_model_explorer
     from stepwell.showing.highlight import highlighted
@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def opened(source: str, arguments: argparse.Namespace) -> Model:
     """A program of the command, read as its options ask."""
-    from stepwell.commands.sources import open_source
+    from stepwell.terminal.sources import open_source
 
     read_as = {name: getattr(arguments, name) for name in ("trust", "largest", "quantise")}
     return open_source(source, **read_as)
@@ -169,7 +169,7 @@ def with_memory(story: Story, model: str, program: Program) -> Story:
     """A story with the arenas of its `.pte`, the lowered one or the file that is shown, and the
     workspaces of XNNPACK's delegates in it.
     """
-    from stepwell.backends.executorch.read import read_container
+    from stepwell.backends.executorch.reading.read import read_container
     from stepwell.showing.memory import memory_plans
     from stepwell.showing.workspace import workspace_plans
 
@@ -186,7 +186,7 @@ def with_memory(story: Story, model: str, program: Program) -> Story:
 
 def with_differences(story: Story, program: Program, method: str) -> Story:
     """A story with how far each node is from eager, on the inputs that `with_times` draws."""
-    from stepwell.artefacts import random_inputs
+    from stepwell.reading.artefacts import random_inputs
     from stepwell.showing.differences import differences
 
     assert story.lowered is not None
@@ -223,7 +223,7 @@ def with_times(story: Story, method: str) -> Story:
     Raises:
         StepwellError: the target's engine has no profiler.
     """
-    from stepwell.artefacts import random_inputs
+    from stepwell.reading.artefacts import random_inputs
 
     lowered = story.lowered
     assert lowered is not None

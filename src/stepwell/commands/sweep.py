@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.commands.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
     from stepwell.sweeping.rows import Row

@@ -13,7 +13,7 @@ from stepwell.attributing.playback import Given, Playback
 from stepwell.attributing.sites import Quantised, Site, constant_key, is_dequantized
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp
-from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr
 

@@ -18,7 +18,7 @@ from torch.nn import Module
 
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import nearest
-from stepwell.ir.torch_private import ValueRanges
+from stepwell.ir.outside.torch_private import ValueRanges
 from stepwell.opening.candidates import KINDS, Inputs, Place, inputs_of, widest
 from stepwell.opening.hearing import Line, exported, line_of
 from stepwell.opening.trying import Fault, Open, Trial, Tried, first_line, opened, tried

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from stepwell.ir.torch_private import pytree
+from stepwell.ir.outside.torch_private import pytree
 
 Place = tuple[int, int]
 """A tensor among the inputs, by its number, and an axis of it."""

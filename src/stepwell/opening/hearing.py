@@ -21,8 +21,8 @@ import torch
 from torch.export import Dim, ExportedProgram, ShapesCollection
 
 from stepwell.dialects.symbols import asked_quietly
-from stepwell.ir.switches import hearing, kept_stderr
-from stepwell.ir.torch_globals import torch_alone
+from stepwell.ir.outside.switches import hearing, kept_stderr
+from stepwell.ir.outside.torch_globals import torch_alone
 from stepwell.opening.candidates import Inputs, Place
 from stepwell.translate.exporting import export
 

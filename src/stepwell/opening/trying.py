@@ -16,7 +16,7 @@ import torch
 from torch.export import ExportedProgram
 
 from stepwell.dialects.symbols import asked_quietly
-from stepwell.ir.torch_private import pytree
+from stepwell.ir.outside.torch_private import pytree
 from stepwell.opening.candidates import Inputs, Place
 from stepwell.opening.hearing import Line, line_of
 

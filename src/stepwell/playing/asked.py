@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast, get_args
 
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.pipeline_text import EditKind
+from stepwell.staging.pipeline_text import EditKind
 
 
 @dataclass(frozen=True)

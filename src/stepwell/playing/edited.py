@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from xdsl.dialects.builtin import FileLineColLoc, LocationAttr, ModuleOp
 from xdsl.ir import Operation
 
-from stepwell.ir.text import parse_module
+from stepwell.ir.syntax.text import parse_module
 
 
 def with_locations(

@@ -17,13 +17,12 @@ from typing import Any
 from xdsl.dialects.builtin import LocationAttr, StringAttr
 
 from stepwell.checking.samples import Sample, make_samples
-from stepwell.explaining import fates
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.inline_values import take_values
 from stepwell.ir.levels import AFTER
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Step, step_name
-from stepwell.ir.text import parse_module
+from stepwell.ir.rewriting.rewrite import Step, step_name
+from stepwell.ir.syntax.inline_values import take_values
+from stepwell.ir.syntax.text import parse_module
 from stepwell.ir.weights import WeightStore
 from stepwell.lowering import Lowered, lower
 from stepwell.playing import sharing
@@ -33,7 +32,8 @@ from stepwell.playing.edited import with_locations
 from stepwell.playing.proofs import Prover
 from stepwell.playing.typed_rules import tried, typed, watched
 from stepwell.playing.ways import Way, command
-from stepwell.stages import stages_of
+from stepwell.reporting.explaining import fates
+from stepwell.staging.stages import stages_of
 from stepwell.targets import PIPELINES, find_target
 
 VARIANT_SECONDS = 0.25

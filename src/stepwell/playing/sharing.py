@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
-from stepwell.ir.inline_values import take_values, too_large, with_values
 from stepwell.ir.program import Program
-from stepwell.ir.storage import pack_tensors, unpack_bytes
-from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.syntax.inline_values import take_values, too_large, with_values
+from stepwell.ir.syntax.storage import pack_tensors, unpack_bytes
+from stepwell.ir.syntax.text import parse_module, to_text
 from stepwell.ir.weights import WeightStore
 from stepwell.playing.asked import Asked
 

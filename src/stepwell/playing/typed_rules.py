@@ -19,10 +19,10 @@ from xdsl.ir import Operation
 from stepwell.checking.contracts.draft import draft_of
 from stepwell.checking.contracts.trial import try_variant
 from stepwell.checking.contracts.variants import Variant, variants_of
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History
+from stepwell.ir.rewriting.rewrite import History
 from stepwell.showing.applications import Application, Recorder
 from stepwell.translate.rewrites.documentation import module_names, module_of
 from stepwell.translate.rules import RuleRewrite, read_rules

@@ -10,11 +10,11 @@ from typing import Any
 from xdsl.ir import Operation
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.pipeline import Pipeline
-from stepwell.ir.rewriting import Step, parts_of, step_name
-from stepwell.pipeline_text import Edit, EditKind, split
-from stepwell.report import Report
-from stepwell.stages import START, stages_of
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Step, parts_of, step_name
+from stepwell.reporting.report import Report
+from stepwell.staging.pipeline_text import Edit, EditKind, split
+from stepwell.staging.stages import START, stages_of
 
 TORCH_LEVELS = ("aten", "quant", "stepwell")
 """Dialects that stand in a program as it comes."""

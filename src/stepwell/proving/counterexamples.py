@@ -12,14 +12,14 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
-from stepwell.ir.interpretation import Interpreter
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound
-from stepwell.ir.size import Size, number_of
-from stepwell.ir.text import to_text
+from stepwell.ir.rewriting.rewrite import Bound
+from stepwell.ir.sizes.size import Size, number_of
+from stepwell.ir.syntax.text import to_text
 from stepwell.ir.types import dims, element, tensor
 from stepwell.proving.instances import SOME, Instance, Unknown
 from stepwell.proving.instantiating import NotWritten, Statement, Written
@@ -291,8 +291,8 @@ def _text_of(program: Program, values: list[SSAValue]) -> str:
     """The method that returns some values."""
     from xdsl.dialects.builtin import FunctionType
 
-    from stepwell.ir.cleanup import RemoveDeadCode
-    from stepwell.ir.rewriting import History
+    from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+    from stepwell.ir.rewriting.rewrite import History
 
     method = program.method()
     block = method.body.block

@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.ir.dtypes import f64, i64, is_float
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
 from stepwell.proving.laws import laws

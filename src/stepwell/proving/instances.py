@@ -16,9 +16,9 @@ from typing import Any
 from xdsl.ir import Attribute
 
 from stepwell.ir import dtypes
+from stepwell.ir.declared.families import families_of
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i8, i32, i64, ui8
-from stepwell.ir.families import families_of
-from stepwell.ir.size import Dim, Size
+from stepwell.ir.sizes.size import Dim, Size
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rules.compiling import named_arguments, operator
 from stepwell.translate.rules.examples import inputs_of, lists_of, meant, optional_of

@@ -11,10 +11,10 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.inference import infer
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import Rewriter
+from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.ir.types import FloatType, IntType, is_static
 from stepwell.ir.weights import WeightStore
 from stepwell.proving.instances import Instance, Unknown

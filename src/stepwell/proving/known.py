@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stepwell.ir.files import write_atomically
+from stepwell.ir.outside.files import write_atomically
 from stepwell.proving.verdicts import Verdict
 
 FILE = Path(__file__).parent / "verdicts.json"

@@ -15,7 +15,7 @@ from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, TypeVar
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 
 T = TypeVar("T")
 MANY = 24

@@ -11,7 +11,7 @@ from stepwell.certifying.deciding import is_constant
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.on_demand import torch
+from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
 from stepwell.proving.numbers import Unproven

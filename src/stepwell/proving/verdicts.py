@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from stepwell.certifying.deciding import Undecided
 from stepwell.certifying.deciding import decide as decide_expressions
 from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.types import dims, is_static
 from stepwell.proving.counterexamples import Counterexample, search
 from stepwell.proving.deciding import Decision, Proof, decide, go_together

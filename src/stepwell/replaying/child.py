@@ -28,7 +28,11 @@ SECONDS = 120
 def lowered(program: Any, target: str) -> dict[str, Any]:
     """What one lowering gives."""
     import stepwell
-    from stepwell.costs import operations
+
+    try:
+        from stepwell.weighing.costs import operations
+    except ImportError:  # An older commit.
+        operations = importlib.import_module("stepwell.costs").operations
 
     begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()

@@ -15,8 +15,8 @@ import torch
 
 from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import write_atomically
-from stepwell.ir.systems import needs_fork
+from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.outside.systems import needs_fork
 from stepwell.plugins import registry
 from stepwell.replaying.commits import both, checked_out, content
 from stepwell.sweeping.jobs import digest, source_of, version_of

@@ -16,8 +16,8 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import describe_op, op_name
-from stepwell.ir.rewriter import Rewriter
-from stepwell.ir.rewriting import Rewrite
+from stepwell.ir.rewriting.rewrite import Rewrite
+from stepwell.ir.rewriting.rewriter import Rewriter
 
 _AROUND = 12
 """Makers of operands and readers of results that are written down before a rewrite acts."""

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
-from stepwell.explaining import Fate, fates
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
 from stepwell.ir.options import OptionValue
-from stepwell.ir.printer import TextPrinter
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass, Step, step_name
+from stepwell.ir.rewriting.rewrite import History, Pass, Step, step_name
+from stepwell.ir.syntax.printer import TextPrinter
 from stepwell.lowering import Lowered, lower
-from stepwell.pipeline_text import prepared
 from stepwell.program import from_exported_program
+from stepwell.reporting.explaining import Fate, fates
 from stepwell.showing.applications import Application, Recorder
 from stepwell.showing.memory import MemoryPlan
 from stepwell.showing.sources import Source, sources
 from stepwell.showing.weights import Numbers, WeightRow, weight_rows
+from stepwell.staging.pipeline_text import prepared
 from stepwell.target import PipelineLike
 from stepwell.targets import find_target
 

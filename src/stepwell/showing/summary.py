@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
 
-from stepwell.costs import operations
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.signature import get_signature
 from stepwell.showing.weights import WeightRow, weight_bytes, weight_rows
+from stepwell.weighing.costs import operations
 
 
 @dataclass(frozen=True)

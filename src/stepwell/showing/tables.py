@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from stepwell.advice import Advice, advise
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
-from stepwell.explaining import Explanation
 from stepwell.ir.above import gives
-from stepwell.ir.pipeline import Pipeline
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Step, Together, step_name
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Step, Together, step_name
 from stepwell.lowering import Lowered
-from stepwell.profiling import HEADS, Profile
-from stepwell.report import Report
+from stepwell.reporting.advice import Advice, advise
+from stepwell.reporting.explaining import Explanation
+from stepwell.reporting.profiling import HEADS, Profile
+from stepwell.reporting.report import Report
 from stepwell.showing.summary import summarise
 from stepwell.targets import Pipelines
 from stepwell.translate.mxfp.accuracy import MxAccuracy

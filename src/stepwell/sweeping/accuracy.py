@@ -11,10 +11,10 @@ import torch
 from stepwell.checking.compare import deviation, differs
 from stepwell.checking.engine import FLOAT_KERNELS
 from stepwell.checking.rounding import MARGIN, TRIALS, NoisyInterpreter, sensitivity
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.rewrite import Bound
 
 QUANTISES = "quantized_decomposed.quantize"
 """What names of ops that round floats to steps begin with."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.systems import needs_fork
+from stepwell.ir.outside.systems import needs_fork
 from stepwell.sweeping.asked import named_by_content
 from stepwell.sweeping.cluster import local_cluster, run_tasks
 from stepwell.sweeping.jobs import Job, Limits, Task, Variant, source_of, tasks_of
@@ -114,7 +114,7 @@ def sweep(
             )
             base.remember(asked, [row.key for row in found.rows])
     if tune is not None:
-        from stepwell.tuning import table_of, write_table
+        from stepwell.weighing.tuning import table_of, write_table
 
         measured = [row.tuned["measured"] for row in found.rows if row.tuned is not None]
         write_table(Path(tune), table_of(measured))

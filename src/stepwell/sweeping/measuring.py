@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stepwell.costs import operations
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.explaining import fates
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.signature import get_signature
-from stepwell.ir.torch_private import pytree
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
 from stepwell.quantising import find_quantiser
+from stepwell.reporting.explaining import fates
 from stepwell.sweeping.accuracy import distance
 from stepwell.sweeping.memory import peak
 from stepwell.sweeping.ports import given_back, taken
 from stepwell.sweeping.rows import Outcome, Row
 from stepwell.targets import find_target
 from stepwell.translate.exporting import export
-from stepwell.tuning import tune
+from stepwell.weighing.costs import operations
+from stepwell.weighing.tuning import tune
 
 if TYPE_CHECKING:
     from stepwell.sweeping.jobs import Job, Task, Variant
@@ -330,7 +330,7 @@ def arena_of(lowered: Lowered) -> int | None:
     """Bytes that a `.pte` plans for activations."""
     if lowered.target.artefact != "pte":
         return None
-    from stepwell.backends.executorch.read import read_container
+    from stepwell.backends.executorch.reading.read import read_container
 
     methods = read_container(bytearray(lowered.artefact)).methods
     return max((sum(method.arena_sizes[1:]) for method in methods), default=0)
@@ -415,7 +415,7 @@ def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Seq
 
 def latency(artefact: bytes, inputs: tuple[Any, ...]) -> float:
     """The tenth percentile of a `.pte`'s run time, in milliseconds of one thread's CPU time."""
-    from stepwell.backends.executorch.runner import PteSession
+    from stepwell.backends.executorch.running.runner import PteSession
 
     session = PteSession.load(artefact)
     given = session.laid_out(pytree.tree_leaves(inputs), "forward")
@@ -429,8 +429,8 @@ def latency(artefact: bytes, inputs: tuple[Any, ...]) -> float:
 
 def stock(prepared: Prepared, timed: bool) -> dict[str, Any]:
     """The figures of ExecuTorch's own flow for the same program, or what it fails with."""
-    from stepwell.backends.executorch.runner import run_pte
-    from stepwell.stock import counted, stock_pte
+    from stepwell.backends.executorch.running.runner import run_pte
+    from stepwell.joining.stock import counted, stock_pte
 
     exported = copy.deepcopy(prepared.exported)
     started, what = time.process_time(), "lowering"

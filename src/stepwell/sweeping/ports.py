@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp
 
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
-from stepwell.ir.calling import flatten_inputs
+from stepwell.ir.calls.calling import flatten_inputs
 from stepwell.ir.signature import get_signature
 from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NARROWED_OUTPUTS
 

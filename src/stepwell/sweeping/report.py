@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.files import read_bytes, write_atomically
+from stepwell.ir.outside.files import read_bytes, write_atomically
 from stepwell.showing.page import embedded
 from stepwell.sweeping.rows import FAULTS, OUTCOMES, UNFIT, Row
 

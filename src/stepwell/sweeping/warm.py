@@ -100,7 +100,7 @@ PRELOADED = (
     "executorch.extension.pybindings.portable_lib",
     "executorch.kernels.quantized",
     "executorch.runtime",
-    "stepwell.backends.executorch.runner",
+    "stepwell.backends.executorch.running.runner",
     "stepwell.sweeping.measuring",
     "stepwell.zoo.weights",
     "torch.nn.attention",

@@ -179,7 +179,7 @@ def of_file(name: str, file: Path) -> Entry:
     def make() -> Made:
         import torch
 
-        from stepwell.factories import made_by, parts_of
+        from stepwell.reading.factories import made_by, parts_of
         from stepwell.zoo.wrapping import Tensors
 
         made = made_by(absolute)

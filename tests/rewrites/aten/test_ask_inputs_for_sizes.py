@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stepwell.ir.dtypes import f32
-from stepwell.ir.size_text import dim_of
+from stepwell.ir.sizes.size_text import dim_of
 from stepwell.ir.types import tensor
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.sizes.sizes import can_compute, share_of

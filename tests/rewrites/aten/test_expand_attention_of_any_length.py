@@ -9,7 +9,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 import stepwell
-from stepwell.backends.executorch.runner import PteSession
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.translate.lowerings.aten import attention
 from stepwell.translate.lowerings.lowering import step
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import run_rewrites
+from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import FoldScaleIntoLayer
 

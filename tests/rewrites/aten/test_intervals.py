@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stepwell.ir.program import Program
-from stepwell.ir.text import parse_module
+from stepwell.ir.syntax.text import parse_module
 from stepwell.translate.values import (
     interval,
     is_away_from_zero,

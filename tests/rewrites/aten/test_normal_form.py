@@ -11,9 +11,9 @@ from gpt2 import gpt2_2layers
 from llama import llama_block
 from mobilenet import mobilenet_v3_small
 from random_weights import random_input, randomise
-from stepwell.ir.cleanup import RemoveDeadCode
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NORMAL_FORM
 from swin import Swin

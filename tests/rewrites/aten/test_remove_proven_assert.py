@@ -6,8 +6,8 @@ The texts are not verified: inference runs the assertion itself.
 import pytest
 
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.ir.text import parse_module
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
+from stepwell.ir.syntax.text import parse_module
 from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
 
 

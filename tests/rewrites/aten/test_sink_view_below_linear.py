@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.rewrites.layers.sink_view_below_linear import RULES
 
 X, V, Y = "tensor<2x3x4xf32>", "tensor<6x4xf32>", "tensor<6x5xf32>"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.rewrites.attention.softmaxes import RULES
 
 ALL = {rule.name: rule() for rule in RULES}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.ir.rewriting import run_rewrites
+from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.translate.rewrites.documentation import (
     examples_of,
     module_names,

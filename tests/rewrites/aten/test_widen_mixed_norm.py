@@ -9,7 +9,7 @@ from torch.export import export
 
 import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.rewriting import run_rewrites
+from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.translate.lowerings.aten import normalisations
 from stepwell.translate.lowerings.lowering import step
 

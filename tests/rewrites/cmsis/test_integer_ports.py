@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import stepwell
-from stepwell.ir.rewriting import History
+from stepwell.ir.rewriting.rewrite import History
 from stepwell.translate.rewrites.cmsis.placing.integer_ports import IntegerPorts
 
 Q, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"

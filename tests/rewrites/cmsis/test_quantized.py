@@ -162,7 +162,7 @@ def test_a_scale_beyond_every_shift_is_refused(refused: Any, method: Any, words:
 
 
 def test_a_sum_past_int32_is_refused(programs: Any, words: Any, method: Any):
-    from stepwell.ir.rewriting import History, run_rewrites
+    from stepwell.ir.rewriting.rewrite import History, run_rewrites
 
     for bias, numbers, reason in (
         ((1 << 31) - 1, "2.0", "can accumulate"),

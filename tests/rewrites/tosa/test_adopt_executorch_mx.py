@@ -6,8 +6,8 @@ import pytest
 
 from stepwell.dialects.tosa_mxfp.executorch import PAYLOADS
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.ir.text import parse_module, to_text
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
+from stepwell.ir.syntax.text import parse_module, to_text
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.lowerings.aten import executorch_mx
 from stepwell.translate.lowerings.lowering import step

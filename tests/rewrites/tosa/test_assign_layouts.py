@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.ir.rewriting import History
+from stepwell.ir.rewriting.rewrite import History
 from stepwell.translate.rewrites.documentation import module_of
 from stepwell.translate.rewrites.tosa.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.tosa.placing.order import LAYOUT

@@ -9,11 +9,11 @@ from stepwell.translate.lowerings.tosa import (
     block_scaled,
     casts,
     elementwise,
-    indices,
     movement,
     pooling,
     products,
 )
+from stepwell.translate.lowerings.tosa.indexed import indices
 from stepwell.translate.lowerings.tosa.integers.elementwise import int8_add, int8_clamp
 from stepwell.translate.lowerings.tosa.integers.functions import int8_function, int8_requantise
 from stepwell.translate.lowerings.tosa.integers.layers import int8_convolution, int8_linear

@@ -6,14 +6,8 @@ import pytest
 
 from stepwell.translate.lowerings.aten import for_tosa
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.lowerings.tosa import (
-    discrete,
-    indices,
-    orders,
-    reductions,
-    resizing,
-    scatters,
-)
+from stepwell.translate.lowerings.tosa import discrete, reductions, resizing
+from stepwell.translate.lowerings.tosa.indexed import indices, orders, scatters
 from stepwell.translate.lowerings.tosa.integers.reductions import int8_resize
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'

@@ -6,7 +6,8 @@ import pytest
 
 from stepwell.translate.lowerings.aten import arithmetic, normalisations, pools, views
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.lowerings.tosa import factories, patterns
+from stepwell.translate.lowerings.tosa import factories
+from stepwell.translate.lowerings.tosa.indexed import patterns
 from stepwell.translate.rewrites.spelling import fills, scaled_number_to_sum
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.rewriting import History
+from stepwell.ir.rewriting.rewrite import History
 from stepwell.translate.lowerings.aten import arithmetic, normalisations
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from stepwell.ir.axes import AxisMap, Order
-from stepwell.ir.axis_forms import reshaped
-from stepwell.ir.size_text import dim_of
+from stepwell.ir.axes.forms import reshaped
+from stepwell.ir.axes.maps import AxisMap, Order
+from stepwell.ir.sizes.size_text import dim_of
 from stepwell.translate.layout.table import are_alike
 from stepwell.translate.rewrites.documentation import module_of
 from stepwell.translate.rewrites.xnnpack import MERGES

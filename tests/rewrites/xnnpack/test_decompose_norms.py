@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.lowerings.aten import norms
 from stepwell.translate.lowerings.lowering import step
 

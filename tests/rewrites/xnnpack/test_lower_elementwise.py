@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.rewrites.xnnpack.nodes.lower_elementwise import RULES
 
 ALL = {rule.name: rule() for rule in RULES}

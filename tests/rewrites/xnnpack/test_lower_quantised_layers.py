@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.ir.rewriting import Rewrite
+from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.lowerings.lowering import is_step, step
 from stepwell.translate.lowerings.xnnpack import quantised_layers
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.ir.rewriting import Rewrite
+from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantised_nodes
 from stepwell.translate.rewrites.xnnpack.quantised.leftover_casts import (

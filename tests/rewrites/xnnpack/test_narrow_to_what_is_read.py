@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.ir.alignment import aligned
+from stepwell.ir.axes.alignment import aligned
 from stepwell.translate.rewrites.documentation import examples_of, module_of
 from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, run_rewrites
-from stepwell.ir.text import parse_module
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
+from stepwell.ir.syntax.text import parse_module
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.slices.picking import Planner
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.ir.rewriting import History, run_rewrites
+from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.ir.numerics import Deviation
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.translate.lowerings.lowering import Drawn, step
 from stepwell.translate.lowerings.xnnpack import resizing
 

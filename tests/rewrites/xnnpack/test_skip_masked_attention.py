@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.rewrites.attention.skip_masked_attention import (
     Block,
     Scores,

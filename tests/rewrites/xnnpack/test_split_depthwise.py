@@ -9,7 +9,7 @@ import torch
 from stepwell.dialects.xnnpack.costs import COSTS, TAPS
 from stepwell.dialects.xnnpack.movement import StaticSlice
 from stepwell.dialects.xnnpack.spatial import DepthwiseConvolution2d
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import SplitDepthwise
 from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import (
     Axis,

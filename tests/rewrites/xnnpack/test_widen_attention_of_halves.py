@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import stepwell
-from stepwell.backends.executorch import arm64
+from stepwell.backends.executorch.running import arm64
 from stepwell.translate.lowerings.aten import floats
 from stepwell.translate.lowerings.aten.floats import IN_SINGLE
 from stepwell.translate.lowerings.lowering import step

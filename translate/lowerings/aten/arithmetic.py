@@ -9,11 +9,11 @@ from xdsl.ir import Operation
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import Deviation, flushes
 from stepwell.ir.dtypes import f32, is_float, torch_dtype
-from stepwell.ir.numerics import Deviation, flushes
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.lowering import Out, known, lowerings_of, lowers, refuse
 from stepwell.translate.values import is_away_from_zero

@@ -8,10 +8,10 @@ import torch
 from xdsl.ir import Attribute
 
 from stepwell.dialects import aten
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, f32, i1, i64, torch_dtype
-from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.size import UNKNOWN, Dim
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import UNKNOWN, Dim
 from stepwell.ir.types import IntType, dims, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.aten.values import Value, again, answered, no_refusal

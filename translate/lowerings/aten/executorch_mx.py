@@ -10,7 +10,7 @@ from stepwell.dialects.tosa_mxfp.executorch import codes_dtype, payload_of, weig
 from stepwell.dialects.tosa_mxfp.operators import OPERATORS
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK
 from stepwell.ir.dtypes import f32, torch_dtype
-from stepwell.ir.rewriting import Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse

@@ -11,13 +11,13 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.families import is_movement
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import bf16, f16, f32
-from stepwell.ir.families import is_movement
-from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.aten import normalisations
 from stepwell.translate.lowerings.aten.constants import rounds

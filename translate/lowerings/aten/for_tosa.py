@@ -12,9 +12,9 @@ from xdsl.ir import Attribute
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.targets import level_of
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import bf16, element_type, f16, f32, has_torch_dtype, torch_dtype
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.aten import normalisations
 from stepwell.translate.lowerings.aten.complex import COMPLEX, pair

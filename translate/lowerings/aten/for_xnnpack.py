@@ -10,12 +10,12 @@ import torch
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
-from stepwell.ir.bounds import roundings
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.dtypes import f16, f32, torch_dtype
-from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.types import dims, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal

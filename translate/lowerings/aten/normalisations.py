@@ -10,9 +10,9 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32, f64
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import recipe
 from stepwell.translate.affine.own_weights import are_from_weights

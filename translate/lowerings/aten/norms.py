@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from stepwell.dialects import aten, xnnpack
+from stepwell.ir.declared.numerics import REORDERED, numerics_of
 from stepwell.ir.dtypes import dtype_name, f16, f32, torch_dtype
-from stepwell.ir.numerics import REORDERED, numerics_of
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.weights import recipe
 from stepwell.translate.affine.own_weights import are_from_weights
 from stepwell.translate.lowerings.aten.values import Value, no_refusal

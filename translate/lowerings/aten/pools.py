@@ -11,11 +11,11 @@ import torch
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import Deviation, loses_nans
 from stepwell.ir.dtypes import i64
-from stepwell.ir.numerics import Deviation, loses_nans
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.types import dims, tensor
 from stepwell.translate.lowerings.aten.values import Value, cat, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse

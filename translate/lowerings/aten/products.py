@@ -10,9 +10,9 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, f32, i64, is_float
-from stepwell.ir.size import UNKNOWN, Dim, number_of
+from stepwell.ir.sizes.size import UNKNOWN, Dim, number_of
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, broadcast, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse

@@ -10,8 +10,8 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.ir.core import weight_key
-from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.size import Dim, Size
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import Dim, Size
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, cat, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse

@@ -16,9 +16,9 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import weight_key
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import EXACT, Refusal, Rewriter
-from stepwell.ir.size import Dim
+from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
+from stepwell.ir.rewriting.rewriter import remade
+from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import dims, element, tensor, with_element
 from stepwell.translate.lowerings.lowering import Goal, goal, refuse
 from stepwell.translate.rewrites import building

@@ -10,10 +10,10 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
-from stepwell.ir.rewriting import EXACT, Rewriter
-from stepwell.ir.size import UNKNOWN, Dim, Size
+from stepwell.ir.outside.xdsl_private import operands_of
+from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
+from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
 from stepwell.ir.types import dims
-from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (

@@ -15,9 +15,9 @@ from stepwell.dialects.quant import QuantizeCast, StorageCast
 from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.quant.types import quantization, storage_dtype, storage_element
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.families import ops_of
 from stepwell.ir.dtypes import f32, f64
-from stepwell.ir.families import ops_of
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, is_static, with_element
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.cmsis.values import written

@@ -37,7 +37,7 @@ from stepwell.dialects.cmsis.ops import (
 )
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType, per_tensor
 from stepwell.dialects.quant.types import quantization, storage_element
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, is_static, with_element
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.cmsis.values import factor_of, needs_shifts, written

@@ -31,7 +31,7 @@ from stepwell.dialects.cmsis.ops import (
     QuantizedTransposeConv2dNhwc,
 )
 from stepwell.dialects.quant.types import UniformQuantizedType
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor, with_element
 from stepwell.translate.lowerings.cmsis.values import (
     bias_key,

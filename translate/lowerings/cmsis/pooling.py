@@ -25,7 +25,7 @@ from stepwell.dialects.cmsis.ops import (
     QuantizedLinear,
     QuantizedMaxPool2dNhwc,
 )
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.translate.lowerings.cmsis.values import (
     AVERAGED,

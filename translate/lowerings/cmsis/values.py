@@ -19,7 +19,7 @@ from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedDepthwiseConv2dNhwc
 from stepwell.dialects.quant import per_tensor
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, tensor
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.lowering import Goal, Grammar, goal, grammar, refuse

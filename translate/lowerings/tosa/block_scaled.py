@@ -31,7 +31,7 @@ from stepwell.dialects.tosa_mxfp.operators import (
 )
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK, PAYLOADS, payload_named
 from stepwell.ir.dtypes import dtype_name, f16, f32, torch_dtype
-from stepwell.ir.rewriting import EXACT
+from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.types import tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse

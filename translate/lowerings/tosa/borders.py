@@ -17,8 +17,8 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.quant import Quantization, StorageCast, quantization
 from stepwell.dialects.quant.ops import block_values
 from stepwell.ir.dtypes import dtype_name, f32, i8, i16
-from stepwell.ir.rewriting import EXACT, Bound
-from stepwell.ir.rewriting import Value as RunTime
+from stepwell.ir.rewriting.rewrite import EXACT, Bound
+from stepwell.ir.rewriting.rewrite import Value as RunTime
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, clamp
 from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS, rescale, stored

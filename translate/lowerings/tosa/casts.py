@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute
 
 from stepwell.ir.dtypes import dtype_name, f8E4M3FN, f8E5M2, f32, i1, i32, i64
-from stepwell.ir.rewriting import EXACT
+from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value
 from stepwell.translate.rewrites.tosa.operators.building import FLOATS

@@ -12,7 +12,7 @@ from math import log as logarithm
 from math import pi
 from typing import Any
 
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.powers import root
 from stepwell.translate.lowerings.tosa.values import (

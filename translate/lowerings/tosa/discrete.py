@@ -10,7 +10,7 @@ import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.ir.dtypes import dtype_name, i1, i8, i16, i32, torch_dtype
-from stepwell.ir.rewriting import EXACT, Bound
+from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.types import IntType
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.casts import compares

@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import NanModeAttr
 from stepwell.ir.dtypes import i1, i32
-from stepwell.ir.rewriting import EXACT
+from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import Out, known, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import (
     WHOLE,

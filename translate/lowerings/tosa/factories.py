@@ -13,10 +13,10 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import f32, i1, i32, torch_dtype
-from stepwell.ir.rewriting import EXACT
+from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.ir.signature import ranges_around
-from stepwell.ir.size import Dim
-from stepwell.ir.size_ranges import interval
+from stepwell.ir.sizes.size import Dim
+from stepwell.ir.sizes.size_ranges import interval
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, concat, where

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IntegerAttr
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i32, torch_dtype
-from stepwell.ir.rewriting import EXACT
+from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, concat, needs_known
 

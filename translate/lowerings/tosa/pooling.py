@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.dtypes import i8, i16, torch_dtype
-from stepwell.ir.size import Dim, settled
+from stepwell.ir.sizes.size import Dim, settled
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats, needs_known
 from stepwell.translate.rewrites.tosa.operators.building import accumulator, i64s

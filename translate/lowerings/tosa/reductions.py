@@ -14,8 +14,8 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import NanModeAttr
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.dtypes import dtype_name, i1, i32, i64, torch_dtype
-from stepwell.ir.rewriting import EXACT
-from stepwell.ir.size import Dim
+from stepwell.ir.rewriting.rewrite import EXACT
+from stepwell.ir.sizes.size import Dim
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.casts import compares, is_convertible
 from stepwell.translate.lowerings.tosa.pooling import image_pool

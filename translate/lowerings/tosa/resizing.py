@@ -16,8 +16,8 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import ResizeModeAttr
-from stepwell.ir.bounds import roundings
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats
 from stepwell.translate.rewrites.tosa.operators.building import shape_of

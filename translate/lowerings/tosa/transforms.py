@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import BoolAttr, IntegerAttr
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import level_of
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.types import tensor
 from stepwell.translate.lowerings.aten.complex import COMPLEX, pair, whole

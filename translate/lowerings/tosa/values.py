@@ -20,12 +20,12 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.forms import FORMS
 from stepwell.dialects.tosa.targets import level_of
-from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import dtype_name, f16, i1, i32, i64, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
-from stepwell.ir.size import Dim
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.lowering import Goal, goal, refuse
 from stepwell.translate.rewrites.tosa.operators.building import (

@@ -16,11 +16,11 @@ from xdsl.ir import SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f16
-from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.size import Size
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import Dim, dims, element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.lowerings.aten.values import Value, no_refusal

@@ -16,12 +16,12 @@ from xdsl.ir import SSAValue
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import FLUSHED, Deviation
 from stepwell.ir.dtypes import f32
-from stepwell.ir.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Rewriter
-from stepwell.ir.size import Size
+from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import quantization
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.lowering import Grammar, grammar, refuse
 from stepwell.translate.quantised.layers import Layer, Parts, layer_of

@@ -7,8 +7,8 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten, xnnpack
-from stepwell.ir.bounds import roundings
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse

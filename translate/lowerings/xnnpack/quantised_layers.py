@@ -22,8 +22,8 @@ from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type, group_size, qua
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
-from stepwell.ir.rewriting import Bound, Rewriter
-from stepwell.ir.rewriting import Value as RunTime
+from stepwell.ir.rewriting.rewrite import Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import Value as RunTime
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.aten.values import Value, no_refusal

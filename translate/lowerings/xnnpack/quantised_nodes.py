@@ -17,8 +17,8 @@ from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import QuantizeCast, quantization
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.ir.rewriting import EXACT, Bound, Rewriter
-from stepwell.ir.rewriting import Value as RunTime
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import Value as RunTime
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse

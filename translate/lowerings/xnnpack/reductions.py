@@ -21,12 +21,12 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten, xnnpack
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f16
-from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Rewriter
-from stepwell.ir.size import UNKNOWN, Dim, Size, number_of, settled
+from stepwell.ir.rewriting.rewrite import Bound, Rewriter
+from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, number_of, settled
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse

@@ -8,9 +8,9 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.ir.numerics import FLUSHED, Deviation
+from stepwell.ir.declared.numerics import FLUSHED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.lowering import Goal, goal

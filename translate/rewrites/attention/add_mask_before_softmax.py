@@ -31,10 +31,10 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import dtype_name, f16, torch_dtype
-from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.attention.attention_pattern import SOFTMAX

@@ -8,10 +8,10 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.numerics import Deviation
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
-from stepwell.ir.size import UNKNOWN, number_of
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.sizes.size import UNKNOWN, number_of
 from stepwell.ir.types import dims, is_static
 from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
 

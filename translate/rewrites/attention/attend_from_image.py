@@ -32,11 +32,11 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
-from stepwell.ir.numerics import REORDERED, Deviation
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.size import Size
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
 from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite

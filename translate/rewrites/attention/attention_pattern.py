@@ -18,8 +18,8 @@ import torch
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.families import is_of, lays_out
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.families import is_of, lays_out
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims, element
 from stepwell.translate.values import most

@@ -28,14 +28,14 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.axes import axis_map
-from stepwell.ir.bounds import roundings
-from stepwell.ir.boxes import numbers, whole_of
+from stepwell.ir.axes.boxes import numbers, whole_of
+from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.families import moves_one
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.families import moves_one
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.building import emit_as, static_dims

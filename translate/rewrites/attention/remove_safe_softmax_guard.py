@@ -55,10 +55,10 @@ from xdsl.ir import SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.families import is_of, lays_out
-from stepwell.ir.numerics import Deviation
+from stepwell.ir.declared.families import is_of, lays_out
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.attention.attention_pattern import PRODUCTS, SCALES
 from stepwell.translate.rewrites.building import axis

@@ -37,7 +37,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.building import view
 from stepwell.translate.rules import read_rules

@@ -33,7 +33,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects.control import CondOp, WhileLoopOp
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.outside.torch_private import has_kernel_for_key, schema_of
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.torch_private import has_kernel_for_key, schema_of
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import FunctionOf
 from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
@@ -48,7 +48,7 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
     overload_name = schema_of(overload).overload_name
     name = f"{name}.{overload_name}" if overload_name else name
     if overload.namespace == "aten" and name in TABLED:
-        from stepwell.ir.torch_private import decomposition_table
+        from stepwell.ir.outside.torch_private import decomposition_table
 
         return decomposition_table[overload]
     key = "CompositeImplicitAutograd"
@@ -59,7 +59,7 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
 @cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """PyTorch's decompositions, those of the core operator set before the others."""
-    from stepwell.ir.torch_private import core_aten_decompositions, decomposition_table
+    from stepwell.ir.outside.torch_private import core_aten_decompositions, decomposition_table
 
     return {**decomposition_table, **core_aten_decompositions()}
 

@@ -30,10 +30,10 @@ from stepwell.dialects.symbols import (
 )
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.outside.torch_private import enable_python_dispatcher, pytree, schema_of
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
-from stepwell.ir.size import Dim, Size, settled
-from stepwell.ir.torch_private import enable_python_dispatcher, pytree, schema_of
+from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import dims, is_static
 from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import (

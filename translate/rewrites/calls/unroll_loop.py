@@ -36,7 +36,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.control import MapOp, ScanOp, YieldOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.building import emit
 

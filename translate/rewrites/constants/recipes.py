@@ -12,7 +12,7 @@ from stepwell.dialects.aten.interpretation import flat_results, plan_of, torch_o
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.dtypes import dtype_name
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.weights import recipe
 
 SOURCE, DTYPE = "source", "dtype"

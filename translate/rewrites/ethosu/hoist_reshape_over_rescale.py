@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from stepwell.ir.size import Dim
+from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import dims
 from stepwell.translate.rules import read_rules
 

@@ -26,7 +26,7 @@ from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.diagnostics import node_name
 from stepwell.ir.dtypes import i8, i16
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass, Step, Together
+from stepwell.ir.rewriting.rewrite import History, Pass, Step, Together
 from stepwell.ir.types import element
 from stepwell.translate.on_npu import OnNpu
 

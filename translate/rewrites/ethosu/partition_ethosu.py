@@ -18,7 +18,7 @@ from stepwell.dialects.ethosu import DelegateOp, YieldOp
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting.rewrite import History, Pass
 
 _FIRST, _LAST = (WeightOp, StateOp), (UpdateOp, MutateInputOp, ReturnOp)
 

@@ -36,7 +36,7 @@ from xdsl.ir import Operation, Use
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i8, i16, i32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
 from stepwell.ir.types import element
 
 

@@ -47,11 +47,11 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.building import emit, expand, permute, put, static_dims, view
 from stepwell.translate.rewrites.experts.experts import WeightedSum, unready, weighted_sum

@@ -46,11 +46,11 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import f32
-from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, tensor
 from stepwell.translate.rewrites.building import (
     emit,

@@ -18,7 +18,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import costs_of
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.lowerings.aten.products import is_normal
 from stepwell.translate.rewrites.building import static_dims
 from stepwell.translate.rewrites.experts.routing import (

@@ -15,7 +15,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.building import axis, static_dims
 from stepwell.translate.rewrites.slices.select_by_constant_mask import number_of

@@ -52,10 +52,10 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
-from stepwell.ir.numerics import REORDERED, Deviation
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.translate.affine.constants import channels_before, channels_behind, constants_of
 from stepwell.translate.affine.layers import LAYERS, Layers, layer_of, with_weights
 

@@ -56,9 +56,9 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir import numerics
 from stepwell.ir.core import weight_key
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.declared import numerics
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import blocks_of_rows, recipe
 from stepwell.translate.rewrites.constants.recipes import derive

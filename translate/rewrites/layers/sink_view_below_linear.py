@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.views import merge_views
 from stepwell.translate.rules import read_rules

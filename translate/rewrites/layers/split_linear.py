@@ -39,7 +39,7 @@ from stepwell.dialects.xnnpack.costs import UNKNOWN_SIZE, Costs, costs_of
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bounds

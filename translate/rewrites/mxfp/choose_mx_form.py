@@ -30,7 +30,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp.operators import OPERATORS, TYPES, form_refused
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     MxConv2dOp,

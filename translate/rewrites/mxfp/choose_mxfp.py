@@ -83,7 +83,7 @@ from stepwell.dialects.tosa_mxfp.operators import form_refused
 from stepwell.ir import types
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, torch_dtype
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.tosa.operators.building import FLOATS
 from stepwell.translate.rewrites.views import merge_views

@@ -27,8 +27,8 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.ir.declared.families import moves_one
 from stepwell.ir.dtypes import f16, f32
-from stepwell.ir.families import moves_one
 from stepwell.ir.types import element
 from stepwell.translate.rules import read_rules
 

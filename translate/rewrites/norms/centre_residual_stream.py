@@ -38,14 +38,14 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.axes import axis_map
+from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.declared.families import is_movement
+from stepwell.ir.declared.numerics import REORDERED, forbidden
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.dtypes import f32
-from stepwell.ir.families import is_movement
-from stepwell.ir.numerics import REORDERED, forbidden
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import recipe

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import Dim, dims, element
 from stepwell.translate.rewrites.building import emit, permute, put, reduced, slice_axis
 from stepwell.translate.rewrites.norms.row_statistics import row_mean

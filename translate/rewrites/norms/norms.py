@@ -140,8 +140,8 @@ from collections.abc import Sequence
 import torch
 from xdsl.ir import Attribute, SSAValue
 
+from stepwell.ir.declared.numerics import REORDERED as REORDERED
 from stepwell.ir.dtypes import bf16, f16, f32, torch_dtype
-from stepwell.ir.numerics import REORDERED as REORDERED
 from stepwell.ir.types import dims, element
 from stepwell.translate.rules import read_rules
 

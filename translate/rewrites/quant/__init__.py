@@ -1,6 +1,6 @@
 """From quantise and dequantise ops to types that carry the numbers."""
 
-from stepwell.ir.rewriting import Together
+from stepwell.ir.rewriting.rewrite import Together
 from stepwell.translate.rewrites.quant import casts, constants
 from stepwell.translate.rewrites.quant.casts import DEQUANTIZE, QUANTIZE
 from stepwell.translate.rewrites.quant.hoist_quantize import HoistQuantize

@@ -58,7 +58,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import UniformQuantizedType
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import Dim, dims, element
 from stepwell.translate.rewrites.quant.parameters import is_dynamic, quantization_of
 from stepwell.translate.rules import read_rules

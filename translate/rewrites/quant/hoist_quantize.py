@@ -25,8 +25,8 @@ from stepwell.dialects.quant import QuantizeCast, StorageCast, UniformQuantizedT
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.dialects.quant.types import storage_element
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import element, with_element
 from stepwell.translate.rewrites.quant.movement import moved, only_moves
 

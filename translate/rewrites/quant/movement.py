@@ -13,8 +13,8 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.ir.axes import axis_map
-from stepwell.ir.families import is_movement, is_of, ops_of
+from stepwell.ir.axes.maps import axis_map
+from stepwell.ir.declared.families import is_movement, is_of, ops_of
 
 MOVEMENT: tuple[type[SchemaOp], ...] = tuple(
     op_class(name) for name in (*ops_of("movement", "aten"), "aten.index_select.default")

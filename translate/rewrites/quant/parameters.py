@@ -15,7 +15,7 @@ from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims, element
 
 

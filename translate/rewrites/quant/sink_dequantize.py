@@ -24,7 +24,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast, StorageCast, UniformQuantizedType
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.quant.hoist_quantize import on_integers, raw_of
 from stepwell.translate.rewrites.quant.movement import (

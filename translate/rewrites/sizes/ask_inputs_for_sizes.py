@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import IntType
 from stepwell.translate.rewrites.sizes.sizes import InputSize, size_of_input
 from stepwell.translate.rules import read_rules

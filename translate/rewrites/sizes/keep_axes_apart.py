@@ -26,11 +26,11 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import Bound, Rewrite, Rewriter
-from stepwell.ir.size import Size
+from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewriter import remade
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.building import (
     axis,

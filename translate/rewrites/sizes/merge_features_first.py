@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import Dim, dims, element
 from stepwell.translate.rewrites.building import is_open_once, view
 from stepwell.translate.rewrites.layers import sink_view_below_linear

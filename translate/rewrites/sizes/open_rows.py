@@ -11,15 +11,15 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir import size_ranges
-from stepwell.ir.axes import axis_map
+from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import is_of, moves_one
 from stepwell.ir.dtypes import i1
-from stepwell.ir.families import is_of, moves_one
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.signature import ranges_around
-from stepwell.ir.size import Size
+from stepwell.ir.sizes import size_ranges
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, element
 from stepwell.translate.values import interval
 from stepwell.translate.values.classes import is_finite

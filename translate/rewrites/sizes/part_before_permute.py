@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.building import (
     axis,

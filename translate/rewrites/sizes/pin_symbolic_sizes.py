@@ -26,14 +26,14 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.sym import ConstantOp, SymOp
 from stepwell.dialects.symbols import Symbols
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
+from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead
-from stepwell.ir.rewriting import History, Pass, walk_blocks
+from stepwell.ir.rewriting.rewrite import History, Pass, walk_blocks
 from stepwell.ir.signature import Signature, get_signature, set_signature
-from stepwell.ir.size import UNKNOWN, Size
-from stepwell.ir.size_text import dim_of
+from stepwell.ir.sizes.size import UNKNOWN, Size
+from stepwell.ir.sizes.size_text import dim_of
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, dims, element, is_static, tensor
-from stepwell.ir.xdsl_private import set_type
 
 Number = int | float | bool
 Sizes = str | int | Mapping[str, int]

@@ -17,9 +17,9 @@ from xdsl.ir import Attribute, Block, SSAValue
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.sym import FUNCTIONS, OPS
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.size import UNKNOWN, Dim, Size
-from stepwell.ir.size_values import OF_TWO, computed
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
+from stepwell.ir.sizes.size_values import OF_TWO, computed
 from stepwell.ir.types import BoolType, FloatType, IntType, dims
 
 

@@ -27,10 +27,10 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.size import Size, settled
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.sizes.size import Size, settled
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.building import TO_THE_END, axis, emit, emit_as
 

@@ -45,8 +45,8 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.rewriting import Refusal, Rewriter
-from stepwell.ir.size import Size
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.building import axis, emit, slice_op, view
 from stepwell.translate.rewrites.views import merge_views

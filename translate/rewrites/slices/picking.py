@@ -16,7 +16,7 @@ from math import gcd
 import numpy as np
 from xdsl.ir import SSAValue
 
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.building import cat, slice_axis, static_dims, view
 

@@ -23,7 +23,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import StateOp
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.building import cat, slice_axis, static_dims, view
 from stepwell.translate.rewrites.slices.written_place import WRITES, Place, place_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.building import axis, static_dims
 

@@ -148,10 +148,10 @@ from math import copysign, isnan
 
 from xdsl.ir import SSAValue
 
+from stepwell.ir.declared.numerics import loses_nans
 from stepwell.ir.dtypes import is_float, ui8
-from stepwell.ir.numerics import loses_nans
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites import building
 from stepwell.translate.rules import read_rules

@@ -94,8 +94,8 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.families import lays_out
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.declared.families import lays_out
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.rules import read_rules
 
 OBSERVERS = frozenset(("aten.as_strided.default", "aten.as_strided_copy.default"))

@@ -24,7 +24,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from stepwell.ir import types
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.building import cast, expand
 from stepwell.translate.rules import read_rules

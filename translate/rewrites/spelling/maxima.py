@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 
 
 def reads_their_indices(op: SchemaOp) -> Refusal | None:

@@ -52,7 +52,7 @@ from math import copysign, isfinite
 from xdsl.ir import SSAValue
 
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rules import read_rules
 

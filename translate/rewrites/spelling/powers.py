@@ -104,8 +104,8 @@ from __future__ import annotations
 import torch
 from xdsl.ir import Attribute, SSAValue
 
+from stepwell.ir.declared.numerics import flushes
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.numerics import flushes
 from stepwell.ir.program import Program
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.predicates import is_power_of_two

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.rewriting import Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
 from stepwell.translate.rewrites.building import emit_as
 
 

@@ -154,7 +154,7 @@ from __future__ import annotations
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.dtypes import bf16, f16
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites import building
 from stepwell.translate.rules import read_rules

@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from stepwell.dialects.aten import CloneDefault, ContiguousDefault
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.families import is_of
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.program import Program
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims

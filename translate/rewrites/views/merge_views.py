@@ -55,8 +55,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from stepwell.ir.alignment import dropped_units
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.axes.alignment import dropped_units
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites import building
 from stepwell.translate.rewrites.building import (

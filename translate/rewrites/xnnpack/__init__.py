@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.ir.rewriting import Rewrite
+from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.rewrites.xnnpack.nodes.hoist_reshape_over_linear import (
     HoistReshapeOverLinear,
 )

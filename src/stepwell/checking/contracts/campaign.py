@@ -23,7 +23,7 @@ from stepwell.checking.contracts.trial import (
     try_variant,
 )
 from stepwell.checking.contracts.variants import Variant, variants_of
-from stepwell.ir.rewriting import Pass, Rewrite
+from stepwell.ir.rewriting.rewrite import Pass, Rewrite
 from stepwell.translate.rewrites.documentation import (
     examples_of,
     examples_of_rule,

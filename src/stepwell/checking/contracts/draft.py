@@ -22,17 +22,17 @@ from stepwell.checking.contracts.fills import Fill, fill_of, weight_tensor
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.declared.inference import infer
+from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.inference import infer
-from stepwell.ir.interpretation import Interpreter, rule_for
+from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.signature import Port, get_signature, set_signature
-from stepwell.ir.size import Size
-from stepwell.ir.text import parse_module
+from stepwell.ir.sizes.size import Size
+from stepwell.ir.syntax.text import parse_module
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
-from stepwell.ir.xdsl_private import set_type
 
 MOST_ELEMENTS = 1 << 16
 """Elements of the largest tensor that a variant may have."""

@@ -26,7 +26,7 @@ from stepwell.checking.watching import Margin
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
-from stepwell.ir.rewriting import Rewrite, Together
+from stepwell.ir.rewriting.rewrite import Rewrite, Together
 from stepwell.ir.types import dims, element
 from stepwell.program import Program
 

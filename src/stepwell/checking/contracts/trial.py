@@ -22,7 +22,7 @@ from stepwell.checking.watching import tolerated, total_bound
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.rewriting import EXACT, History, Pass, Rewrite, Together, bound_of
+from stepwell.ir.rewriting.rewrite import EXACT, History, Pass, Rewrite, Together, bound_of
 from stepwell.ir.types import BoolType, FloatType, dims, element
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import UnknownValue

@@ -25,7 +25,7 @@ from stepwell.checking.contracts.edit import (
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
 from stepwell.ir import dtypes
-from stepwell.ir.size import Size
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, element, tensor
 
 

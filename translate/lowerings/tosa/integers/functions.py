@@ -23,10 +23,10 @@ from stepwell.dialects.quant.ops import dequantize
 from stepwell.dialects.quant.types import Quantization, quantization
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.dtypes import i1, i8, i16, i32
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Refusal
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal
 from stepwell.ir.types import dims, is_static
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.integers.elementwise import ONE

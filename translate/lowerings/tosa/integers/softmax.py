@@ -25,7 +25,7 @@ import torch
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i8, i16, i32
-from stepwell.ir.rewriting import Bound
+from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.integers.functions import looked_up
 from stepwell.translate.lowerings.tosa.integers.values import Integers, delivered, rescaled

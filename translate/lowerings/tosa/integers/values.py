@@ -12,7 +12,7 @@ from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.quant.types import Quantization
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import is_static
 from stepwell.translate.lowerings.lowering import Grammar, grammar, refuse
 from stepwell.translate.lowerings.tosa.values import Value

@@ -14,7 +14,7 @@ from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.dialects.quant.types import storage_element
 from stepwell.ir.core import weight_key
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor
 from stepwell.translate.quantised.recognise import typed_weight
 from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped, to_nchw, to_nhwc

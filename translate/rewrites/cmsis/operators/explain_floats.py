@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass, Refusal
+from stepwell.ir.rewriting.rewrite import History, Pass, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.quantised.functions import FUNCTIONS
 from stepwell.translate.quantised.recognise import activation, quantized_uses

@@ -41,8 +41,8 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewriter
-from stepwell.ir.size import number_of
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
+from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import AnyTensor, dims, tensor, with_element
 from stepwell.translate.quantised.recognise import (
     Bias,

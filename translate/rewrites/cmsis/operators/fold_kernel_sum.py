@@ -40,7 +40,7 @@ from stepwell.dialects.cmsis.ops import QuantizedLinear
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.quant import StorageCast
 from stepwell.ir.core import weight_key
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rules import read_rules
 

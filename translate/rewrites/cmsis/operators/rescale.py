@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedActivation
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import AnyTensor, with_element
 from stepwell.translate.quantised.recognise import Use
 

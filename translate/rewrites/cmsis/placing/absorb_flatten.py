@@ -41,7 +41,7 @@ from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.dialects.cmsis.ops import QuantizedConv2dNhwc, QuantizedLinear, Transpose
 from stepwell.dialects.quant import StorageCast
 from stepwell.ir.core import weight_key
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, is_static
 from stepwell.translate.quantised.recognise import typed_weight
 from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped

@@ -41,10 +41,10 @@ from stepwell.dialects.cmsis.ops import (
 )
 from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import quantization
-from stepwell.ir.axes import Order, inverse, lies_the_same
+from stepwell.ir.axes.maps import Order, inverse, lies_the_same
 from stepwell.ir.core import weight_key
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning

@@ -40,9 +40,9 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects.cmsis.ops import Transpose
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
 from stepwell.dialects.quant import StorageCast
-from stepwell.ir.axes import axis_map, kept
+from stepwell.ir.axes.maps import axis_map, kept
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.signature import Port, get_signature, set_signature
 from stepwell.ir.types import dims
 

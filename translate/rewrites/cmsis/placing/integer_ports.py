@@ -40,7 +40,7 @@ from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Converted, History, Pass
+from stepwell.ir.rewriting.rewrite import Converted, History, Pass
 from stepwell.ir.signature import Port, get_signature
 from stepwell.ir.types import element
 from stepwell.translate.quantised.ports import quantisers, take_integers

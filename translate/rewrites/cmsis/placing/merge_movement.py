@@ -79,7 +79,7 @@ from xdsl.ir import Attribute, SSAValue
 import stepwell.dialects.quant.recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.reshapes import only_reshapes
 from stepwell.dialects.quant import UniformQuantizedType
-from stepwell.ir import axes
+from stepwell.ir.axes import maps as axes
 from stepwell.ir.types import Dim, is_static
 from stepwell.translate.rewrites.cmsis.placing import reshape
 from stepwell.translate.rewrites.quant import movement

@@ -26,7 +26,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_pure
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import AnyTensor, dims, element, is_static
 
 MOST = 2_000

@@ -44,10 +44,10 @@ from stepwell.dialects.cmsis.ops import (
     Transpose,
 )
 from stepwell.dialects.quant import StorageCast
-from stepwell.ir.axes import inverse
+from stepwell.ir.axes.maps import inverse
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims, element, tensor
 

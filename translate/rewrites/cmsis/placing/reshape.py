@@ -14,7 +14,7 @@ from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
 from stepwell.dialects.cmsis.ops.movement import pad_is_misread
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType
 from stepwell.dialects.quant.types import storage_element
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor, with_element
 from stepwell.translate.rewrites.quant.movement import moved, only_moves
 

@@ -29,7 +29,7 @@ from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.building import axis, static_dims
 from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped

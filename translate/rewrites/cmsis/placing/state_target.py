@@ -15,7 +15,7 @@ from stepwell.dialects.quant import DequantizeCast, QuantizeCast
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting.rewrite import History, Pass
 
 M55 = Target("cortex-m55", Isa.MVE)
 

@@ -40,7 +40,7 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.dialects.cmsis.ops.base import to_attribute
 from stepwell.dialects.cmsis.ops.places import writes_its_own
 from stepwell.dialects.cmsis.target import Target
-from stepwell.ir.axes import Along, Links, axis_map
+from stepwell.ir.axes.maps import Along, Links, axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.memory.rows import Call, Image, RowOp, Stream

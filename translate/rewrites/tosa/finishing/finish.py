@@ -20,7 +20,7 @@ from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node
 from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.levels import TOSA_TARGET as TARGET
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.translate.lowerings.aten.views import gather_strides
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders

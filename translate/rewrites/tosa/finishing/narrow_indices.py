@@ -5,7 +5,7 @@ interval: constants have theirs, ARGMAX that of its axis, arithmetic follows.  A
 caller declares (the option `ranges`); one that only names rows has the rows' range, for a call with
 any other is an error in torch too; any other has the 32 bits of the artefact's own input, which
 holds no more.  Where every interval fits, every 64-bit type becomes i32, and the method says which
-inputs and outputs did.  `run` refuses a value that is outside (`stepwell.ir.calling`).
+inputs and outputs did.  `run` refuses a value that is outside (`stepwell.ir.calls.calling`).
 
 Before:
     func.func @forward(%w: tensor<1x10x4xf32>, %i: tensor<1x6xi64>) -> tensor<1x6x4xf32> {
@@ -32,16 +32,16 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import parse_target
-from stepwell.ir.calling import NARROWED, declare_ranges
+from stepwell.ir.calls.calling import NARROWED, declare_ranges
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import is_movement
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.dtypes import i32, i64
-from stepwell.ir.families import is_movement
+from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import dims, element, with_element
 from stepwell.ir.weights import WeightStore, recipe
-from stepwell.ir.xdsl_private import set_type
 from stepwell.translate.rewrites.tosa.finishing.finish import not_lowered
 from stepwell.translate.values import Interval, Values
 

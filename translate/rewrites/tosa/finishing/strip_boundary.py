@@ -15,7 +15,7 @@ from xdsl.ir import Attribute
 
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Converted, History, Pass
+from stepwell.ir.rewriting.rewrite import Converted, History, Pass
 from stepwell.translate.quantised.ports import quantisers, take_integers
 
 

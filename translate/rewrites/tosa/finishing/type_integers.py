@@ -34,7 +34,7 @@ from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
 from stepwell.ir import types
 from stepwell.ir.dtypes import f32
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.lowerings.tosa.casts import CASTS
 from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of

@@ -29,8 +29,8 @@ from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import element, with_element
 from stepwell.translate.quantised.recognise import (
     Activation,

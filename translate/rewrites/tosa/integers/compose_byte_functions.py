@@ -26,10 +26,10 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.dtypes import i8
-from stepwell.ir.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
 from stepwell.translate.rules import read_rules

@@ -29,9 +29,9 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.quant import QuantizeCast
 from stepwell.ir.core import WeightOp
-from stepwell.ir.interpretation import Interpreter
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.quantised.functions import followed, is_stored
 from stepwell.translate.rules import read_rules
 

@@ -18,7 +18,7 @@ from stepwell.dialects.tosa.constants import const
 from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i1, i8, i16
-from stepwell.ir.rewriting import Bound, Refusal
+from stepwell.ir.rewriting.rewrite import Bound, Refusal
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.quantised.recognise import (

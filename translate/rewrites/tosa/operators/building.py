@@ -25,8 +25,8 @@ from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, f16, f32, i8, i32, torch_dtype
-from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.size import Dim, settled
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import Dim, settled
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.tosa.operators.sizes import shape_constant

@@ -16,7 +16,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.size import Dim, settled
+from stepwell.ir.sizes.size import Dim, settled
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.operators.building import Builder, narrow, shape_of
 

@@ -32,7 +32,7 @@ from stepwell.dialects.control import CondOp, WhileLoopOp, YieldOp
 from stepwell.dialects.tosa import structural as s
 from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 
 

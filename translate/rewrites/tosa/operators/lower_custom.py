@@ -11,7 +11,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.custom import Custom, custom_of
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass, Refusal
+from stepwell.ir.rewriting.rewrite import History, Pass, Refusal
 from stepwell.ir.types import is_static
 from stepwell.translate.rewrites.tosa.operators.lowering import unfit
 

@@ -9,7 +9,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.codes import code_of_element
 from stepwell.dialects.tosa.limits import EIGHT_K, Level
 from stepwell.ir.dtypes import dtype_name
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import IntType, dims, element, is_static
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
 from stepwell.translate.rewrites.tosa.operators.sizes import inexpressible

@@ -19,9 +19,9 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import const_shape
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i32
-from stepwell.ir.rewriting import Rewriter
-from stepwell.ir.size import UNKNOWN, Computed, Dim, Size, settled
-from stepwell.ir.size_values import computed
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import UNKNOWN, Computed, Dim, Size, settled
+from stepwell.ir.sizes.size_values import computed
 from stepwell.ir.types import dims, is_static
 
 _BINARY: Final[dict[str, type[TosaOp]]] = {

@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.size import Dim, settled
+from stepwell.ir.sizes.size import Dim, settled
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.operators.convolving import Convolve, Placed, evened, part
 

@@ -8,8 +8,8 @@ from typing import Any
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa.limits import Level
-from stepwell.ir.rewriting import Refusal
-from stepwell.ir.size import settled
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.sizes.size import settled
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
 from stepwell.translate.rewrites.tosa.operators.lowering import reduced_axes
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known

@@ -29,9 +29,9 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import shape_value
 from stepwell.dialects.tosa.costs import LAYOUT
 from stepwell.dialects.tosa.meaning.values import ints
-from stepwell.ir.axes import AxisMap, Order, inverse, lies_the_same
+from stepwell.ir.axes.maps import AxisMap, Order, inverse, lies_the_same
 from stepwell.ir.dtypes import i32
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning

@@ -32,7 +32,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.constants import shape_value
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.operators import sizes
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of

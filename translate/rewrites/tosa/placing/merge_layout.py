@@ -69,8 +69,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from stepwell.ir.axes import lies_the_same
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.axes.maps import lies_the_same
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.rewrites.tosa.operators import sizes
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.operators.sizes import Size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from stepwell.ir.rewriting import Named, Rewrite, Step, Together
+from stepwell.ir.rewriting.rewrite import Named, Rewrite, Step, Together
 from stepwell.translate.lowerings.aten import (
     arithmetic,
     complex,
@@ -23,18 +23,15 @@ from stepwell.translate.lowerings.tosa import (
     elementwise,
     factories,
     functions,
-    indices,
     movement,
-    orders,
-    patterns,
     pooling,
     powers,
     products,
     reductions,
     resizing,
-    scatters,
     transforms,
 )
+from stepwell.translate.lowerings.tosa.indexed import indices, orders, patterns, scatters
 from stepwell.translate.lowerings.tosa.integers import elementwise as int_elementwise
 from stepwell.translate.lowerings.tosa.integers import functions as int_functions
 from stepwell.translate.lowerings.tosa.integers import layers as int_layers

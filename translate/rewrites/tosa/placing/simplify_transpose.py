@@ -28,7 +28,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.rewrites.tosa.operators import sizes
 from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
 from stepwell.translate.rewrites.tosa.placing import merge_layout

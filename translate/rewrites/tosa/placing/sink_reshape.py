@@ -26,12 +26,12 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.axes import DATA, ELEMENTWISE, is_block_scaled
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.alignment import dropped_units
+from stepwell.ir.axes.alignment import dropped_units
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
-from stepwell.ir.size import Dim
+from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
+from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.operators.building import Builder, elements, shape_of
 from stepwell.translate.rewrites.tosa.operators.sizes import is_spelled

@@ -38,8 +38,8 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32
-from stepwell.ir.numerics import Deviation
 from stepwell.ir.types import Dim, dims, element
 from stepwell.ir.weights import recipe
 from stepwell.translate.affine import recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]

@@ -117,12 +117,12 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import Costs, costs_of
 from stepwell.dialects.xnnpack.spatial import Convolution2d
-from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32
-from stepwell.ir.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape

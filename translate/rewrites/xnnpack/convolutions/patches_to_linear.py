@@ -32,9 +32,9 @@ from stepwell.dialects.quant import quantization
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.datatypes import FLOATS, DynamicInt8Type, datatype
 from stepwell.dialects.xnnpack.spatial import Convolution2d
-from stepwell.ir.bounds import roundings
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import EXACT, Bound, Refusal, Rewrite, Rewriter, Value
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, transpose

@@ -39,12 +39,12 @@ from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d
 from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import TAPS, UNKNOWN_SIZE, Costs, costs_of
-from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.dtypes import f16, f32
-from stepwell.ir.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter, Value
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims, element, tensor, with_element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import Axis, Part, Prices, least

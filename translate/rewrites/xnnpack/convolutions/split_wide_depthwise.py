@@ -35,13 +35,13 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d, XnnpackOp
 from stepwell.dialects.xnnpack.costs import TAPS, Costs, costs_of
 from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
-from stepwell.ir.bounds import roundings
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import concatenate
 from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import box_of

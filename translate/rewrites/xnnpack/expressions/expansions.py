@@ -149,7 +149,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate import values
 from stepwell.translate.rewrites.spelling import copies
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans

@@ -29,7 +29,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.translate.rewrites.building import axis, permute, static_dims, view
 from stepwell.translate.rewrites.slices.picking import Plan, Planner, pick
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats

@@ -75,11 +75,11 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir import numerics
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared import numerics
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.ir.weights import recipe
 from stepwell.translate.affine.constants import constant_along

@@ -28,9 +28,9 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import node_name
-from stepwell.ir.numerics import Deviation
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.rewrites.spelling.copies import changes_layout
 from stepwell.translate.rules import read_rules
 

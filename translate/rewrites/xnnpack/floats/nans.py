@@ -12,10 +12,10 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.ir.declared.numerics import numerics_of
 from stepwell.ir.dtypes import f32, torch_dtype
-from stepwell.ir.numerics import numerics_of
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.building import cast, emit, put, reduced
 from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_rows

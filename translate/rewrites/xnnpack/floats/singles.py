@@ -7,10 +7,10 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.bounds import roundings
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f16, f32
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import element
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.building import cast

@@ -21,7 +21,7 @@ from typing import cast
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.xnnpack import Xnnpack, XnnpackOp
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.rules import read_rules
 
 RANGED = tuple(

@@ -13,8 +13,8 @@ from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import dtype_name, f16, f32, is_float
 from stepwell.ir.once_each import once_each
-from stepwell.ir.rewriting import Refusal
-from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import IntType, dims, element
 
 MAX_SIZE = 2**31 - 1

@@ -28,8 +28,8 @@ from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.elementwise import Unary
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
+from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.rewrites.xnnpack.placing.merge_transposes import reshaped
 

@@ -40,8 +40,8 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir import numerics
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.declared import numerics
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
 from stepwell.translate.rules import read_rules
 

@@ -132,11 +132,11 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.shapes import broadcast
-from stepwell.ir import numerics
 from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.declared import numerics
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import f16, f32
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.building import overflows
 from stepwell.translate.rewrites.spelling.copies import changes_layout

@@ -77,8 +77,8 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.rewriting import Refusal, Rewriter
-from stepwell.ir.size import UNKNOWN, Size
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
+from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.building import axis
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bounds

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from stepwell.ir import numerics
-from stepwell.ir.rewriting import Refusal
+from stepwell.ir.declared import numerics
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites import building
 from stepwell.translate.rewrites.building import axis

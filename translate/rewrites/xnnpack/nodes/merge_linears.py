@@ -31,8 +31,8 @@ import torch
 from xdsl.ir import SSAValue
 
 from stepwell.ir.core import weight_key
-from stepwell.ir.numerics import Deviation
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.declared.numerics import Deviation
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rules import read_rules

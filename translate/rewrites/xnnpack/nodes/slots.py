@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.xnnpack.costs import Costs, costs_of
 from stepwell.ir.dtypes import f32
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import tensor
 from stepwell.translate.rewrites.building import cat, emit, view
 from stepwell.translate.rewrites.experts.routing import Choice

@@ -7,7 +7,7 @@ from math import isclose
 from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.size import Size
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 
 

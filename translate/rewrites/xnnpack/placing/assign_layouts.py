@@ -34,12 +34,12 @@ from stepwell.dialects.xnnpack.costs import LAYOUT, costs_of
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
-from stepwell.ir.axes import AxisMap, Order, inverse
-from stepwell.ir.bounds import roundings
+from stepwell.ir.axes.layout_cost import LayoutCost
+from stepwell.ir.axes.maps import AxisMap, Order, inverse
 from stepwell.ir.core import weight_key
-from stepwell.ir.layout_cost import LayoutCost
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning, is_one

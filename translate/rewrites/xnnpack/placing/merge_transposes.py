@@ -56,8 +56,8 @@ import torch
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import xnnpack
-from stepwell.ir.axes import Order, lies_the_same
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.axes.maps import Order, lies_the_same
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.building import is_open_once

@@ -31,12 +31,12 @@ from stepwell.dialects.xnnpack.costs import costs_of
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
-from stepwell.ir.axes import axis_map
-from stepwell.ir.boxes import Box, elements, is_nothing, join, nothing, shape_of, whole
+from stepwell.ir.axes.boxes import Box, elements, is_nothing, join, nothing, shape_of, whole
+from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Bound, Event, History, Pass, Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.ir.walking import connected, makers_and_readers
 from stepwell.ir.weights import recipe

@@ -38,11 +38,11 @@ from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, XnnpackOp, YieldOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.levels import set_level
+from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import History, Pass
+from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import AnyTensor, element, with_element
 from stepwell.ir.weights import dense_size
-from stepwell.ir.xdsl_private import operands_of
 from stepwell.translate.memory import MEMORY
 
 _ALWAYS_FIRST = (WeightOp, StateOp)

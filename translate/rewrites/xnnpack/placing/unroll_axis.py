@@ -32,14 +32,14 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.dialects.xnnpack.matmul import BatchMatrixMultiply, FullyConnected
 from stepwell.dialects.xnnpack.movement import StaticTranspose
-from stepwell.ir.axes import AxisMap, Once, axis_map
-from stepwell.ir.bounds import roundings
+from stepwell.ir.axes.maps import AxisMap, Once, axis_map
 from stepwell.ir.core import weight_key
+from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
-from stepwell.ir.rewriter import remade
-from stepwell.ir.rewriting import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.size import number_of
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewriter import remade
+from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.building import (
     cat_op,

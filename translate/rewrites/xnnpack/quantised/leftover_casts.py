@@ -43,7 +43,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.quant import UniformQuantizedType
-from stepwell.ir.rewriting import Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.translate.quantised.untyped import dequantised, quantised
 from stepwell.translate.rewrites.quant import constants
 from stepwell.translate.rules import read_rules

@@ -24,7 +24,7 @@ from stepwell.dialects.xnnpack.datatypes import STATIC_INT8, datatype
 from stepwell.dialects.xnnpack.weights import constant_of
 from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting import Refusal, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims, element, with_element
 from stepwell.translate.quantised.layers import Layer
 from stepwell.translate.quantised.recognise import (

@@ -17,8 +17,8 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import Quantization, quantization
 from stepwell.dialects.xnnpack.meaning.arithmetic import DynamicTensor
-from stepwell.ir.interpretation import Interpreter, rule_for
-from stepwell.ir.rewriting import EXACT, Bound, Value
+from stepwell.ir.declared.interpretation import Interpreter, rule_for
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Value
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
 

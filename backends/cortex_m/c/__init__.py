@@ -1,0 +1,1 @@
+"""Cortex-M programs as C without a runtime."""

@@ -1,0 +1,258 @@
+"""What writes a call of each kernel in C: the library's operators, and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from stepwell.backends.cortex_m.c.writer import Handler, Writer, literal
+from stepwell.backends.executorch.container import (
+    KernelCall,
+    ScalarType,
+    strides,
+)
+from stepwell.ir.diagnostics import UnsupportedError
+
+
+def _convolution(operator: str) -> Handler:
+    section = operator.removeprefix("quantized_").removesuffix("_nhwc")
+
+    def write(w: Writer, a: dict[str, Any]) -> None:
+        given, made = w.nhwc(a["input"], operator), w.nhwc(a["out"], operator)
+        filter_ = w.tensor(a["weight"]).sizes
+        values = {
+            "batch": given[0], "in_h": given[1], "in_w": given[2], "in_c": given[3],
+            "kernel_h": filter_[1], "kernel_w": filter_[2], "kernel_c": filter_[3],
+            "out_h": made[1], "out_w": made[2], "out_c": made[3],
+            "stride_h": a["stride"][0], "stride_w": a["stride"][1],
+            "pad_h": a["padding"][0], "pad_w": a["padding"][1],
+            "dilation_h": a["dilation"][0], "dilation_w": a["dilation"][1],
+            "in_offset": a["input_offset"], "out_offset": a["output_offset"],
+            "low": a["activation_min"], "high": a["activation_max"],
+        }  # fmt: skip
+        w.call(
+            section,
+            [
+                w.params("conv", values),
+                w.pointer(a["input"]),
+                w.pointer(a["weight"]),
+                w.pointer(a["bias"], "int32_t"),
+                w.pointer(a["requantize_multipliers"], "int32_t"),
+                w.pointer(a["requantize_shifts"], "int32_t"),
+                w.pointer(a["out"]),
+            ],
+        )
+
+    return write
+
+
+def _linear(w: Writer, a: dict[str, Any]) -> None:
+    columns, inner = w.tensor(a["weights"]).sizes
+    sums = a["kernel_sum"] is not None
+    values = {
+        "batch": 1, "rows": w.count(a["input"]) // inner, "inner": inner, "columns": columns,
+        # Kernel sums hold the bias and the input's offset times the weights.
+        "in_offset": 0 if sums else a["input_offset"],
+        "filter_offset": a["filter_offset"], "out_offset": a["output_offset"],
+        "multiplier": a["requantize_multipliers"][0], "shift": a["requantize_shifts"][0],
+        "low": a["activation_min"], "high": a["activation_max"],
+    }  # fmt: skip
+    bias = a["kernel_sum"] if sums else a["bias"]
+    w.call(
+        "linear",
+        [
+            w.params("matmul", values),
+            w.pointer(a["input"]),
+            w.pointer(a["weights"]),
+            w.pointer(bias, "int32_t"),
+            w.pointer(a["out"]),
+        ],
+    )
+
+
+def _batch_matmul(w: Writer, a: dict[str, Any]) -> None:
+    batch, rows, inner = w.tensor(a["lhs"]).sizes
+    values = {
+        "batch": batch, "rows": rows, "inner": inner,
+        "columns": w.tensor(a["rhs_transposed"]).sizes[1],
+        "in_offset": a["lhs_zero_point"], "filter_offset": a["rhs_zero_point"],
+        "out_offset": a["output_zero_point"],
+        "multiplier": a["output_multiplier"], "shift": a["output_shift"],
+        "low": -128, "high": 127,
+    }  # fmt: skip
+    operands = [w.pointer(a[name]) for name in ("lhs", "rhs_transposed", "out")]
+    w.call("batch_matmul", [w.params("matmul", values), *operands])
+
+
+def _add(w: Writer, a: dict[str, Any]) -> None:
+    values = {
+        "count": w.count(a["out"]), "period": w.count(a["other"]),
+        "a_offset": -a["self_zero_point"], "a_multiplier": a["self_multiplier"],
+        "a_shift": a["self_shift"], "b_offset": -a["other_zero_point"],
+        "b_multiplier": a["other_multiplier"], "b_shift": a["other_shift"],
+        "out_offset": a["output_zero_point"], "out_multiplier": a["output_multiplier"],
+        "out_shift": a["output_shift"], "low": a["activation_min"], "high": a["activation_max"],
+    }  # fmt: skip
+    operands = [w.pointer(a[name]) for name in ("self", "other", "out")]
+    w.call("add", [w.params("add", values), *operands])
+
+
+def _mul(w: Writer, a: dict[str, Any]) -> None:
+    values = {
+        "count": w.count(a["out"]), "period": w.count(a["other"]),
+        "a_offset": -a["self_zero_point"], "b_offset": -a["other_zero_point"],
+        "out_offset": a["output_zero_point"], "out_multiplier": a["output_multiplier"],
+        "out_shift": a["output_shift"],
+    }  # fmt: skip
+    operands = [w.pointer(a[name]) for name in ("self", "other", "out")]
+    w.call("mul", [w.params("mul", values), *operands])
+
+
+def _div(w: Writer, a: dict[str, Any]) -> None:
+    if w.tensor(a["self"]).scalar_type is not ScalarType.CHAR:
+        raise UnsupportedError("an int16 division has no kernel in C", w.method.name)
+    values = {
+        "count": w.count(a["out"]), "a_zero": a["self_zero_point"],
+        "b_zero": a["other_zero_point"], "out_zero": a["output_zero_point"],
+        "scale": float(a["output_scale"]),
+    }  # fmt: skip
+    operands = [w.pointer(a[name]) for name in ("self", "other", "out")]
+    w.call("div", [w.params("div", values), *operands])
+
+
+def _select(greater: bool) -> Handler:
+    def write(w: Writer, a: dict[str, Any]) -> None:
+        size = w.physical(a["out"])
+        padded = [1] * (4 - len(size)) + size
+
+        def steps(index: int) -> list[int]:
+            own = [1] * (4 - len(w.physical(index))) + w.physical(index)
+            found = strides(own, range(4))
+            return [0 if n == 1 else step for n, step in zip(own, found, strict=True)]
+
+        values = {
+            "size": padded, "a_stride": steps(a["self"]), "b_stride": steps(a["other"]),
+            "greater": int(greater),
+        }  # fmt: skip
+        operands = [w.pointer(a[name]) for name in ("self", "other", "out")]
+        w.call("select", [w.params("select", values), *operands])
+
+    return write
+
+
+def _activation(w: Writer, a: dict[str, Any]) -> None:
+    w.call("activation", [w.count(a["out"]), *(w.pointer(a[n]) for n in ("input", "lut", "out"))])
+
+
+def _pool(operator: str) -> Handler:
+    section = operator.removeprefix("quantized_").removesuffix("_nhwc")
+
+    def write(w: Writer, a: dict[str, Any]) -> None:
+        given, made = w.nhwc(a["input"], operator), w.nhwc(a["out"], operator)
+        values = {
+            "batch": given[0], "in_h": given[1], "in_w": given[2], "channels": given[3],
+            "out_h": made[1], "out_w": made[2],
+            "kernel_h": a["kernel_size"][0], "kernel_w": a["kernel_size"][1],
+            "stride_h": a["stride"][0], "stride_w": a["stride"][1],
+            "pad_h": a["padding"][0], "pad_w": a["padding"][1],
+            "low": a.get("activation_min", -128), "high": a.get("activation_max", 127),
+        }  # fmt: skip
+        w.call(section, [w.params("pool", values), w.pointer(a["input"]), w.pointer(a["out"])])
+
+    return write
+
+
+def _softmax(w: Writer, a: dict[str, Any]) -> None:
+    size = w.tensor(a["input"]).sizes[-1]
+    numbers = [w.count(a["input"]) // size, size, a["input_multiplier"], a["input_shift"]]
+    w.call("softmax", [*numbers, a["diff_min"], w.pointer(a["input"]), w.pointer(a["out"])])
+
+
+def _permuted(w: Writer, source: int, order: Sequence[int], result: int) -> None:
+    """Elements of `source` in row-major order of its dimensions permuted."""
+    value = w.tensor(source)
+    apart = strides(value.sizes, value.dim_order)
+    if len(order) > 6:
+        raise UnsupportedError("a transposition of more than 6 dimensions", w.method.name)
+    sizes = [1] * (6 - len(order)) + [value.sizes[axis] for axis in order]
+    steps = [0] * (6 - len(order)) + [apart[axis] for axis in order]
+    size = w.tensor(source).scalar_type.itemsize
+    given, made = (w.pointer(i, "uint8_t") for i in (source, result))
+    params = w.params("permute", {"bytes": size, "size": sizes, "stride": steps})
+    w.call("permute", [params, given, made])
+
+
+def _transpose(w: Writer, a: dict[str, Any]) -> None:
+    _permuted(w, a["input"], a["perm"], a["out"])
+
+
+def _pad(w: Writer, a: dict[str, Any]) -> None:
+    sizes = w.physical(a["input"])
+    values = {
+        "size": [1] * (4 - len(sizes)) + sizes, "before": a["pre_pad"], "after": a["post_pad"],
+        "value": a["pad_value"],
+    }  # fmt: skip
+    w.call("pad", [w.params("pad", values), w.pointer(a["input"]), w.pointer(a["out"])])
+
+
+def _quantize(w: Writer, a: dict[str, Any]) -> None:
+    _only_int8(w, a["out"])
+    numbers = [w.count(a["out"]), literal(float(a["scale"]))]
+    numbers += [a[name] for name in ("zero_point", "quant_min", "quant_max")]
+    w.call("quantize", [*numbers, w.pointer(a["input"], "uint8_t"), w.pointer(a["out"])])
+
+
+def _dequantize(w: Writer, a: dict[str, Any]) -> None:
+    _only_int8(w, a["input"])
+    numbers = [w.count(a["out"]), literal(float(a["scale"])), a["zero_point"]]
+    w.call("dequantize", [*numbers, w.pointer(a["input"]), w.pointer(a["out"], "uint8_t")])
+
+
+def _only_int8(w: Writer, index: int) -> None:
+    if w.tensor(index).scalar_type is not ScalarType.CHAR:
+        raise UnsupportedError("int16 casts have no kernel in C", w.method.name)
+
+
+def _copy(w: Writer, a: dict[str, Any]) -> None:
+    args = cast(KernelCall, a["call"]).args
+    value = w.tensor(args[0])
+    made = args[-1]
+    if value.dim_order == w.tensor(made).dim_order:
+        w.statements.append(f"memcpy({w.pointer(made)}, {w.pointer(args[0])}, {value.nbytes});")
+    else:
+        _permuted(w, args[0], w.tensor(made).dim_order, made)
+
+
+_BY_OPERATOR: dict[str, Handler] = {
+    "quantize_per_tensor": _quantize,
+    "dequantize_per_tensor": _dequantize,
+    "quantized_add": _add,
+    "quantized_mul": _mul,
+    "quantized_div": _div,
+    "quantized_activation": _activation,
+    "minimum": _select(False),
+    "maximum": _select(True),
+    "quantized_linear": _linear,
+    "softmax": _softmax,
+    "transpose": _transpose,
+    "pad": _pad,
+    "quantized_batch_matmul": _batch_matmul,
+    **{
+        f"quantized_{stem}{layout}": _convolution(f"quantized_{stem}{layout}")
+        for stem in ("conv2d", "depthwise_conv2d", "transpose_conv2d")
+        for layout in ("", "_nhwc")
+    },
+    **{
+        f"quantized_{stem}{layout}": _pool(f"quantized_{stem}{layout}")
+        for stem in ("avg_pool2d", "max_pool2d")
+        for layout in ("", "_nhwc")
+    },
+}
+HANDLERS: dict[str, Handler] = {
+    **{f"cortex_m::{name}.out": handler for name, handler in _BY_OPERATOR.items()},
+    "aten::clone.out": _copy,
+    "aten::view_copy.out": _copy,
+    "dim_order_ops::_to_dim_order_copy.out": _copy,
+    "dim_order_ops::_clone_dim_order.out": _copy,
+}
+"""Kernel name → what writes a call of it."""

@@ -1,0 +1,158 @@
+"""The instructions of a method as C: calls in order, jumps, and numbers that change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from stepwell.backends.cortex_m.c.elements import write_elements
+from stepwell.backends.cortex_m.c.lookups import FURTHER
+from stepwell.backends.cortex_m.c.movement import write_movement
+from stepwell.backends.cortex_m.c.operators import operator_of
+from stepwell.backends.cortex_m.c.writer import Handler, Shared, Writer
+from stepwell.backends.executorch.container import (
+    Instruction,
+    JumpFalse,
+    KernelCall,
+    Method,
+    Move,
+    TensorValue,
+    strides,
+)
+from stepwell.backends.executorch.reading.flow import COPY_INDEX
+from stepwell.backends.executorch.reading.read_arguments import SCALARS, SIZE
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
+
+_ITEM = "aten::_local_scalar_dense"
+_SELECT = "aten::select_copy.int_out"
+_NUMBERS = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "eq": "{0} == {1}",
+    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}", "neg": "-{0}",
+    "sym_not": "!{0}", "sym_ite": "{0} ? {1} : {2}", "sym_max": "({0} > {1}) ? {0} : {1}",
+    "sym_min": "({0} < {1}) ? {0} : {1}", "floordiv": "sw_whole_quotient({0}, {1})",
+    "mod": "sw_whole_modulo({0}, {1})", "sym_float": "(double){0}",
+    "truediv": "(double){0} / (double){1}",
+}  # fmt: skip
+"""Kernel on numbers → its C."""
+_REMEDY = "lower without it, or run the .pte with ExecuTorch's runtime"
+
+
+def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]) -> Writer:
+    """A writer of a method that has written its calls.
+
+    Args:
+        shared: what methods have in common.
+        method: the method.
+        handlers: by kernel name, what writes a call of it; else its operator says how.
+
+    Raises:
+        UnsupportedError: naming every call that has no form in C.
+    """
+    writer = Writer(shared, method, variables=_variables(method.instructions))
+    problems: list[Problem] = []
+    targets = {step.target for step in method.instructions if isinstance(step, JumpFalse)}
+    for at, step in enumerate(method.instructions):
+        if at in targets:
+            writer.statements.append(f"at_{at}:;")
+        try:
+            _write(writer, step, handlers)
+        except StepwellError as error:
+            name = step.kernel if isinstance(step, KernelCall) else type(step).__name__
+            fact = f"{name} has no kernel in C: {error.problems[0].fact}"
+            problems.append(Problem(fact, f"method {method.name}, instruction {at}", _REMEDY))
+    if len(method.instructions) in targets:
+        writer.statements.append(f"at_{len(method.instructions)}:;")
+    if not all(isinstance(method.values[i], TensorValue) for i in method.outputs):
+        problems.append(Problem("an output is no tensor", f"method {method.name}"))
+    if problems:
+        raise UnsupportedError(problems)
+    return writer
+
+
+def _variables(steps: Sequence[Instruction]) -> frozenset[int]:
+    found: set[int] = set()
+    for step in steps:
+        if isinstance(step, Move):
+            found.add(step.target)
+        elif isinstance(step, KernelCall) and (
+            step.kernel in SCALARS or step.kernel in (SIZE, _ITEM)
+        ):
+            found.add(step.args[-1])
+    return frozenset(found)
+
+
+def _write(w: Writer, step: Instruction, handlers: Mapping[str, Handler]) -> None:
+    match step:
+        case JumpFalse(condition, target):
+            held = w.method.values[condition]
+            if condition not in w.variables and held is False:
+                w.statements.append(f"goto at_{target};")
+            else:
+                is_tensor = isinstance(held, TensorValue)
+                text = _item(w, condition) if is_tensor else w.number(condition)
+                w.statements += [f"if (!{text}) {{", f"    goto at_{target};", "}"]
+        case Move(source, target):
+            if isinstance(w.method.values[target], TensorValue):
+                raise UnsupportedError("a tensor is assigned by its handle")
+            w.statements.append(f"{w.number(target)} = {w.number(source)};")
+        case KernelCall():
+            _call(w, step, handlers)
+        case _:
+            raise UnsupportedError("it is no call of a kernel")
+
+
+def _call(w: Writer, call: KernelCall, handlers: Mapping[str, Handler]) -> None:
+    kernel, args = call.kernel, call.args
+    if kernel in handlers:
+        handlers[kernel](w, w.arguments(call))
+    elif kernel in SCALARS:
+        text = _NUMBERS.get(kernel.removeprefix("executorch_prim::").split(".")[0])
+        if text is None:
+            raise UnsupportedError("a function of numbers that C has none for")
+        w.shared.use("whole_numbers")
+        numbers = [w.number(index) for index in args[:-1]]
+        w.statements.append(f"{w.number(args[-1])} = {text.format(*numbers)};")
+    elif kernel == SIZE:
+        size = w.tensor(args[0]).sizes[cast(int, w.method.values[args[1]])]
+        w.statements.append(f"{w.number(args[-1])} = {size};")
+    elif kernel == _ITEM:
+        w.statements.append(f"{w.number(args[-1])} = {_item(w, args[0])};")
+    elif kernel == COPY_INDEX:
+        size = w.tensor(args[1]).nbytes
+        into = f"{w.pointer(args[0], 'uint8_t')} + ({w.number(args[2])} * {size})"
+        w.statements.append(f"memcpy({into}, {w.pointer(args[1], 'uint8_t')}, {size});")
+    elif kernel == _SELECT and args[2] in w.variables:
+        _select(w, call)
+    elif not write_operator(w, call):
+        raise UnsupportedError("its operator says no meaning that C can be made of")
+
+
+def _item(w: Writer, index: int) -> str:
+    """The element of a tensor that has one."""
+    w.shared.use("elements")
+    kind = w.c_element(index)
+    return f"(*{w.pointer(index, kind)})"
+
+
+def _select(w: Writer, call: KernelCall) -> None:
+    """A slice at an index that is known only at run time."""
+    source, axis, index, result = call.args[:4]
+    value = w.tensor(source)
+    at = cast(int, w.method.values[axis]) % len(value.sizes)
+    step = strides(value.sizes, value.dim_order)[at]
+    if value.dim_order[0] != at:
+        raise UnsupportedError("a slice of an inner axis at an index known only at run time")
+    size = w.tensor(result).nbytes
+    moved = f"({w.number(index)} * {step * value.scalar_type.itemsize})"
+    given = f"{w.pointer(source, 'uint8_t')} + {moved}".replace("(uint8_t *)", "(const uint8_t *)")
+    w.statements.append(f"memcpy({w.pointer(result, 'uint8_t')}, {given}, {size});")
+
+
+def write_operator(w: Writer, call: KernelCall) -> bool:
+    """Write a call by its operator: as it is said to be, or what its family or its meaning is."""
+    found = operator_of(w.shared.container, w.method, call, w.variables)
+    if found is None:
+        return False
+    if found.op.name in FURTHER:
+        return FURTHER[found.op.name](w, found)
+    return write_movement(w, found) or write_elements(w, found)

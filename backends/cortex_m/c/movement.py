@@ -1,0 +1,212 @@
+"""Operators that move elements, as loops in C: an operator says itself where each comes from.
+
+It is run once on the places of its operands' elements, numbered as they lie in memory. What comes
+out, read as the result lies, is cut into boxes in each of which places go up in steps of nested
+loops: a slice is one box, a padding two, a concatenation one for each operand, a transposition of
+four axes one. Places that fit no loops stand in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
+from stepwell.backends.cortex_m.c.elements import Loop, collapsed, index_text, nested
+from stepwell.backends.cortex_m.c.operators import Operator
+from stepwell.backends.cortex_m.c.terms import constant, kind_of
+from stepwell.backends.cortex_m.c.writer import Writer
+from stepwell.backends.executorch.container import strides
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.families import is_movement, is_of
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.types import element
+from stepwell.ir.weights import WeightStore
+
+_PICKS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "upsample_nearest1d.vec upsample_nearest1d.default upsample_nearest2d.vec "
+        "upsample_nearest2d.default upsample_nearest3d.vec upsample_nearest3d.default "
+        "reflection_pad1d.default reflection_pad2d.default reflection_pad3d.default "
+        "replication_pad1d.default replication_pad2d.default replication_pad3d.default "
+        "unfold_copy.default select_scatter.default slice_scatter.default tril.default "
+        "triu.default"
+    ).split()
+)
+"""What picks elements by places that its arguments alone decide, beside what moves and pads."""
+_FIRST = 1 << 40
+"""The number of the first element: no number that is padded with lies among such."""
+_APART = 1 << 32
+"""How far the numbers of two operands lie apart."""
+_BOXES = 8
+"""Boxes along one axis; with more, its places stand in a table."""
+
+Places = NDArray[np.int64]
+
+
+def moves(op: SchemaOp) -> bool:
+    """Whether each element of a result is one of an operand's, or one number, by arguments."""
+    return is_movement(op) or is_of(op, "padding") or op.name in _PICKS
+
+
+def write_movement(w: Writer, found: Operator) -> bool:
+    """Write a call of what moves elements; False if it does not."""
+    if not moves(found.op):
+        return False
+    numbered: dict[SSAValue, torch.Tensor] = {}
+    operands: list[int] = []
+    for value, index in zip(found.op.operands, found.operands, strict=True):
+        if value not in numbered:
+            held = w.tensor(index)
+            first = _FIRST + len(operands) * _APART
+            flat = torch.arange(first, first + prod(held.sizes), dtype=torch.float64)
+            own = strides(held.sizes, held.dim_order)
+            numbered[value] = flat.as_strided(held.sizes, own)
+            operands.append(index)
+    Interpreter(WeightStore()).step(found.op, environment := dict[SSAValue, Any](numbered))
+    for result, index in zip(found.op.results, found.results, strict=True):
+        if w.is_read(index):
+            _write_result(w, operands, environment[result], index, element(result.type))
+    return True
+
+
+def _write_result(
+    w: Writer, operands: Sequence[int], moved: torch.Tensor, result: int, type_: Any
+) -> None:
+    value = w.tensor(result)
+    if not moved.numel():
+        return
+    lying = moved.permute(value.dim_order).contiguous().numpy()
+    is_fill = ~((lying >= _FIRST) & (lying < _FIRST + len(operands) * _APART))
+    lines: list[str] = []
+    used: list[tuple[str, int]] = []
+    if is_fill.any():
+        number = constant(float(lying[is_fill].flat[0]), kind_of(type_))
+        loop = [("i0", Loop(lying.size, {"y": 1}))]
+        lines += nested(loop, [f"y[{index_text('y', 0, loop)}] = {number};"])
+    whole = np.where(is_fill, -1, lying - _FIRST).astype(np.int64)
+    for number, index in enumerate(operands):
+        mine = (whole >= number * _APART) & (whole < (number + 1) * _APART)
+        if not mine.any():
+            continue
+        name = f"x{len(used)}"
+        used.append((name, index))
+        for box in _boxes(mine, whole - number * _APART):
+            lines += _copied(w, name, box)
+    w.function(lines, used, [("y", result)], bits=True)
+
+
+@dataclass(frozen=True)
+class _Box:
+    """Loops of (trips, step of the operand, step of the result), or a table; from offsets on."""
+
+    loops: tuple[Loop, ...]
+    given: int
+    made: int
+    table: tuple[int, ...] | None = None
+
+
+def _boxes(mine: NDArray[np.bool_], places: Places) -> Iterator[_Box]:
+    """The boxes of the elements of one operand, if they are boxes; else one table."""
+    apart = strides(mine.shape, range(mine.ndim))
+    if (steps := _steps(places.ravel())) is not None and mine.all():
+        inner = [prod(n for n, _ in steps[at + 1 :]) for at in range(len(steps))]
+        loops = [Loop(n, {"x": s, "y": m}) for (n, s), m in zip(steps, inner, strict=True)]
+        yield _Box(tuple(collapsed(loops)), int(places.flat[0]), 0)
+        return
+    axes = [mine.any(axis=tuple(a for a in range(mine.ndim) if a != at)) for at in range(mine.ndim)]
+    spans = [np.flatnonzero(axis) for axis in axes]
+    inside = np.ix_(*spans)
+    part = places[inside]
+    along = [part[tuple(slice(None) if a == at else 0 for a in range(part.ndim))] for at in
+             range(part.ndim)]  # fmt: skip
+    origin = int(part.flat[0])
+    rebuilt = sum(
+        (line - origin).reshape([-1 if a == at else 1 for a in range(part.ndim)])
+        for at, line in enumerate(along)
+    )
+    if mine[inside].all() and np.array_equal(np.asarray(rebuilt) + origin, part):
+        runs = [list(_runs(line, span)) for line, span in zip(along, spans, strict=True)]
+        if all(len(axis) <= _BOXES for axis in runs):
+            for chosen in product(*runs):
+                loops: list[Loop] = []
+                given, made = origin, 0
+                for (start, first, pairs), step in zip(chosen, apart, strict=True):
+                    given += start - origin
+                    made += first * step
+                    for at, (count, by) in enumerate(pairs):
+                        inner_size = prod(n for n, _ in pairs[at + 1 :])
+                        loops.append(Loop(count, {"x": by, "y": inner_size * step}))
+                yield _Box(tuple(collapsed(loops)), given, made)
+            return
+    table = np.where(mine, places, -1).ravel()
+    yield _Box((), 0, 0, tuple(int(at) for at in table))
+
+
+def _runs(line: Places, span: NDArray[np.intp]) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
+    """Stretches of one axis: the place of the first, its index, and the loops of the stretch."""
+    start = 0
+    while start < len(line):
+        stop = len(line)
+        while (pairs := _steps(line[start:stop], span[start:stop])) is None:
+            stop -= 1
+        yield int(line[start]), int(span[start]), pairs
+        start = stop
+
+
+def _steps(line: Places, span: NDArray[np.intp] | None = None) -> list[tuple[int, int]] | None:
+    """Places in order as nested loops of (trips, step), the outermost first; None if they fit none.
+
+    `span` are the indices that they stand at: of loops they must be one after another.
+    """
+    count = len(line)
+    if span is not None and count and int(span[-1] - span[0]) != count - 1:
+        return None
+    if count == 1:
+        return [(1, 0)]
+    apart = np.diff(line)
+    other = np.flatnonzero(apart != apart[0])
+    if not len(other):
+        return [(count, int(apart[0]))]
+    longest = int(other[0]) + 1
+    for length in range(longest, 0, -1):
+        if count % length or (length == 1 and longest > 1):
+            continue
+        rows = line.reshape(-1, length)
+        if length == 1 or (rows - rows[:, :1] == rows[0] - rows[0, 0]).all():
+            if length == 1:
+                return None
+            outer = _steps(rows[:, 0])
+            if outer is not None:
+                return [*outer, (length, int(apart[0]))]
+    return None
+
+
+def _copied(w: Writer, name: str, box: _Box) -> list[str]:
+    if box.table is not None:
+        return _by_table(w, name, box.table)
+    loops = [
+        (f"i{at}", Loop(loop.size, {name: loop.steps["x"], "y": loop.steps["y"]}))
+        for at, loop in enumerate(box.loops)
+    ]
+    last = loops.pop()[1] if loops and loops[-1][1].steps == {name: 1, "y": 1} else None
+    given, made = index_text(name, box.given, loops), index_text("y", box.made, loops)
+    if last is None:
+        return nested(loops, [f"y[{made}] = {name}[{given}];"])
+    size = f"(size_t){last.size} * sizeof(*y)"
+    return nested(loops, [f"memmove(&y[{made}], &{name}[{given}], {size});"])
+
+
+def _by_table(w: Writer, name: str, table: tuple[int, ...]) -> list[str]:
+    kind = "int16_t" if max(table) < 1 << 15 else "int32_t"
+    held = w.numbers(kind, table)
+    body = [f"if ({held}[i0] >= 0) {{", f"    y[i0] = {name}[{held}[i0]];", "}"]
+    return nested([("i0", Loop(len(table), {}))], body)

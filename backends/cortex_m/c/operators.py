@@ -1,0 +1,86 @@
+"""A kernel call as the operator that it computes, for what writes C: a scratch pad of one op.
+
+A tensor of the plan is an argument of a block, so that meanings, axis maps and families, which are
+said of ops, are asked of the call as it stands, without reading the program around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import Block, SSAValue
+
+from stepwell.backends.executorch.container import (
+    Container,
+    KernelCall,
+    Method,
+    TensorValue,
+)
+from stepwell.backends.executorch.reading.places import Places
+from stepwell.backends.executorch.reading.read_arguments import arguments_of, is_readable
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.types import IntType
+from stepwell.ir.weights import WeightStore
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An op, the plan's values that its operands are, and those that its results are."""
+
+    op: SchemaOp
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+    def place(self, value: SSAValue) -> int:
+        """The plan's value that an operand is."""
+        return self.operands[list(self.op.operands).index(value)]
+
+
+class _Pad(Places):
+    """Every tensor is what it is when the call is made, and so is a number that changes."""
+
+    def __init__(self, container: Container, method: Method, changes: frozenset[int]) -> None:
+        super().__init__(container, method, WeightStore(), {}, Block())
+        self.changes = changes
+        self.indices: dict[SSAValue, int] = {}
+
+    def read(self, index: int) -> SSAValue:
+        if index not in self.values:
+            type_ = (
+                self.type_of(index)
+                if isinstance(self.method.values[index], TensorValue)
+                else IntType(f"v{index}")
+            )
+            self.values[index] = self.block.insert_arg(type_, len(self.block.args))
+            self.indices[self.values[index]] = index
+        return self.values[index]
+
+    def argument(self, index: int) -> object:
+        return self.read(index) if index in self.changes else super().argument(index)
+
+
+def operator_of(
+    container: Container, method: Method, call: KernelCall, changes: frozenset[int]
+) -> Operator | None:
+    """The op of a call; None if its kernel computes no operator.
+
+    Args:
+        container: the program.
+        method: whose call it is.
+        call: the instruction.
+        changes: values that are numbers and hang on what ran before.
+    """
+    pad = _Pad(container, method, changes)
+    if call.kernel == "aten::copy_":
+        target, source = call.args[:2]
+        values = [pad.read(target), pad.read(source)]
+        cls = op_class("aten.copy.default")
+        return Operator(
+            cls.make(*values, result_types=[pad.type_of(target)]), (target, source), (target,)
+        )
+    if not is_readable(call.kernel):
+        return None
+    found = arguments_of(pad, call, method.name)
+    op = found.op.from_arguments(found.given, [pad.type_of(i) for i in found.results])
+    return Operator(op, tuple(pad.indices[value] for value in op.operands), found.results)

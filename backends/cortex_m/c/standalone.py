@@ -1,0 +1,99 @@
+"""A Cortex-M program as C without a runtime: constants, one static arena, functions that run it.
+
+The calls, their order and the places of tensors are those of the `.pte`: what is written here is
+the container that `emit` made, call by call. The kernels are this project's own, plain C99
+(`portable_kernels.c`), bit for bit what the interpreter and CMSIS-NN compute, without scratch; or
+CMSIS-NN's own, through its public API. What is no call of the library is loops, made of what its
+operator says that it is. Nothing is allocated; a program needs its constants in flash
+and its arena in RAM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stepwell.backends.cortex_m.c.array import check_identifier
+from stepwell.backends.cortex_m.c.calls import HANDLERS
+from stepwell.backends.cortex_m.c.calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
+from stepwell.backends.cortex_m.c.control import write_method
+from stepwell.backends.cortex_m.c.files import Files
+from stepwell.backends.cortex_m.c.writer import Handler, Library, Shared, Sources, Writer
+from stepwell.backends.cortex_m.emit import TARGET_METHOD, emit
+from stepwell.backends.executorch.container import Container, Method
+from stepwell.dialects.cmsis.ops import CmsisOp
+from stepwell.dialects.cmsis.ops.base import to_attribute
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
+from stepwell.ir.program import Program
+
+__all__ = ["KERNELS", "Sources", "to_sources"]
+
+KERNELS = {"portable": (None, HANDLERS), "cmsis-nn": (CMSIS_NN, CMSIS_NN_HANDLERS)}
+"""Whose kernels → the library that the program is linked with, and what writes each call."""
+
+
+def to_sources(
+    program: Program,
+    name: str = "model",
+    method: str | None = None,
+    kernels: str = "portable",
+) -> Sources:
+    """The C files of the methods: `<name>.h`, `<name>.c`, and a skeleton of a firmware around them.
+
+    Args:
+        program: at the cmsis level.
+        name: of the files and the function.
+        method: which one alone; None: all. The function of the only one is `<name>_run`, of
+            several each is `<name>_<method>`.
+        kernels: a key of `KERNELS`.
+
+    Raises:
+        StepwellError: the name cannot be one, or there is no such method or kernels.
+        UnsupportedError: naming every call that has no kernel in C.
+    """
+    check_identifier(name)
+    if kernels not in KERNELS:
+        known = " or ".join(repr(key) for key in KERNELS)
+        raise StepwellError(f"there are no kernels {kernels!r} in C", help=f"they are {known}")
+    library, handlers = KERNELS[kernels]
+    container = emit(_without_scratch(program) if library is None else program)
+    found = [each for each in container.methods if each.name != TARGET_METHOD]
+    if method is not None:
+        found = [each for each in found if each.name == method]
+    if not found:
+        raise StepwellError(
+            f"there is no method {method!r}", help="methods are " + ", ".join(program.methods)
+        )
+    return write_files(container, found, name, library, handlers)
+
+
+def write_files(
+    container: Container,
+    methods: Sequence[Method],
+    name: str,
+    library: Library | None,
+    handlers: Mapping[str, Handler],
+) -> Sources:
+    """The C files of methods of a container.
+
+    Raises:
+        UnsupportedError: naming every call that has no form in C.
+    """
+    shared, problems, written = Shared(container, name, library), list[Problem](), list[Writer]()
+    for method in methods:
+        try:
+            written.append(write_method(shared, method, handlers))
+        except UnsupportedError as error:
+            problems += error.problems
+    if problems:
+        raise UnsupportedError(problems)
+    return Files(shared, written).sources()
+
+
+def _without_scratch(program: Program) -> Program:
+    plain = program.clone()
+    for op in plain.module.walk():
+        if isinstance(op, CmsisOp):
+            for field in ("scratch", "output_scratch"):
+                if field in op.properties:
+                    op.properties[field] = to_attribute(0)
+    return plain

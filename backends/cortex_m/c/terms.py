@@ -1,0 +1,242 @@
+"""Terms of meanings as C: one engine for every function that an element of a result is.
+
+Each distinct application becomes a `const` of its own, so that a float is rounded where the
+language says: to the result's element type, at each primitive. Integers are `int64_t`, which wraps
+where it is stored.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from xdsl.ir import Attribute
+
+from stepwell.ir.declared.means import Scalar, Term
+from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.dtypes import f64, i1, is_float
+
+Kind = Literal["truth", "whole", "float", "double"]
+_ORDER: tuple[Kind, ...] = ("truth", "whole", "float", "double")
+C_KIND: dict[Kind, str] = {
+    "truth": "int",
+    "whole": "int64_t",
+    "float": "float",
+    "double": "double",
+}
+"""The C type that numbers of a kind are computed in."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A C expression without effects, and what kind of number it is."""
+
+    text: str
+    kind: Kind
+
+
+def kind_of(type_: Attribute) -> Kind:
+    """The kind of the elements of a type."""
+    if type_ == i1:
+        return "truth"
+    if is_float(type_):
+        return "double" if type_ == f64 else "float"
+    return "whole"
+
+
+def constant(value: float, kind: Kind) -> str:
+    """A number as C spells it in a kind, exactly."""
+    if kind in ("truth", "whole"):
+        whole = int(value)
+        return "INT64_MIN" if whole == -(1 << 63) else f"{whole}" + "LL" * (abs(whole) >> 31 > 0)
+    value, suffix = float(value), "" if kind == "double" else "f"
+    if kind == "float":
+        try:
+            value = struct.unpack("f", struct.pack("f", value))[0]
+        except OverflowError:
+            value = math.copysign(math.inf, value)
+    if math.isnan(value):
+        return "(double)NAN" if kind == "double" else "NAN"
+    if math.isinf(value):
+        infinity = "(double)INFINITY" if kind == "double" else "INFINITY"
+        return infinity if value > 0 else f"-{infinity}"
+    short = repr(value)
+    exact = value == int(value) and abs(value) < 1e6
+    return (short if exact else value.hex()) + suffix
+
+
+def end_of(kind: Kind, sign: str = "-") -> str:
+    """What no number of a kind lies beyond: the end below, or with `sign=""` that above."""
+    if kind in ("truth", "whole"):
+        return "INT64_MIN" if sign else "INT64_MAX"
+    return sign + constant(math.inf, kind)
+
+
+def loops(sizes: Mapping[str, int], body: Sequence[str]) -> list[str]:
+    """Statements within loops, by their variables and trips, the outermost first."""
+    lines = list(body)
+    for name, size in reversed([*sizes.items()]):
+        head = f"for (int32_t {name} = 0; {name} < {size}; {name}++) {{"
+        lines = [head, *(f"    {line}" for line in lines), "}"]
+    return lines
+
+
+def _widest(numbers: Sequence[Number]) -> Kind:
+    """The kind that holds all of these."""
+    return _ORDER[max(_ORDER.index(number.kind) for number in numbers)]
+
+
+def as_kind(number: Number, kind: Kind) -> str:
+    """An expression of a number in a kind."""
+    if number.kind == kind:
+        return number.text
+    if kind == "truth":
+        return f"({number.text} != 0)"
+    if kind == "whole" and number.kind in ("float", "double"):
+        return f"sw_whole({as_kind(number, 'double')})"
+    return f"({C_KIND[kind]}){number.text}"
+
+
+_FLOAT = {
+    "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sqrt": "sqrt", "sin": "sin",
+    "cos": "cos", "tan": "tan", "tanh": "tanh", "erf": "erf", "atan": "atan", "asin": "asin",
+    "acos": "acos", "sinh": "sinh", "cosh": "cosh", "floor": "floor", "ceil": "ceil",
+    "round": "nearbyint", "trunc": "trunc", "absolute": "fabs", "power": "pow",
+    "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "atan2": "atan2", "fmod": "fmod",
+}  # fmt: skip
+"""Primitive → the function of `math.h`."""
+_ALWAYS_FLOAT = frozenset(_FLOAT) - {"floor", "ceil", "round", "trunc", "absolute", "power"} | {
+    "rsqrt", "reciprocal", "divide",
+}  # fmt: skip
+_INFIX = {"add": "+", "subtract": "-", "multiply": "*"}
+_COMPARED = {"less": "<", "less_equal": "<=", "equal": "=="}
+_BITS = {"and_": "&", "or_": "|", "xor": "^"}
+_SECTIONS = frozenset({"maximum", "minimum", "quotient", "modulo"})
+"""Primitives that are functions of our own: `sw_float_maximum` (`portable_kernels.c`)."""
+
+
+@dataclass
+class Body:
+    """Statements that compute terms, in order, at one depth of loops.
+
+    Attributes:
+        leaf: gives an `element` or what folds; None for what is neither.
+        result: the kind of the result, which floats are rounded to.
+        prefix: of the names of variables.
+    """
+
+    leaf: Callable[[Term], Number | None]
+    result: Kind
+    prefix: str = "t"
+    lines: list[str] = field(default_factory=list[str])
+    sections: set[str] = field(default_factory=set[str])
+    known: dict[int, Number] = field(default_factory=dict[int, Number])
+
+    def number(self, given: Scalar, like: Kind | None = None) -> Number:
+        """A term or a number as an expression.
+
+        Args:
+            given: the term.
+            like: the kind of what it is computed with, which a number of Python takes if it can.
+        """
+        if isinstance(given, Term):
+            if id(given) not in self.known:
+                self.known[id(given)] = self._named(given)
+            return self.known[id(given)]
+        kind = like or self.result
+        if kind in ("truth", "whole") and float(given) != int(given):
+            kind = "float"
+        if kind == "truth" and given not in (0, 1):
+            kind = "whole"
+        return Number(constant(given, kind), kind)
+
+    def _named(self, term: Term) -> Number:
+        found = self.leaf(term) or self._applied(term)
+        if found.text.isidentifier():
+            return found
+        name = f"{self.prefix}{len(self.lines)}"
+        self.lines.append(f"const {C_KIND[found.kind]} {name} = {found.text};")
+        return Number(name, found.kind)
+
+    def _kinds(self, operands: tuple[Scalar, ...]) -> tuple[list[Number], Kind]:
+        """The operands, and the widest of their kinds; Python's numbers take the others'."""
+        terms = [self.number(each) for each in operands if isinstance(each, Term)]
+        numbers = [self.number(each, _widest(terms) if terms else None) for each in operands]
+        return numbers, _widest(numbers)
+
+    def _applied(self, term: Term) -> Number:
+        name = term.function
+        if name == "where":
+            condition = as_kind(self.number(term.operands[0]), "truth")
+            (one, other), kind = self._kinds(term.operands[1:])
+            return Number(f"{condition} ? {as_kind(one, kind)} : {as_kind(other, kind)}", kind)
+        numbers, kind = self._kinds(term.operands)
+        if name == "cast":
+            assert term.to is not None
+            self.sections.add("whole_numbers")
+            return Number(as_kind(numbers[0], kind_of(term.to)), kind_of(term.to))
+        if name in _ALWAYS_FLOAT and kind in ("truth", "whole"):
+            kind = self.result if self.result in ("float", "double") else "float"
+        operands = [as_kind(number, kind) for number in numbers]
+        return self._function(name, operands, kind)
+
+    def _function(self, name: str, x: list[str], kind: Kind) -> Number:
+        is_float = kind in ("float", "double")
+        suffix = "f" if kind == "float" else ""
+        if name in _COMPARED:
+            return Number(f"({x[0]} {_COMPARED[name]} {x[1]})", "truth")
+        if name == "not_":
+            return Number(f"({x[0]} == 0)", "truth")
+        if name == "is_nan":
+            return Number(f"({x[0]} != {x[0]})" if is_float else "0", "truth")
+        if name in _BITS:
+            return Number(f"({x[0]} {_BITS[name]} {x[1]})", kind)
+        if name == "invert":
+            return Number(f"({x[0]} == 0)" if kind == "truth" else f"~{x[0]}", kind)
+        if kind == "truth":
+            kind, x = "whole", [f"(int64_t){each}" for each in x]
+        if name in _SECTIONS:
+            self.sections.add(f"{kind}_numbers")
+            return Number(f"sw_{kind}_{name}({', '.join(x)})", kind)
+        if not is_float:
+            return Number(self._of_whole(name, x), "whole")
+        one = constant(1, kind)
+        match name:
+            case "add" | "subtract" | "multiply":
+                return Number(f"{x[0]} {_INFIX[name]} {x[1]}", kind)
+            case "divide":
+                return Number(f"{x[0]} / {x[1]}", kind)
+            case "negate":
+                return Number(f"-{x[0]}", kind)
+            case "reciprocal":
+                return Number(f"{one} / {x[0]}", kind)
+            case "rsqrt":
+                return Number(f"{one} / sqrt{suffix}({x[0]})", kind)
+            case "sign":
+                signs = f"({C_KIND[kind]})(({x[0]} > 0) - ({x[0]} < 0))"
+                return Number(f"({x[0]} != {x[0]}) ? {x[0]} : {signs}", kind)
+            case _ if name in _FLOAT:
+                return Number(f"{_FLOAT[name]}{suffix}({', '.join(x)})", kind)
+            case _:
+                raise UnsupportedError(f"{name} of floats has no form in C")
+
+    def _of_whole(self, name: str, x: list[str]) -> str:
+        """A function of integers; sums and products wrap without being undefined."""
+        match name:
+            case "add" | "subtract" | "multiply":
+                self.sections.add("whole_numbers")
+                return f"sw_wrap((uint64_t){x[0]} {_INFIX[name]} (uint64_t){x[1]})"
+            case "negate":
+                self.sections.add("whole_numbers")
+                return f"sw_wrap(0U - (uint64_t){x[0]})"
+            case "absolute":
+                return f"({x[0]} < 0) ? -{x[0]} : {x[0]}"
+            case "sign":
+                return f"({x[0]} > 0) - ({x[0]} < 0)"
+            case "floor" | "ceil" | "round" | "trunc":
+                return x[0]
+            case _:
+                raise UnsupportedError(f"{name} of integers has no form in C")

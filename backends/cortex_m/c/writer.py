@@ -1,0 +1,370 @@
+"""Writes the calls of methods of a container as C: constants, structures of parameters, calls."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from stepwell.backends.cortex_m.schemas import declarations
+from stepwell.backends.executorch.container import (
+    Constant,
+    Container,
+    IntList,
+    KernelCall,
+    Method,
+    Planned,
+    ScalarType,
+    State,
+    TensorList,
+    TensorValue,
+)
+from stepwell.backends.executorch.writing.builder import STATE
+from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
+from stepwell.ir.calls.arguments import takes_what_it_says
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.outside.files import as_path, write_atomically
+
+C_TYPES = {
+    ScalarType.CHAR: "int8_t",
+    ScalarType.BYTE: "uint8_t",
+    ScalarType.SHORT: "int16_t",
+    ScalarType.INT: "int32_t",
+    ScalarType.LONG: "int64_t",
+    ScalarType.FLOAT: "float",
+    ScalarType.DOUBLE: "double",
+    ScalarType.BOOL: "uint8_t",
+}
+_ELEMENTS = {
+    "int16_t": "sw_int16", "int32_t": "sw_int32", "int64_t": "sw_int64",
+    "float": "sw_float", "double": "sw_double",
+}  # fmt: skip
+"""C type → the type that memory of any other may be seen as."""
+_BY_SIZE = {1: "uint8_t", 2: "sw_int16", 4: "sw_int32", 8: "sw_int64"}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """C files by name, and what the program takes."""
+
+    files: Mapping[str, str]
+    constants: int
+    """Bytes of flash for weights, biases, multipliers and tables."""
+    arena: int
+    """Bytes of RAM for activations."""
+    calls: int
+    """Kernel calls of one run."""
+
+    @takes_what_it_says
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write every file into a folder, which is made.
+
+        Raises:
+            StepwellError: it cannot be made or written.
+        """
+        place = as_path(folder)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StepwellError(f"cannot make {place}: {error.strerror or error}") from None
+        for name, text in self.files.items():
+            write_atomically(place / name, text.encode())
+
+    def __str__(self) -> str:
+        return (
+            f"constants {self.constants:,} B, arena {self.arena:,} B, {self.calls} calls; "
+            + ", ".join(self.files)
+        )
+
+
+@functools.cache
+def sections() -> dict[str, tuple[tuple[str, ...], str]]:
+    """Section name → what it needs, and its text."""
+    text = Path(__file__).with_name("portable_kernels.c").read_text()
+    parts = re.split(r"^/\* section (\w+):([\w ]*)\*/\n", text, flags=re.MULTILINE)[1:]
+    return {
+        name: (tuple(needs.split()), body.strip() + "\n")
+        for name, needs, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library of kernels that the program is linked with, in place of some of its own."""
+
+    header: str
+    status: str
+    """What its functions return when they have done their work."""
+    cmake: str
+    """Lines that tell CMake where it lies; `{name}` is the program's."""
+
+
+@dataclass
+class Shared:
+    """What the methods of a program have in common: constants, parameters, kernels."""
+
+    container: Container
+    name: str
+    library: Library | None = None
+    constants: dict[tuple[int, ScalarType], str] = field(default_factory=dict[Any, str])
+    parameters: dict[str, str] = field(default_factory=dict[str, str])
+    """Declarations, with `{name}` where their name goes, and their names."""
+    used: dict[str, None] = field(default_factory=dict[str, None])
+    """Sections of our own kernels."""
+    functions: dict[str, str] = field(default_factory=dict[str, str])
+    """Loops of an operator, with `{name}` likewise."""
+
+    def use(self, section: str) -> None:
+        """Take in a section of the kernels, and what it needs."""
+        needs, _ = sections()[section]
+        for name in needs:
+            self.use(name)
+        self.used[section] = None
+
+
+@dataclass
+class Writer:
+    """One method of a container, call by call."""
+
+    shared: Shared
+    method: Method
+    statements: list[str] = field(default_factory=list[str])
+    variables: frozenset[int] = frozenset()
+    """Values that are numbers which instructions write."""
+
+    # -- what a call names -----------------------------------------------------------------------
+
+    def arguments(self, call: KernelCall) -> dict[str, Any]:
+        """Schema name → value index, or the Python value of what is no tensor."""
+        values = self.method.values
+        operator = call.kernel.removeprefix("cortex_m::").removesuffix(".out")
+        if not call.kernel.startswith("cortex_m::"):
+            return {"call": call}
+        found: dict[str, Any] = {}
+        for argument, index in zip(declarations()[operator].arguments, call.args, strict=False):
+            value = values[index]
+            if isinstance(value, TensorValue):
+                found[argument.name] = index
+            elif isinstance(value, IntList):
+                found[argument.name] = [cast(int, values[item]) for item in value.items]
+            else:
+                found[argument.name] = value
+        return found
+
+    def tensor(self, index: int) -> TensorValue:
+        """A value that is a tensor."""
+        value = self.method.values[index]
+        assert isinstance(value, TensorValue)
+        return value
+
+    def c_element(self, index: int) -> str:
+        """The C type that elements of a tensor are read and written as, wherever they lie.
+
+        Raises:
+            UnsupportedError: C has none.
+        """
+        kind = self.tensor(index).scalar_type
+        if kind not in C_TYPES:
+            raise UnsupportedError(f"{kind.name.lower()} elements have no type in C")
+        return _ELEMENTS.get(C_TYPES[kind], C_TYPES[kind])
+
+    def pointer(self, index: int | None, kind: str = "int8_t") -> str:
+        """A C expression for where a tensor lies."""
+        if index is None:
+            return "NULL"
+        value = self.tensor(index)
+        storage = value.storage
+        if isinstance(storage, Constant):
+            constants = self.shared.constants
+            name = constants.setdefault((storage.index, value.scalar_type), f"c{len(constants)}")
+            return name if C_TYPES[value.scalar_type] == kind else f"(const {kind} *){name}"
+        if storage is None:
+            return f"({kind} *){self.port(index)}"
+        assert isinstance(storage, Planned | State)
+        place = f"{'state' if storage.memory_id == STATE else 'arena'}[{storage.offset}]"
+        return f"&{place}" if kind == "int8_t" else f"({kind} *)(void *)&{place}"
+
+    def ports(self) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+        """The names of inputs and of outputs, with the tensors that they are."""
+
+        def named(stem: str, indices: Sequence[int]) -> list[tuple[str, int]]:
+            tensors = [i for i in indices if isinstance(self.method.values[i], TensorValue)]
+            alone = len(tensors) == 1
+            return [(stem if alone else f"{stem}_{k}", i) for k, i in enumerate(tensors)]
+
+        return named("input", self.method.inputs), named("output", self.method.outputs)
+
+    def port(self, index: int) -> str:
+        """The name of an input that lies where the caller has it."""
+        return next(name for name, at in self.ports()[0] if at == index)
+
+    @cached_property
+    def _reads(self) -> frozenset[int]:
+        """Values that a call reads, or that are given out."""
+        read = set(self.method.outputs)
+        calls = [c for c in self.method.instructions if isinstance(c, KernelCall)]
+        for call in calls:
+            for index in set(call.args[:-1]) - set(self.results(call)):
+                value = self.method.values[index]
+                read.update(value.items if isinstance(value, TensorList) else (index,))
+        return frozenset(read)
+
+    @cached_property
+    def _writes(self) -> frozenset[int]:
+        calls = [c for c in self.method.instructions if isinstance(c, KernelCall)]
+        return frozenset(index for call in calls for index in self.results(call))
+
+    def results(self, call: KernelCall) -> tuple[int, ...]:
+        """What a call gives, which its last argument names again."""
+        last = self.method.values[call.args[-1]]
+        return last.items if isinstance(last, TensorList) else (call.args[-1],)
+
+    def is_read(self, index: int) -> bool:
+        """Whether anything reads a result, or a view of it."""
+        if index in self._reads:
+            return True
+        own = self.tensor(index)
+        return any(
+            other in self._reads
+            and other not in self._writes
+            and isinstance(value, TensorValue)
+            and (value.storage, value.nbytes) == (own.storage, own.nbytes)
+            for other, value in enumerate(self.method.values)
+        )
+
+    def number(self, index: int) -> str:
+        """A number of the plan: a variable, or what it is."""
+        if index in self.variables:
+            return f"v{index}"
+        value = self.method.values[index]
+        if not isinstance(value, bool | int | float):
+            raise UnsupportedError("an argument is no number")
+        return literal(float(value)) if isinstance(value, float) else str(int(value))
+
+    def declared(self) -> list[str]:
+        """The declarations of the variables that the statements name."""
+        kinds = {bool: "int", int: "int64_t", float: "double"}
+        held = {i: self.method.values[i] for i in sorted(self.variables)}
+        return [
+            f"{kinds[type(value)]} v{index} = {int(value)};"
+            for index, value in held.items()
+            if isinstance(value, bool | int | float)
+        ]
+
+    def physical(self, index: int) -> list[int]:
+        """Sizes in the order of memory."""
+        value = self.tensor(index)
+        return [value.sizes[axis] for axis in value.dim_order]
+
+    def nhwc(self, index: int, operator: str) -> list[int]:
+        """Sizes as batch, height, width, channels."""
+        sizes = self.tensor(index).sizes
+        return list(sizes) if operator.endswith("nhwc") else [sizes[a] for a in NCHW_TO_NHWC]
+
+    def count(self, index: int) -> int:
+        """Elements of a tensor."""
+        return math.prod(self.tensor(index).sizes)
+
+    # -- statements ------------------------------------------------------------------------------
+
+    def call(self, section: str, arguments: Sequence[str | int]) -> None:
+        """A statement that calls a kernel."""
+        self.shared.use(section)
+        self.statements.append(f"sw_{section}({', '.join(map(str, arguments))});")
+
+    def checked_call(self, function: str, arguments: Sequence[str | int]) -> None:
+        """A statement that calls a library's function, and gives up where it refuses."""
+        assert self.shared.library is not None
+        called = f"{function}({', '.join(map(str, arguments))})"
+        status = self.shared.library.status
+        self.statements += [f"if ({called} != {status}) {{", "    return 2;", "}"]
+
+    def function(
+        self,
+        lines: Sequence[str],
+        reads: Sequence[tuple[str, int]],
+        writes: Sequence[tuple[str, int]],
+        needs: Iterable[str] = (),
+        *,
+        bits: bool = False,
+        checked: bool = False,
+    ) -> None:
+        """A statement that calls a function of these lines, one for equal ones.
+
+        Args:
+            lines: its body.
+            reads: the names of pointers that it reads, and the tensors that they point to.
+            writes: likewise of what it writes.
+            needs: sections of the kernels that it calls.
+            bits: it only moves elements, which are as many bytes.
+            checked: it gives 0, or 3 where an index lies outside of its tensor.
+        """
+        for section in ("elements", *sorted(needs)):
+            self.shared.use(section)
+
+        def kind(index: int) -> str:
+            own = self.c_element(index)
+            return _BY_SIZE[self.tensor(index).scalar_type.itemsize] if bits else own
+
+        given = [(name, f"const {kind(i)}", i) for name, i in reads]
+        made = [(name, kind(i), i) for name, i in writes]
+        parameters = ", ".join(f"{kind} *{name}" for name, kind, _ in (*given, *made))
+        body = "\n".join(f"    {line}" for line in (*lines, *(["return 0;"] if checked else [])))
+        text = f"static {'int' if checked else 'void'} {{name}}({parameters})\n{{\n{body}\n}}"
+        name = self.shared.functions.setdefault(text, f"loops_{len(self.shared.functions)}")
+        pointers = ", ".join(self.pointer(index, kind) for _, kind, index in (*given, *made))
+        pointers = pointers.replace("const const ", "const ")
+        called = f"{name}({pointers})"
+        self.statements += (
+            [f"if ({called} != 0) {{", "    return 3;", "}"] if checked else [f"{called};"]
+        )
+
+    def params(self, type_: str, values: Mapping[str, Any]) -> str:
+        """A constant structure of parameters of our own kernels; gives its address."""
+        return self.structure(f"sw_{type_}_params", values)
+
+    def structure(self, type_: str, values: Mapping[str, Any]) -> str:
+        """A constant structure, one for equal values; gives its address."""
+        text = f"static const {type_} {{name}} = {literal(values)};"
+        return f"&{self._declared(text)}"
+
+    def numbers(self, type_: str, values: Sequence[int]) -> str:
+        """A constant array of a few numbers; gives its name."""
+        return self._declared(
+            f"static const {type_} {{name}}[{len(values)}] = {literal(list(values))};"
+        )
+
+    def table(self, type_: str, text: str, count: int) -> str:
+        """A constant array of numbers as C spells them; gives its name."""
+        return self._declared(f"static const {type_} {{name}}[{count}] = {{{text}}};")
+
+    def _declared(self, text: str) -> str:
+        return self.shared.parameters.setdefault(text, f"data_{len(self.shared.parameters)}")
+
+
+def literal(value: Any) -> str:
+    """A number, or numbers in braces, as C spells them; a float exactly, text as it stands."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value).items()
+        return "{" + ", ".join(f".{key} = {literal(one)}" for key, one in fields) + "}"
+    if isinstance(value, list | tuple):
+        return "{" + ", ".join(map(literal, cast("Sequence[Any]", value))) + "}"
+    if isinstance(value, float):
+        return f"{float(torch.tensor(value, dtype=torch.float32)).hex()}f"
+    if value == -(1 << 31):
+        return "INT32_MIN"
+    return str(int(value))
+
+
+Handler = Callable[[Writer, dict[str, Any]], None]
+"""Writes a call, given the values of its arguments by their names in the schema."""

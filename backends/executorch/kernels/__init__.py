@@ -1,0 +1,1 @@
+"""Kernels of ExecuTorch's runtime: which there are, and what they take."""

@@ -1,0 +1,225 @@
+"""What to call where a kernel computes something else than PyTorch: the same numbers by others.
+
+`kernel_dtypes.py` says which kernels go wrong, and when: remainders of negative integers are
+truncated, integers and doubles are summed in single precision, powers and truncating quotients go
+through double precision, shifts know no limit. Each form here is exact for integers, wraps around
+where PyTorch does, and calls nothing that goes wrong itself; `decompose.py` takes ops apart by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stepwell.backends.executorch.kernels.situations import SMALL
+
+aten = torch.ops.aten
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    """`a % b`, of the divisor's sign: by the quotient rounded down, or of doubles by fmod."""
+    if _is_integral(a, b):
+        return a - _floored(a, b) * b
+    if not _is_double(a, b):
+        return NotImplemented
+    divisor = b if isinstance(b, torch.Tensor) else torch.full_like(a, b)
+    rest = torch.fmod(a, divisor)
+    is_other = torch.logical_and(
+        torch.ne(rest, 0), torch.logical_xor(torch.lt(rest, 0), torch.lt(divisor, 0))
+    )
+    return torch.where(is_other, rest + divisor, rest)
+
+
+def _floored(a: Any, b: Any) -> Any:
+    """The quotient rounded down, by the one kernel that is right for large integers."""
+    divisor = b if isinstance(b, torch.Tensor) else torch.full([], b, dtype=a.dtype)
+    return torch.floor_divide(a, divisor)
+
+
+def _fmod(a: Any, b: Any) -> Any:
+    """What truncated division leaves, of the dividend's sign."""
+    if not _is_integral(a, b):
+        return NotImplemented
+    rest = a - _floored(a, b) * b
+    if not torch.iinfo(a.dtype).min:  # Without a sign: a negative divisor is a large one.
+        return rest
+    is_other = torch.logical_and(torch.ne(rest, 0), torch.logical_xor(torch.lt(a, 0), _below(b, a)))
+    return torch.where(is_other, rest - b, rest)
+
+
+def _below(b: Any, a: torch.Tensor) -> Any:
+    if isinstance(b, torch.Tensor):
+        return torch.lt(b, 0)
+    return torch.full_like(a, b < 0, dtype=torch.bool)
+
+
+def _div_mode(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
+    """A whole quotient, by the one that is rounded down."""
+    if rounding_mode is None or not _is_integral(a, b):
+        return NotImplemented
+    return _floored(a - _fmod(a, b) if rounding_mode == "trunc" else a, b)
+
+
+def _left_shift(a: Any, count: Any) -> Any:
+    """`a << count`, which is 0 for a count below 0 or of all bits and more."""
+    return _shifted(a, count, torch.bitwise_left_shift, torch.zeros_like)
+
+
+def _right_shift(a: Any, count: Any) -> Any:
+    """`a >> count`, which is the sign for a count below 0 or of all bits and more."""
+    last = torch.iinfo(a.dtype).bits - 1
+    return _shifted(
+        a, count, torch.bitwise_right_shift, lambda x: _by(torch.bitwise_right_shift, x, last)
+    )
+
+
+def _shifted(a: Any, count: Any, shift: Callable[..., Any], beyond: Callable[[Any], Any]) -> Any:
+    """A shift by numbers known only at run time: by 1, 2, 4, …, each where its bit is set."""
+    if not _is_integral(a, count):
+        return NotImplemented
+    width = torch.iinfo(a.dtype).bits
+    if not isinstance(count, torch.Tensor):
+        return _by(shift, a, count) if 0 <= count < width else beyond(a)
+    if count.dtype != a.dtype:
+        return NotImplemented
+    shape = torch.broadcast_shapes(a.shape, count.shape)
+    result = a.expand(shape)
+    for bit in range((width - 1).bit_length()):
+        is_set = torch.ne(torch.bitwise_and(count, 1 << bit), 0)
+        result = torch.where(is_set, _by(shift, result, 1 << bit), result)
+    is_known = torch.logical_and(torch.ge(count, 0), torch.lt(count, width))
+    return torch.where(is_known, result, beyond(a))
+
+
+def _by(shift: Callable[..., Any], a: Any, count: int) -> Any:
+    """A shift by a number, in steps that every width has."""
+    while count > SMALL:
+        a, count = shift(a, SMALL), count - SMALL
+    return shift(a, count)
+
+
+def _itself(a: torch.Tensor) -> Any:
+    """An integer is rounded already."""
+    return a.clone() if not a.dtype.is_floating_point else NotImplemented
+
+
+def _power(a: torch.Tensor, exponent: Any) -> Any:
+    """A whole power of integers, by squaring."""
+    if not _is_integral(a, exponent) or not 0 < exponent <= LARGEST_POWER:
+        return NotImplemented
+    result, square = None, a
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else result * square
+        exponent >>= 1
+        if exponent:
+            square = square * square
+    return result
+
+
+LARGEST_POWER = 64
+"""A larger one would be many products."""
+
+
+def _sum(
+    a: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Any:
+    """Integers and doubles summed up as what they are: the last of a running sum, by axes."""
+    given = (a.dtype, dtype or a.dtype)
+    if any(t.is_floating_point and t != torch.float64 for t in given):
+        return NotImplemented
+    held = dtype or (torch.float64 if a.dtype.is_floating_point else torch.int64)
+    if a.dim() == 0:
+        return a.to(held)
+    axes = sorted({d % a.dim() for d in dim} if dim else range(a.dim()), reverse=True)
+    for axis in axes:
+        if a.shape[axis] == 0:
+            return NotImplemented
+        a = torch.cumsum(a, axis, dtype=held)
+        a = torch.narrow(a, axis, a.shape[axis] - 1, 1)
+    return a if keepdim else torch.squeeze(a, axes)
+
+
+def _threshold(a: torch.Tensor, threshold: Any, value: Any) -> Any:
+    """Integers above one stay as they are: PyTorch's own form takes them through floats."""
+    if a.dtype.is_floating_point:
+        return torch.where(torch.le(a, threshold), value, a)
+    return torch.where(torch.le(a, int(threshold)), torch.full_like(a, int(value)), a)
+
+
+def _add_scalar(a: torch.Tensor, other: Any, alpha: Any = 1) -> Any:
+    """A number added to a tensor of the result's type."""
+    held = torch.result_type(a, other)
+    if held == a.dtype:
+        return NotImplemented
+    return torch.add(a.to(held), other, alpha=alpha)
+
+
+def _less_or_equal(a: torch.Tensor, b: torch.Tensor) -> Any:
+    """Of booleans: not the first, or the second."""
+    if a.dtype != torch.bool or b.dtype != torch.bool:
+        return torch.ge(b, a)
+    return torch.logical_or(torch.logical_not(a), b)
+
+
+def _no_form(*_: Any, **__: Any) -> Any:
+    """PyTorch's own decomposition calls the kernel of another overload, which is as wrong."""
+    return NotImplemented
+
+
+def _is_double(*values: Any) -> bool:
+    """Whether a result is in double precision, and no tensor has to be converted to it."""
+    return all(not isinstance(v, torch.Tensor) or v.dtype == torch.float64 for v in values)
+
+
+def _is_integral(*values: Any) -> bool:
+    return all(
+        not (v.dtype.is_floating_point or v.dtype == torch.bool)
+        if isinstance(v, torch.Tensor)
+        else isinstance(v, int) and not isinstance(v, bool)
+        for v in values
+    )
+
+
+def _gather(a: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """By indices of int64, which the kernel takes alone."""
+    return torch.gather(a, dim, index.to(torch.int64), sparse_grad=sparse_grad)
+
+
+def _zeros(size: Any, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> Any:
+    """A tensor of any numbers; how it lies in memory is no part of its value."""
+    return torch.full(size, 0, dtype=dtype or torch.float32)
+
+
+EXACT: dict[Any, Callable[..., Any]] = {
+    aten.gather.default: _gather,
+    aten.remainder.Tensor: _remainder,
+    aten.remainder.Scalar: _remainder,
+    aten.fmod.Tensor: _fmod,
+    aten.fmod.Scalar: _fmod,
+    aten.div.Tensor_mode: _div_mode,
+    aten.div.Scalar_mode: _div_mode,
+    aten.bitwise_left_shift.Tensor: _left_shift,
+    aten.bitwise_left_shift.Tensor_Scalar: _left_shift,
+    aten.bitwise_right_shift.Tensor: _right_shift,
+    aten.bitwise_right_shift.Tensor_Scalar: _right_shift,
+    aten.__lshift__.Tensor: torch.bitwise_left_shift,
+    aten.__lshift__.Scalar: torch.bitwise_left_shift,
+    aten.__rshift__.Tensor: torch.bitwise_right_shift,
+    aten.__rshift__.Scalar: torch.bitwise_right_shift,
+    aten.ceil.default: _itself,
+    aten.floor.default: _itself,
+    aten.trunc.default: _itself,
+    aten.pow.Tensor_Scalar: _power,
+    aten.pow.Scalar: _no_form,
+    aten.pow.Tensor_Tensor: _no_form,
+    aten.sum.dim_IntList: _sum,
+    aten.threshold.default: _threshold,
+    aten.add.Scalar: _add_scalar,
+    aten.le.Tensor: _less_or_equal,
+    aten.empty_permuted.default: _zeros,
+    aten.empty_strided.default: _zeros,
+}
+"""Operator → the form to take in its place where its kernel goes wrong."""

@@ -1,0 +1,495 @@
+"""Writes `kernel_dtypes.py`: what element types the installed runtime's kernels refuse.
+
+    python -m stepwell.backends.executorch.kernels.generate_kernel_dtypes
+
+Each kernel is called on the real runtime, for every element type and for pairs of them where it
+takes two tensors, with a program of one op; PyTorch says what it should compute. Probes run in a
+child process, because some kernels abort: what kills it is refused like what fails.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Never, cast
+
+import torch
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+from stepwell.backends.executorch.container import KernelCall
+from stepwell.backends.executorch.kernels.kernel_calls import signature_text
+from stepwell.backends.executorch.kernels.kernel_samples import (
+    QUANTISED,
+    SAMPLES,
+    UNPROBED,
+)
+from stepwell.backends.executorch.kernels.kernel_situations import (
+    ARGUMENTS,
+    EDGES,
+    SHAPES,
+    UNRANKED,
+    VALUES,
+    VARIANTS,
+    adapted,
+    filled,
+    numbers,
+    shaped,
+)
+from stepwell.backends.executorch.kernels.kernel_tables import kernel_libraries
+from stepwell.backends.executorch.kernels.signatures import out_variant
+from stepwell.backends.executorch.kernels.situations import (
+    BROADCAST,
+    EMPTY,
+    EMPTY_RESULT,
+    EXTREME,
+    RANK,
+    SPECIAL,
+)
+from stepwell.backends.executorch.running.engine import runtime
+from stepwell.backends.executorch.writing.builder import ContainerBuilder
+from stepwell.backends.executorch.writing.emit import MethodEmitter
+from stepwell.backends.executorch.writing.serialize import to_bytes
+from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, of_overload
+from stepwell.ir.dtypes import element_type
+from stepwell.ir.outside.torch_private import operator_names, pytree, schema_of
+from stepwell.ir.program import Program
+from stepwell.ir.types import tensor_like
+from stepwell.ir.weights import WeightStore
+
+DTYPES = (
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool,
+)  # fmt: skip
+
+TOGETHER = "llama::"
+"""Kernels whose shapes go together in one way alone; PyTorch's own end the process otherwise."""
+
+CAST = "cast"
+"""The second type is asked for by the keyword `dtype`."""
+
+NAMESPACES = "aten", "dim_order_ops", "quantized_decomposed", "llama"
+"""Whose kernels are tried: all of the first two, of the others those that a sample is given for."""
+
+_NUMBERS: dict[str, Any] = {
+    "Scalar": 2, "int": 0, "SymInt": 0, "float": 1.0, "bool": False,
+}  # fmt: skip
+_BY_NAME: dict[str, Any] = {"dim": 0, "size": [2, 3], "rounding_mode": "floor", "shape": [2, 3]}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One call: a functional operator, its kernel, and the element types it is given."""
+
+    overload: Any
+    kernel: str
+    dtypes: tuple[torch.dtype, ...]
+    situation: str = ""
+    variant: int = 0
+
+    @property
+    def name(self) -> str:
+        """The operator and its overload, as samples are found by."""
+        schema = schema_of(self.overload)
+        return f"{schema.name.partition('::')[2]}.{schema.overload_name}".rstrip(".")
+
+    def arguments(self) -> tuple[list[Any], dict[str, Any]] | None:
+        """Positional and keyword arguments; None where nothing is known to give."""
+        torch.manual_seed(0)
+        turns = itertools.count()
+
+        def make(*shape: int) -> torch.Tensor:
+            turn = next(turns)
+            dtype = self.dtypes[turn % len(self.dtypes)]
+            if self.situation in VALUES:
+                every = numbers(self.situation, dtype, turn, max(self.variant, 0))
+                return filled(shape, every, dtype) if every else _values(shape, dtype)
+            if self.situation == BROADCAST and dtype == torch.bool:
+                return filled(shaped(BROADCAST, self.variant, shape, turn), _BOOLS[turn % 2], dtype)
+            if self.situation in SHAPES and self.variant >= 0:
+                shape = shaped(self.situation, self.variant, shape, turn)
+            return _values(shape, dtype)
+
+        schema = schema_of(self.overload)
+        if self.variant < 0:
+            given = list(EDGES[self.name][-1 - self.variant][1](make))
+            return given, given.pop() if isinstance(given[-1], dict) else {}
+        if _spelled(schema) in QUANTISED:
+            given = list(QUANTISED[_spelled(schema)][1](make, self.dtypes))
+            return given, given.pop() if isinstance(given[-1], dict) else {}
+        for key in (self.name, self.name.partition(".")[0]):
+            if key in SAMPLES:
+                given = list(SAMPLES[key](make, self.dtypes))
+                named = given.pop() if isinstance(given[-1], dict) else {}
+                return adapted(self.situation, self.variant, schema, given), named
+        takes_no_tensor = not any("Tensor" in str(a.type) for a in schema.arguments)
+        positional: list[Any] = []
+        keywords: dict[str, Any] = {}
+        for argument in schema.arguments:
+            text = str(argument.type)
+            if text == "Tensor":
+                value: Any = make(2, 3)
+            elif argument.name == "dtype" and takes_no_tensor:
+                value = self.dtypes[0]
+            elif argument.has_default_value():
+                continue
+            elif argument.name in _BY_NAME:
+                value = _BY_NAME[argument.name]
+            elif text.startswith("Optional"):
+                value = None
+            elif text in ("number", "int", "float", "bool", "SymInt"):
+                value = _NUMBERS.get(text, 2)
+                if text == "number":
+                    value = ARGUMENTS.get(self.situation, value)
+            else:
+                return None
+            if argument.kwarg_only:
+                keywords[argument.name] = value
+            else:
+                positional.append(value)
+        if self.situation == CAST:
+            keywords["dtype"] = self.dtypes[1]
+        return adapted(self.situation, self.variant, schema, positional), keywords
+
+
+_BOOLS = [True, False, True, False, False, True], [False, True, True, True, False]
+
+
+def _values(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    if dtype == torch.bool:
+        return torch.rand(shape) > 0.5
+    if dtype.is_floating_point:
+        return (torch.rand(shape, dtype=torch.float64) * 0.8 + 0.1).to(dtype)
+    return torch.randint(1, 4, shape, dtype=dtype)
+
+
+def _spelled(schema: Any) -> str:
+    name, overload = schema.name.partition("::")[2], schema.overload_name
+    return f"{name}.{overload}" if overload else name
+
+
+@cache
+def overloads() -> dict[str, Any]:
+    """Kernel → the functional operator it is probed with."""
+    found: dict[str, Any] = {}
+    for namespace in NAMESPACES:
+        for libraries in (LIBRARIES, FURTHER_LIBRARIES):
+            if namespace in libraries:
+                importlib.import_module(libraries[namespace])
+    for qualified in sorted(operator_names()):  # pyright: ignore
+        namespace, _, rest = qualified.partition("::")
+        named = rest in QUANTISED or rest.partition(".")[0] in SAMPLES
+        if namespace not in NAMESPACES[: None if named else 2]:
+            continue
+        name, _, overload = rest.partition(".")
+        signature = out_variant(f"{namespace}.{name}.{overload or 'default'}")
+        if signature is None or name in UNPROBED or signature.schema.operator != name:
+            continue  # Of some the signature found is another operator's.
+        chosen = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+        if signature.outputs and not schema_of(chosen).is_mutable:
+            found[signature.kernel] = chosen
+    return found
+
+
+def probes() -> list[Probe]:
+    """Every call, in a fixed order: each type alone, then pairs where two tensors are data."""
+    found: list[Probe] = []
+    for kernel, overload in sorted(overloads().items()):
+        tensors = [a for a in schema_of(overload).arguments if str(a.type) == "Tensor"]
+        name = schema_of(overload).name.partition("::")[2]
+        if _spelled(schema_of(overload)) in QUANTISED:
+            types = QUANTISED[_spelled(schema_of(overload))][0]
+            found += [Probe(overload, kernel, dtypes) for dtypes in itertools.product(*types)]
+            continue
+        pairs = len(tensors) == 2 and not any(key.split(".")[0] == name for key in SAMPLES)
+        found += [Probe(overload, kernel, (dtype,)) for dtype in DTYPES]
+        if pairs:
+            mixed = itertools.permutations(DTYPES, 2)
+            found += [Probe(overload, kernel, dtypes) for dtypes in mixed]
+        if not kernel.startswith(TOGETHER):
+            found += _at_the_edges(overload, kernel)
+    return found
+
+
+def _at_the_edges(overload: Any, kernel: str) -> Iterator[Probe]:
+    """The calls of a kernel in every situation beyond the usual one."""
+    kinds = [str(argument.type) for argument in schema_of(overload).arguments]
+    tensors = kinds.count("Tensor")
+    plain = Probe(overload, kernel, ()).name
+    is_sampled = plain in SAMPLES or plain.partition(".")[0] in SAMPLES
+    for situation, dtype in itertools.product((*VALUES, *SHAPES), DTYPES):
+        if situation == BROADCAST and (is_sampled or tensors < 2):
+            continue
+        if situation == RANK and (plain in UNRANKED or (tensors > 1 and not is_sampled)):
+            continue  # Of elementwise operators such shapes broadcast.
+        for variant in range(VARIANTS.get(situation, 1)):
+            if situation in SHAPES or numbers(situation, dtype, 0, variant):
+                yield Probe(overload, kernel, (dtype,), situation, variant)
+    if "number" in kinds:
+        for situation, dtype in itertools.product(ARGUMENTS, DTYPES):
+            yield Probe(overload, kernel, (dtype,), situation)
+    if tensors and any(a.name == "dtype" and a.kwarg_only for a in schema_of(overload).arguments):
+        pairs = itertools.product(DTYPES, DTYPES)
+        yield from (Probe(overload, kernel, types, CAST) for types in pairs if not is_sampled)
+    for index, (situation, _) in enumerate(EDGES.get(plain, ())):
+        yield from (Probe(overload, kernel, (d,), situation, -1 - index) for d in DTYPES)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A probe with PyTorch's answer."""
+
+    probe: Probe
+    positional: list[Any]
+    keywords: dict[str, Any]
+    inputs: list[torch.Tensor]
+    results: list[torch.Tensor]
+
+    @property
+    def situation(self) -> str:
+        """What the table calls the situation of this call; empty for the usual one."""
+        named = self.probe.situation
+        if named == EMPTY and not any(result.numel() for result in self.results):
+            return EMPTY_RESULT
+        if named == RANK and self.inputs:
+            return RANK.format(self.inputs[0].dim())
+        return "" if named == CAST else named
+
+    @property
+    def text(self) -> str:
+        """The element types, as the table spells them."""
+        return signature_text(
+            [element_type(t.dtype) for t in self.inputs],
+            [element_type(t.dtype) for t in self.results],
+        )
+
+
+def expected(probe: Probe) -> Call | None:
+    """What PyTorch computes for a probe, or None where it refuses such a call."""
+    arguments = probe.arguments()
+    if arguments is None:
+        return None
+    positional, keywords = arguments
+    try:
+        wanted = probe.overload(*positional, **keywords)
+    except (RuntimeError, TypeError, LookupError, AssertionError, ValueError, ArithmeticError):
+        return None
+    results: list[Any] = [wanted] if isinstance(wanted, torch.Tensor) else list(wanted)
+    leaves: list[Any] = pytree.tree_leaves(positional)
+    inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return Call(probe, positional, keywords, inputs, results)
+
+
+def run_probe(probe: Probe) -> tuple[str, str, str] | None:
+    """(situation, element types, verdict) of one call, or None where there is nothing to call."""
+    call = expected(probe)
+    data = None if call is None else _program(call)
+    if call is None or data is None:
+        return None
+    return call.situation, call.text, _verdict(data, call.inputs, call.results)
+
+
+def _program(call: Call) -> bytes | None:
+    """A program of this one call; None where it needs no kernel (a view)."""
+    tensors = call.inputs
+    block = Block(arg_types=[tensor_like(t) for t in tensors])
+    values: dict[int, SSAValue] = {
+        id(t): arg for t, arg in zip(tensors, block.args, strict=True)
+    }  # fmt: skip
+
+    def held(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return values[id(value)]
+        if isinstance(value, list):
+            return [held(item) for item in cast(list[Any], value)]
+        return element_type(value) if isinstance(value, torch.dtype) else value
+
+    types = [tensor_like(result) for result in call.results]
+    op = of_overload(call.probe.overload).make(
+        *map(held, call.positional),
+        result_types=types,
+        **{name: held(value) for name, value in call.keywords.items()},
+    )
+    block.add_ops([op, ReturnOp(*op.results)])
+    inputs = [argument.type for argument in block.args]
+    func = FuncOp("forward", FunctionType.from_lists(inputs, types), Region(block))
+    program = Program(ModuleOp([func]), WeightStore())
+    builder = ContainerBuilder()
+    MethodEmitter(builder, builder.method("forward"), program, func, {}).emit()
+    container = builder.finish()
+    calls = [i for m in container.methods for i in m.instructions if isinstance(i, KernelCall)]
+    return to_bytes(container) if calls else None
+
+
+def _verdict(data: bytes, tensors: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> str:
+    try:
+        method = runtime().load_program(data).load_method("forward")
+        assert method is not None
+        found = method.execute(list(tensors))
+    except RuntimeError:
+        return "fails"
+    for mine, other in zip(found, wanted, strict=True):
+        if mine.dtype != other.dtype or mine.shape != other.shape:
+            return "differs"
+        if not _is_close(mine, other, _precision(tensors, other.dtype)):
+            return "differs"
+    return "runs"
+
+
+LOOSE = {torch.float16: 2e-2, torch.bfloat16: 2e-2, torch.float64: 1e-12}
+"""What results may differ by, of 1 and relatively: in float64 less than single precision does."""
+
+
+def _precision(given: Sequence[torch.Tensor], result: torch.dtype) -> torch.dtype:
+    """What a result is computed in: a wide one of narrow floats alone may be computed as they."""
+    floats = [tensor.dtype for tensor in given if tensor.dtype.is_floating_point]
+    return floats[0] if floats and result not in floats else result
+
+
+def _is_close(mine: torch.Tensor, other: torch.Tensor, precision: torch.dtype) -> bool:
+    """Integers exactly; floats within what rounding makes, and of the same class."""
+    if not other.dtype.is_floating_point:
+        return torch.equal(mine, other)
+    loose = LOOSE.get(precision, 1e-4)
+    return torch.allclose(mine.double(), other.double(), loose, loose, equal_nan=True)
+
+
+def verdicts(chosen: Sequence[int]) -> Iterator[tuple[int, str, str, str]]:
+    """(index, situation, element types, verdict) of probes by index, in a process of its own."""
+    child = subprocess.run(
+        [sys.executable, "-m", __spec__.name, "--probe"],
+        input=json.dumps(list(chosen)), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if child.returncode:
+        raise RuntimeError(f"the probing child failed:\n{child.stderr[-2000:]}")
+    for line in child.stdout.splitlines():
+        if line.startswith("PROBE "):
+            index, situation, text, verdict = json.loads(line.removeprefix("PROBE "))
+            if verdict.startswith("raised"):
+                raise RuntimeError(f"probe {index} {verdict}")
+            yield index, situation, text, verdict
+
+
+def _probe_here() -> None:
+    """Probe what standard input lists; each run of probes is a fork, whose death is a verdict."""
+    every, left = probes(), list(json.loads(sys.stdin.read()))
+    runtime()
+    for library in kernel_libraries():
+        importlib.import_module(library)
+    x = torch.ones(2, 3)
+    first = Probe(torch.ops.aten.abs.default, "aten::abs.out", (torch.float32,))
+    _program(Call(first, [x], {}, [x], [x]))  # Imports, once for all forks.
+    while left:
+        reader, writer = os.pipe()
+        process = os.fork()
+        if not process:
+            os.close(reader)
+            _report(every, left, writer)
+        os.close(writer)
+        with os.fdopen(reader) as stream:
+            told = [json.loads(line) for line in stream if line.endswith("\n")]
+        os.waitpid(process, 0)
+        done = {index for index, _ in told}
+        for index, found in told:
+            if found is not None:
+                print("PROBE " + json.dumps([index, *found]))
+        died = [index for index in left if index not in done][:1]
+        for index in died:
+            call = expected(every[index])
+            assert call is not None
+            print("PROBE " + json.dumps([index, call.situation, call.text, "aborts"]))
+        left = [index for index in left if index not in done and index not in died]
+
+
+def _report(every: Sequence[Probe], chosen: Sequence[int], writer: int) -> Never:
+    with os.fdopen(writer, "w", buffering=1) as stream:
+        for index in chosen:
+            try:
+                found = run_probe(every[index])
+            except Exception as error:  # a fault of the probe, which the parent raises
+                found = "", "", f"raised {type(error).__name__}: {error}"
+            stream.write(json.dumps([index, found]) + "\n")
+    os._exit(0)
+
+
+def is_limit(situation: str, text: str) -> bool:
+    """Whether a call that went wrong says that the kernel must not be called so.
+
+    Floats that are special or as large as they get come out as the kernel computes them, in another
+    order or with another limit than eager's vectorised code: what the stock flow gives as well.
+    """
+    if situation not in (EXTREME, SPECIAL):
+        return True
+    return not any(name in text for name in ("f16", "f32", "f64"))
+
+
+def generate() -> str:
+    """The text of `kernel_dtypes.py`."""
+    every = probes()
+    runs: dict[str, set[str]] = {}
+    refused: dict[str, dict[str, dict[str, str]]] = {}
+    for index, situation, text, verdict in verdicts(range(len(every))):
+        kernel = every[index].kernel
+        if verdict == "runs" or not is_limit(situation, text):
+            runs.setdefault(kernel, set()).add(text)
+        else:
+            stated = refused.setdefault(situation, {}).setdefault(kernel, {})
+            stated[text] = max(stated.get(text, verdict), verdict, key=SEVERITY.index)
+    usual = refused.pop("", {})
+    for stated in refused.values():  # What never runs need not be said again.
+        for kernel, found in stated.items():
+            for text in usual.get(kernel, {}).keys() & found.keys():
+                del found[text]
+    probed = sorted({*runs, *usual, *(k for stated in refused.values() for k in stated)})
+    lines = [
+        '"""What the runtime\'s kernels refuse or get wrong; from generate_kernel_dtypes.py."""',
+        "", "# fmt: off", "# ruff: noqa: E501", "",
+        "PROBED = frozenset(",
+        f"    {json.dumps(' '.join(probed))}.split()",
+        ")", "",
+        "REFUSED: dict[str, dict[str, str]] = {",
+        *_rows(usual, "    "), "}",
+        '"""Kernel → verdict → the element types of usual calls."""', "",
+        "SITUATIONS: dict[str, dict[str, dict[str, str]]] = {",
+    ]  # fmt: skip
+    for situation, stated in sorted(refused.items()):
+        rows = _rows(stated, "        ")
+        lines += [f"    {json.dumps(situation)}: {{", *rows, "    },"] if rows else []
+    said = '"""Situation → kernel → verdict → element types, beyond what usual calls refuse."""'
+    return "\n".join([*lines, "}", said]) + "\n"
+
+
+SEVERITY = ["differs", "fails", "aborts"]
+
+
+def _rows(stated: dict[str, dict[str, str]], indent: str) -> list[str]:
+    """`kernel → verdict → element types`, a verdict a line."""
+    lines: list[str] = []
+    for kernel, found in sorted(stated.items()):
+        by_verdict: dict[str, list[str]] = {}
+        for text, verdict in sorted(found.items()):
+            by_verdict.setdefault(verdict, []).append(text)
+        if by_verdict:
+            lines.append(f"{indent}{json.dumps(kernel)}: {{")
+        lines += [
+            f"{indent}    {json.dumps(verdict)}: {json.dumps(', '.join(texts))},"
+            for verdict, texts in sorted(by_verdict.items())
+        ]
+        lines += [f"{indent}}},"] if by_verdict else []
+    return lines
+
+
+if __name__ == "__main__":
+    if "--probe" in sys.argv:
+        _probe_here()
+    else:
+        Path(__file__).with_name("kernel_dtypes.py").write_text(generate())

@@ -1,0 +1,84 @@
+"""Writes `stock.py`: which kernels the installed runtime has, with torch's schemas of them.
+
+    python -m stepwell.backends.executorch.kernels.generate_kernels
+
+The wheel's runtime holds the portable and optimised kernels; `executorch.kernels.quantized` adds
+those of `quantized_decomposed`, `executorch.extension.llm.custom_ops` those for language models.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from stepwell.ir.outside import torch_private
+
+UNREGISTERED = {
+    # Kernels whose schema ExecuTorch writes nowhere but in C++: kernels/prim_ops of 1.5.
+    "executorch_prim::et_copy_index.tensor": "(Tensor(a!) copy_to, Tensor copy_from, int index) -> "
+    "Tensor(a!)",
+    "executorch_prim::et_view.default": "(Tensor self, int[] size, *, Tensor(a!) out) -> "
+    "Tensor(a!)",
+    "executorch_prim::floordiv.int": "(int a, int b) -> int",
+    "executorch_prim::mod.int": "(int a, int b) -> int",
+}
+
+
+_OF_LIBRARIES = {"quantized_decomposed": "QUANTIZED", "llama": "LLM", "preprocess": "PREPROCESS"}
+"""Namespaces of kernels that the runtime alone does not have, and the table they stand in."""
+
+
+def runtime_kernels() -> dict[str, frozenset[str]]:
+    """Names of the runtime's own kernels and of those that its libraries add, by table.
+
+    In a process where libraries have been loaded before, they are told apart by their namespace.
+    """
+    import executorch.kernels.quantized  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    from executorch.extension.llm.custom_ops import (  # noqa: F401
+        custom_ops,  # pyright: ignore[reportUnusedImport]
+    )
+
+    from stepwell.translate.executorch_private import kernel_names
+
+    names = kernel_names()
+    tables: dict[str, set[str]] = {"RUNTIME": set(), "QUANTIZED": set(), "LLM": set()}
+    for name in names:
+        tables.setdefault(_OF_LIBRARIES.get(name.partition("::")[0], "RUNTIME"), set()).add(name)
+    return {table: frozenset(tables[table]) for table in ("RUNTIME", "QUANTIZED", "LLM")}
+
+
+def schema_text(kernel: str) -> str:
+    """The schema of a kernel as PyTorch prints it."""
+    import torch
+    from executorch.exir.passes import (  # noqa: F401
+        dim_order_ops_registry,  # pyright: ignore[reportUnusedImport]
+        executorch_prim_ops_registry,  # pyright: ignore[reportUnusedImport]
+    )
+
+    if kernel in UNREGISTERED:
+        return kernel + UNREGISTERED[kernel]
+    namespace, _, rest = kernel.partition("::")
+    name, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), name)
+    return str(torch_private.schema_of(getattr(packet, overload or "default")))
+
+
+def generate() -> str:
+    """The text of `stock.py`."""
+    lines = [
+        '"""Kernels of the ExecuTorch 1.5 runtime, with schemas; from generate_kernels.py."""',
+        "",
+        "# fmt: off",
+        "# ruff: noqa: E501",
+    ]
+    for table, names in runtime_kernels().items():
+        lines += ["", f"{table}: dict[str, str] = {{"]
+        lines += [
+            f"    {json.dumps(name)}: {json.dumps(schema_text(name))}," for name in sorted(names)
+        ]
+        lines += ["}"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("stock.py").write_text(generate())

@@ -1,0 +1,54 @@
+"""From a kernel's name to the functional operator it computes: `signatures` read backwards."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from dataclasses import dataclass
+
+from stepwell.backends.executorch.kernels.kernel_tables import kernel_schema
+from stepwell.backends.executorch.kernels.signatures import KernelSignature, kernel_for
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, find
+from stepwell.dialects.aten.schema import Schema
+from stepwell.ir.outside.torch_private import schema_of
+
+
+@dataclass(frozen=True)
+class Functional:
+    """The op class a kernel computes, and which of its arguments each kernel argument is."""
+
+    op: type[SchemaOp]
+    signature: KernelSignature
+
+
+@functools.cache
+def functional_of(kernel: str) -> Functional | None:
+    """The functional operator of a kernel: `aten::add.out` is `aten.add.Tensor`.
+
+    None for kernels that compute no functional operator: in-place ones, the runtime's own.
+    """
+    import torch
+
+    schema = kernel_schema(kernel)
+    if schema is None:
+        return None
+    for libraries in (LIBRARIES, FURTHER_LIBRARIES):
+        if schema.namespace in libraries and not _is_loaded(schema):
+            importlib.import_module(libraries[schema.namespace])
+    packet = getattr(getattr(torch.ops, schema.namespace, None), schema.operator, None)
+    for overload in packet.overloads() if packet is not None else ():
+        if schema.namespace == "aten" and schema_of(getattr(packet, overload)).is_mutable:
+            continue
+        cls = find(f"{schema.namespace}.{schema.operator}.{overload}")
+        signature = kernel_for(cls.SCHEMA) if cls is not None else None
+        if cls is not None and signature is not None and signature.kernel == kernel:
+            return Functional(cls, signature)
+    return None
+
+
+def _is_loaded(schema: Schema) -> bool:
+    import torch
+
+    namespace = getattr(torch.ops, schema.namespace, None)
+    return hasattr(namespace, schema.operator)

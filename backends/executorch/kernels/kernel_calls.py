@@ -1,0 +1,303 @@
+"""One ATen op as one kernel call: its arguments as values of a plan.
+
+The runtime's kernels read each value as the type their schema says and abort on another, so an
+int given for a `float` becomes a double here. Layout arguments (memory format, layout, device)
+say nothing inside a program whose tensors are all row-major and are given as None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, cast
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.backends.executorch.kernels.kernel_dtypes import REFUSED, SITUATIONS
+from stepwell.backends.executorch.kernels.kernel_tables import registrations
+from stepwell.backends.executorch.kernels.scalar_types import scalar_type
+from stepwell.backends.executorch.kernels.signatures import KernelSignature, kernel_for
+from stepwell.backends.executorch.kernels.situations import (
+    BELOW,
+    BEYOND,
+    BROADCAST,
+    EMPTY,
+    EMPTY_RESULT,
+    EXTREME,
+    FRACTION,
+    NEGATIVE,
+    RANK,
+    SCALAR,
+    SMALL,
+)
+from stepwell.backends.executorch.writing.builder import MethodBuilder
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.reshapes import only_reshapes
+from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.diagnostics import StepwellError, describe_op
+from stepwell.ir.dtypes import (
+    bf16,
+    dtype_name,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+    is_float,
+    torch_dtype,
+    ui8,
+)
+from stepwell.ir.types import dims, element, is_static
+from stepwell.translate.rewrites.views.memory import is_laid_out
+
+_LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
+
+BY_STRIDES = frozenset(
+    f"aten.{name}.default" for name in ("as_strided", "as_strided_copy", "as_strided_scatter")
+)
+"""Ops that read memory, of which a program says nothing: what is known is a gather by then.
+
+Of symbolic sizes they come from taking ops apart (`chunk`), and read what was just written.
+"""
+
+
+def kernel_of(cls: type[SchemaOp]) -> KernelSignature | None:
+    """The kernel that computes an op class, or None if the runtime has none."""
+    return _kernel_of(cls, registrations())
+
+
+@cache
+def _kernel_of(cls: type[SchemaOp], registered: int) -> KernelSignature | None:
+    return kernel_for(cls.SCHEMA)
+
+
+def kernel_limit(op: SchemaOp) -> str | None:
+    """Why the kernel of an op's class cannot run this op, or None. Found by running it."""
+    gives_list = any(returned.type.is_list for returned in op.SCHEMA.returns)
+    if gives_list and not all(is_static(result.type) for result in op.results):
+        return "its kernel does not resize its outputs, so their shapes must be static"
+    if op.name == "aten.convolution.default" and len(dims(op.operands[0].type)) not in (3, 4):
+        return "its kernel convolves batches of lines and of images only"
+    if op.name == "aten.constant_pad_nd.default" and any(
+        isinstance(amount, int) and amount < 0 for amount in op.arg("pad")
+    ):
+        return "its kernel crops nothing: a negative amount needs static sizes"
+    if op.name == "aten.gather.default" and element(op.operands[1].type) != i64:
+        return "its kernel takes no indices but of int64: index.long()"
+    if op.name == "aten.max_pool2d_with_indices_backward.default":
+        return "its kernel gives something else than PyTorch's"
+    if op.name == "aten.roll.default" and not op.arg("dims"):
+        return "its kernel rolls along named axes, not all elements as one"
+    source = op.operands[0] if op.name in BY_STRIDES else None
+    if source is not None and is_static(source.type) and not is_laid_out(source):
+        return "its kernel reads row by row, and how its operand lies is not known: x.contiguous()"
+    signature = kernel_of(type(op))
+    if signature is None:
+        return None
+    if reason := uncomputed(op, signature):
+        return reason
+    given = signature_text(_elements(op.operands), _elements(op.results))
+    for verdict, texts in REFUSED.get(signature.kernel, {}).items():
+        if given in texts.split(", "):
+            return f"its kernel {_TRIED[verdict]} element types {given}"
+    for situation in situations(op):
+        for verdict, texts in SITUATIONS.get(situation, {}).get(signature.kernel, {}).items():
+            if {given, _NARROW.get(given, given), _widened(op)} & set(texts.split(", ")):
+                return f"its kernel {_TRIED[verdict]} {situation} of element types {given}"
+    return None
+
+
+_NARROW: dict[str, str] = dict.fromkeys(("i8 -> i8", "i16 -> i16", "ui8 -> ui8"), "i32 -> i32")
+"""What goes wrong on wide integers in a situation is not trusted on narrow ones."""
+
+
+def _widened(op: SchemaOp) -> str | None:
+    """Integers of several types as all of them in the result's: a kernel converts, then computes.
+
+    The table tries mixtures on usual numbers alone, and sums in int64 alone.
+    """
+    given, made = _elements(op.operands), _elements(op.results)
+    whole = all(not is_float(held) for held in (*given, *made))
+    if whole and op.name == "aten.sum.dim_IntList" and made != [i64]:
+        return signature_text([i64], [i64])
+    return signature_text(made, made) if whole and len(set(given)) > 1 else None
+
+
+def situations(op: SchemaOp) -> Iterator[str]:
+    """What the table calls the situations that an op is in, by its types and arguments."""
+    tensors = [v for v in op.operands if isinstance(v.type, TensorType)]
+    shapes = [dims(value.type) for value in tensors]
+    if not is_counted(op):
+        yield from (NEGATIVE, EXTREME)
+    if shapes:
+        yield RANK.format(len(shapes[0]))
+    if shapes and not shapes[0]:
+        yield SCALAR
+    if len(set(shapes)) > 1:
+        yield BROADCAST
+    if any(0 in shape for shape in shapes):
+        yield EMPTY
+    results = [dims(r.type) for r in op.results if isinstance(r.type, TensorType)]
+    if results and all(0 in shape for shape in results):
+        yield EMPTY_RESULT  # Not where one of several is, as what batch norm saves for training.
+    for argument in op.SCHEMA.arguments:
+        if argument.type.base == "Scalar" and not argument.type.is_list:
+            yield from _situations_of_number(op.arg(argument.name))
+
+
+def _situations_of_number(number: Any) -> Iterator[str]:
+    if isinstance(number, float):
+        yield FRACTION
+    if isinstance(number, int | float) and number < 0:
+        yield BELOW
+    if isinstance(number, int | float) and number > SMALL:
+        yield BEYOND
+
+
+def is_counted(op: SchemaOp) -> bool:
+    """Whether a sum of integers is small whatever they are, as that of a mask."""
+    if op.name != "aten.sum.dim_IntList" or not is_static(op.operands[0].type):
+        return False
+    cast_ = op.operands[0].owner
+    source = op.operands[0] if not isinstance(cast_, aten._ToCopyDefault) else cast_.operands[0]
+    held = element(source.type)
+    limits: dict[Attribute, int] = {i1: 1, ui8: 2**8, i8: 2**7, i16: 2**15}
+    limit = limits.get(held)
+    size = math.prod(cast(tuple[int, ...], dims(source.type)))
+    return limit is not None and size * limit < SINGLE
+
+
+SINGLE = 2**24
+"""Up to here single precision holds every integer."""
+
+_COMPUTED = frozenset((ui8, i8, i16, i32, i64, f16, bf16, f32, f64, i1))
+"""Element types that kernels have code for."""
+
+_COPIES = frozenset(
+    f"aten::{name}"
+    for name in (
+        "clone.out copy.out embedding.out expand_copy.out index_select.out repeat.out "
+        "select_copy.int_out slice_copy.Tensor_out squeeze_copy.dim_out unsqueeze_copy.out "
+        "view_copy.out"
+    ).split()
+) | {"dim_order_ops::_clone_dim_order.out"}
+"""Kernels that copy bytes, whatever they stand for."""
+
+_PLAIN = frozenset({"aten", "dim_order_ops"})
+"""Namespaces whose kernels take one set of element types; those that quantise have their own."""
+
+
+def uncomputed(op: SchemaOp, signature: KernelSignature) -> str | None:
+    """The element type of an op for which its kernel has no code, in words, or None.
+
+    To take such an op apart is of no use: its pieces are on the same type.
+    """
+    if op.SCHEMA.namespace in _PLAIN and signature.kernel not in _COPIES:
+        for held in (*_elements(op.operands), *_elements(op.results)):
+            if held not in _COMPUTED:
+                return f"its kernel does not take {dtype_name(held)}"
+    return None
+
+
+_TRIED = {
+    "fails": "does not take",
+    "aborts": "ends the process for",
+    "differs": "computes something else for",
+}
+"""What came of running it, in words."""
+
+
+def signature_text(inputs: Iterable[Attribute], outputs: Iterable[Attribute]) -> str:
+    """`f32+i64 -> f32`: the element types that go in, and those that come out, each once."""
+    return " -> ".join("+".join(sorted({str(e) for e in side})) for side in (inputs, outputs))
+
+
+def _elements(values: Iterable[SSAValue]) -> list[Attribute]:
+    return [element(value.type) for value in values if isinstance(value.type, TensorType)]
+
+
+def runs_as_kernel(op: SchemaOp) -> bool:
+    """Whether an op needs nothing but a kernel call, or not even that."""
+    if is_reshape(op):
+        return True
+    return kernel_of(type(op)) is not None and kernel_limit(op) is None
+
+
+def is_reshape(op: SchemaOp) -> bool:
+    """Whether the result is the operand's elements in the same row-major order.
+
+    Such an op needs no kernel: its result is another tensor value over the same bytes.
+    """
+    return only_reshapes(op) and all(
+        is_static(value.type) for value in (op.operands[0], op.results[0])
+    )
+
+
+def argument_value(
+    builder: MethodBuilder,
+    op: SchemaOp,
+    argument: Argument,
+    value: Any,
+    lookup: Callable[[SSAValue], int],
+) -> int:
+    """The plan's value for one kernel argument.
+
+    Args:
+        builder: the method being built.
+        op: the op called, for errors.
+        argument: the kernel's own declaration of it.
+        value: what the op has for it: Python values, element types, SSA values, or lists.
+        lookup: gives the plan's value of an SSA value.
+    """
+    type_ = argument.type
+    if type_.base in _LAYOUT or value is None:
+        return builder.scalar(None)
+    if not type_.is_list:
+        return (
+            lookup(value) if isinstance(value, SSAValue) else _scalar(builder, op, argument, value)
+        )
+    items = cast(list[Any], value if isinstance(value, list | tuple) else [value])
+    if type_.base == "Tensor":
+        indices = [None if item is None else lookup(item) for item in items]
+        return builder.tensors(indices, optional=type_.element_nullable)
+    if type_.base in ("int", "SymInt"):
+        return builder.list_of_ints(
+            [
+                lookup(item) if isinstance(item, SSAValue) else builder.scalar(int(item))
+                for item in items
+            ]
+        )
+    if type_.base in ("float", "bool") and not any(isinstance(i, SSAValue) for i in items):
+        return builder.floats(items) if type_.base == "float" else builder.bools(items)
+    raise _no_value(op, argument, value)
+
+
+def _scalar(builder: MethodBuilder, op: SchemaOp, argument: Argument, value: Any) -> int:
+    match argument.type.base:
+        case "int" | "SymInt":
+            return builder.scalar(int(value))
+        case "float":
+            return builder.scalar(float(value))
+        case "bool" | "SymBool":
+            return builder.scalar(bool(value))
+        case "Scalar" if isinstance(value, bool | int | float):
+            return builder.scalar(value)
+        case "str":
+            return builder.scalar(str(value))
+        case "ScalarType" if isinstance(value, Attribute):
+            return builder.scalar(int(scalar_type(torch_dtype(value))))
+        case _:
+            raise _no_value(op, argument, value)
+
+
+def _no_value(op: SchemaOp, argument: Argument, value: Any) -> StepwellError:
+    return StepwellError(
+        f"{op.name}: argument {argument.name} = {value!r} has no form in a .pte as {argument.type}",
+        describe_op(op),
+    )

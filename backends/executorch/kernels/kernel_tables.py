@@ -1,0 +1,97 @@
+"""Every kernel that a program may call: those of the wheel's runtime and of libraries beside it.
+
+A kernel of a user's own is added by its schema, with the module that registers it with this
+machine's runtime; `stepwell.register_op` does so.
+"""
+
+from __future__ import annotations
+
+from stepwell.backends.executorch.kernels.stock import LLM, QUANTIZED, RUNTIME
+from stepwell.dialects.aten.schema import Schema, parse_schema
+from stepwell.ir.diagnostics import StepwellError
+
+_SCHEMAS: dict[str, str] = {**RUNTIME, **QUANTIZED, **LLM}
+_LIBRARIES: dict[str, str] = dict.fromkeys(QUANTIZED, "executorch.kernels.quantized") | (
+    dict.fromkeys(LLM, "executorch.extension.llm.custom_ops.custom_ops")
+)
+_CHOSEN: dict[str, str] = {}
+_PARSED: dict[str, Schema] = {}
+_BY_OPERATOR: dict[str, list[str]] = {}
+for _name in _SCHEMAS:
+    _BY_OPERATOR.setdefault(_name.partition(".")[0], []).append(_name)
+
+
+def kernel_schema(kernel: str) -> Schema | None:
+    """The schema of a kernel, or None if there is none of that name."""
+    found = _PARSED.get(kernel)
+    if found is None and kernel in _SCHEMAS:
+        found = _PARSED[kernel] = parse_schema(_SCHEMAS[kernel])
+    return found
+
+
+def kernels_of(operator: str) -> list[str]:
+    """The kernels of an operator's name: those of `aten::add` are its overloads."""
+    return _BY_OPERATOR.get(operator, [])
+
+
+def chosen_kernel(op_name: str) -> str | None:
+    """The kernel that was registered for an op of the IR, whatever its own name is."""
+    return _CHOSEN.get(op_name)
+
+
+def registrations() -> int:
+    """How often a kernel was registered: what was found before may be out of date."""
+    return len(_CHOSEN)
+
+
+def schema_of_kernel(kernel: str) -> Schema:
+    """The schema of a kernel that is named, or of one that is spelled out.
+
+    Raises:
+        StepwellError: no kernel has that name, or the name is known with another schema.
+    """
+    if "(" in kernel:
+        spelled = parse_schema(kernel)
+        known = kernel_schema(kernel.partition("(")[0].strip())
+        if known is not None and known.arguments != spelled.arguments:
+            raise StepwellError(f"the kernel is known with another schema: {known.text}")
+        return spelled
+    found = kernel_schema(kernel)
+    if found is None:
+        raise StepwellError(
+            f"there is no kernel {kernel}",
+            help="give its whole schema: 'library::name.out(Tensor x, *, Tensor(a!) out) -> …'",
+        )
+    return found
+
+
+def register_kernel(op_name: str, schema: Schema, library: str | None = None) -> None:
+    """Say which kernel computes an op.
+
+    Args:
+        op_name: of the op, as the IR spells it.
+        schema: the kernel's.
+        library: the module to import on this machine so that the runtime has it.
+
+    Raises:
+        StepwellError: the op has one.
+    """
+    if op_name in _CHOSEN:
+        raise StepwellError(f"{op_name} has the kernel {_CHOSEN[op_name]} already")
+    name = schema.text.partition("(")[0].strip()
+    if name not in _SCHEMAS:
+        _SCHEMAS[name] = schema.text
+        _BY_OPERATOR.setdefault(name.partition(".")[0], []).append(name)
+    if library is not None:
+        _LIBRARIES[name] = library
+    _CHOSEN[op_name] = name
+
+
+def kernel_libraries() -> list[str]:
+    """The modules that register kernels with this machine's runtime, each once."""
+    return sorted(set(_LIBRARIES.values()))
+
+
+def library_of(kernel: str) -> str | None:
+    """The module that registers a kernel with this machine's runtime; None: the runtime has it."""
+    return _LIBRARIES.get(kernel)

@@ -1,0 +1,173 @@
+"""From a functional operator to the runtime kernel that computes it, and back.
+
+The runtime has kernels in `.out` form: `aten::add.out(Tensor self, Tensor other, *, Scalar
+alpha=1, Tensor(a!) out)` computes `aten.add.Tensor`. The pair is found from the schemas alone, as
+in ExecuTorch's to-out-variant pass: same operator name (or its `_copy` form, for views), same
+arguments by name and type once outputs are set aside. Torch's `.out` forms lack dtype, layout,
+device and pin_memory, which the output tensor answers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stepwell.backends.executorch.kernels.kernel_tables import (
+    chosen_kernel,
+    kernel_schema,
+    kernels_of,
+)
+from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
+from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.outside.torch_private import schema_of
+
+_ANSWERED_BY_OUTPUT = frozenset({"dtype", "layout", "device", "pin_memory"})
+
+_SAME_FUNCTION = {
+    # Operators that compute what another name computes, with the same arguments.
+    "_unsafe_view": "view",
+    "reshape": "view",
+    "item": "_local_scalar_dense",
+}
+_RENAMED = {"reshape": {"shape": "size"}}
+
+
+@dataclass(frozen=True)
+class Input:
+    """A kernel argument that is the functional operator's argument of this name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """A kernel argument that is the functional operator's result of this index."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """A kernel argument that the functional operator takes by this name and gives as a result.
+
+    The kernel writes to it; `index` is that of the result.
+    """
+
+    name: str
+    index: int
+
+
+Role = Input | Output | InPlace
+"""What a kernel argument is to the functional operator."""
+
+
+@dataclass(frozen=True)
+class KernelSignature:
+    """How a kernel is called for a functional operator.
+
+    `arguments` are the kernel's in its order; after them the instruction names the results again
+    (`aten::add.out(self, other, alpha, out, out)`), several as one list of tensors.
+    """
+
+    kernel: str
+    schema: Schema
+    arguments: tuple[Role, ...]
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The arguments the kernel writes."""
+        return tuple(a for a in self.arguments if isinstance(a, Output))
+
+
+@functools.cache
+def out_variant(op_name: str) -> KernelSignature | None:
+    """The kernel for a functional operator, `aten.view.default` to `aten::view_copy.out`.
+
+    None if the runtime has none: the operator must then be decomposed or delegated.
+    """
+    schema = functional_schema(op_name)
+    return kernel_for(schema) if schema is not None else None
+
+
+@functools.cache
+def functional_schema(op_name: str) -> Schema | None:
+    """The schema torch has for an operator named as the IR names it, or None."""
+    import torch
+
+    namespace, _, rest = op_name.partition(".")
+    name, _, overload = rest.rpartition(".")
+    packet = getattr(getattr(torch.ops, namespace), name, None)
+    if packet is None or overload not in packet.overloads():
+        return None
+    try:
+        return parse_schema(str(schema_of(getattr(packet, overload))))
+    except ParseFailure:
+        return None  # It takes something no program holds (a Storage, a class): it has no kernel.
+
+
+def kernel_for(functional: Schema) -> KernelSignature | None:
+    """The kernel whose schema is the `.out` form of a functional one.
+
+    A custom operator that writes to arguments has a kernel that writes to the same ones.
+    """
+    chosen = chosen_kernel(functional.op_name)
+    if chosen is not None:
+        schema = kernel_schema(chosen)
+        arguments = matched_arguments(functional, schema) if schema is not None else None
+        return KernelSignature(chosen, schema, arguments) if schema and arguments else None
+    operator = _SAME_FUNCTION.get(functional.operator, functional.operator)
+    renamed = _RENAMED.get(functional.operator, {})
+    for name in (operator, f"{operator}_copy"):
+        for kernel in kernels_of(f"{functional.namespace}::{name}"):
+            schema = kernel_schema(kernel)
+            assert schema is not None
+            arguments = matched_arguments(functional, schema, renamed)
+            if arguments is not None:
+                return KernelSignature(kernel, schema, arguments)
+    return None
+
+
+def matched_arguments(
+    functional: Schema, kernel: Schema, renamed: Mapping[str, str] | None = None
+) -> tuple[Role, ...] | None:
+    """How the kernel's arguments come from the functional's, or None if they do not."""
+    after = {a.name: len(functional.returns) + i for i, a in enumerate(functional.written)}
+    if any(not argument.written for argument in kernel.arguments if argument.name in after):
+        return None
+    written = [a for a in kernel.arguments if a.written and a.name not in after]
+    read = {a.name: a for a in kernel.arguments if not a.written or a.name in after}
+    if not written and any(r.type.is_tensor for r in functional.returns):
+        return None
+    if len(written) != sum(r.type.is_tensor for r in functional.returns):
+        return None
+    names: dict[str, str] = {}
+    for argument in functional.arguments:
+        name = (renamed or {}).get(argument.name, argument.name)
+        counterpart = read.pop(name, None)
+        if counterpart is None:
+            if argument.name in _ANSWERED_BY_OUTPUT:
+                continue
+            return None
+        if not _same_type(argument, counterpart):
+            return None
+        names[name] = argument.name
+    if read:
+        return None
+    indices = {argument.name: index for index, argument in enumerate(written)}
+
+    def role(name: str) -> Role:
+        if name in indices:
+            return Output(indices[name])
+        return InPlace(names[name], after[name]) if name in after else Input(names[name])
+
+    return tuple(role(argument.name) for argument in kernel.arguments)
+
+
+def _same_type(functional: Argument, kernel: Argument) -> bool:
+    def essence(argument: Argument) -> tuple[str, bool, bool]:
+        # ExecuTorch's own operators say int where torch says SymInt.
+        base = "int" if argument.type.base == "SymInt" else argument.type.base
+        return base, argument.type.is_list, argument.type.nullable
+
+    return essence(functional) == essence(kernel)

@@ -1,0 +1,1 @@
+"""From the bytes of a `.pte` back to a program."""

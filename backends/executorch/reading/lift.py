@@ -1,0 +1,500 @@
+"""From a container back to a program: kernel calls become ATen ops, delegates are opened up.
+
+A plan writes to places; a program names values. Instructions are read in order while an `Arena`
+says which value each place holds, so that views which became shared bytes, and state which is
+written where it lies, turn into SSA again. Delegates are opened by the reader of their backend;
+one without a reader stays opaque and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, cast
+
+import torch
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.backends.executorch.container import (
+    Container,
+    Data,
+    Delegate,
+    DelegateCall,
+    Dynamism,
+    Instruction,
+    JumpFalse,
+    KernelCall,
+    Method,
+    Move,
+    NamedData,
+    Planned,
+    State,
+    TensorValue,
+    Value,
+)
+from stepwell.backends.executorch.reading.external import read_external
+from stepwell.backends.executorch.reading.flow import COPY_INDEX, Flow
+from stepwell.backends.executorch.reading.lift_control import ControlLifter
+from stepwell.backends.executorch.reading.places import Places, dim_order_of
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.reading.read_arguments import (
+    SCALARS,
+    arguments_of,
+    frozen_argument,
+    is_readable,
+    known_number,
+    scalar_op,
+)
+from stepwell.dialects.executorch import OpaqueDelegateOp
+from stepwell.ir.core import MutateInputOp
+from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
+from stepwell.ir.levels import set_level
+from stepwell.ir.program import Program
+from stepwell.ir.signature import Port, Signature, set_signature
+from stepwell.ir.types import (
+    AnyTensor,
+    BoolType,
+    FloatType,
+    IntType,
+    dims,
+    element,
+    tensor,
+    with_element,
+)
+from stepwell.ir.weights import WeightStore
+
+
+@dataclass(frozen=True)
+class ReadContext:
+    """What a delegate reader may use: where to put weights, and the program's named data."""
+
+    weights: WeightStore
+    named_data: Mapping[str, NamedData]
+    prefix: str
+    """A name no other delegate of the program has; start weight keys with it."""
+
+
+class DelegateReader(Protocol):
+    """Opens the payloads of one backend."""
+
+    def input_count(self, delegate: Delegate, context: ReadContext) -> int:
+        """How many of the call's values are inputs; the others are outputs."""
+        ...
+
+    def read(
+        self,
+        delegate: Delegate,
+        inputs: Sequence[SSAValue],
+        results: Sequence[Attribute],
+        context: ReadContext,
+    ) -> Operation:
+        """The delegate as an op with these operands and result types."""
+        ...
+
+
+class KernelReader(Protocol):
+    """Reads calls of a kernel that computes no ATen operator."""
+
+    def __call__(
+        self, call: KernelCall, inputs: Mapping[int, Any], results: Mapping[int, Attribute]
+    ) -> Operation:
+        """The call as an op.
+
+        Args:
+            call: the instruction.
+            inputs: argument positions to SSA values and Python values.
+            results: positions of written tensors to their types; the op gives them in order.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Readers by backend name, and by kernel name with the positions of what it writes."""
+
+    delegates: Mapping[str, DelegateReader] = field(default_factory=dict[str, DelegateReader])
+    kernels: Mapping[str, tuple[KernelReader, tuple[int, ...]]] = field(
+        default_factory=dict[str, tuple[KernelReader, tuple[int, ...]]]
+    )
+    unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """By kernel name, the positions of scratch memory: what lies there is nobody's value."""
+
+
+def lift(
+    container: Container,
+    readers: Readers | None = None,
+    external: Mapping[str, Data] | None = None,
+    *,
+    level: str = "executorch",
+) -> Program:
+    """The program of a container.
+
+    Args:
+        container: what `read_container` gave.
+        readers: how to open delegates and kernels that are not ATen's.
+        external: data of a separate `.ptd`, by key.
+        level: the level the module says it is at.
+
+    Raises:
+        UnsupportedError: naming every instruction that has no meaning as an op.
+        ParseFailure: the plan reads what nothing wrote.
+    """
+    program = Program(ModuleOp([]), WeightStore())
+    set_level(program.module, level)
+    problems: list[Problem] = []
+    for method in container.methods:
+        lifter = _MethodLifter(container, method, program, readers or Readers(), external or {})
+        try:
+            program.module.body.block.add_op(lifter.lift())
+        except UnsupportedError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise UnsupportedError(problems)
+    return program
+
+
+def read_pte(
+    data: bytes,
+    readers: Readers | None = None,
+    *,
+    external: bytes | None = None,
+    largest: bool = False,
+) -> Program:
+    """The program in a `.pte` file's bytes; see `lift`.
+
+    `external` is its `.ptd`, if it has one; `largest` reads it as `at_largest` does.
+    """
+    # A writable buffer lets constants be tensors over the file's own bytes.
+    container = read_container(bytearray(data))
+    container = at_largest(container) if largest else container
+    return lift(container, readers, read_external(bytearray(external)) if external else None)
+
+
+def at_largest(container: Container) -> Container:
+    """A container of the same plan whose tensors all have the largest sizes that they declare.
+
+    A `.pte` says how large a tensor may be, and not which of its axes vary or go together.
+    """
+
+    def fixed(value: Value) -> Value:
+        if isinstance(value, TensorValue) and value.dynamism is Dynamism.BOUNDED:
+            return replace(value, dynamism=Dynamism.STATIC)
+        return value
+
+    methods = tuple(
+        replace(method, values=tuple(map(fixed, method.values))) for method in container.methods
+    )
+    return replace(container, methods=methods)
+
+
+_MOVES: dict[str, tuple[int, int]] = {
+    "aten::copy_": (0, 1),
+    "executorch_prim::et_view.default": (2, 0),
+    "dim_order_ops::_to_dim_order_copy.out": (3, 0),
+    "dim_order_ops::_clone_dim_order.out": (3, 0),
+}
+"""Kernels that only move elements: where they take the target and the source."""
+
+
+class _MethodLifter:
+    def __init__(
+        self,
+        container: Container,
+        method: Method,
+        program: Program,
+        readers: Readers,
+        external: Mapping[str, Data],
+    ) -> None:
+        self.container = container
+        self.method = method
+        self.store = program.weights
+        self.readers = readers
+        self.block = Block()
+        self.places = Places(container, method, program.weights, external, self.block)
+        self.is_straight = not any(isinstance(each, JumpFalse) for each in method.instructions)
+        kept = {key: NamedData(data, 1) for key, data in external.items()}
+        self.named_data: Mapping[str, NamedData] = {**kept, **container.named_data}
+
+    def lift(self) -> FuncOp:
+        """The method as a function."""
+        method = self.method
+        problems = [
+            Problem(reason, f"method {method.name}, instruction {step}")
+            for step, instruction in enumerate(method.instructions)
+            if (reason := self._unreadable(instruction)) is not None
+        ]
+        if problems:
+            raise UnsupportedError(problems)
+        inputs = [self._input(position, i) for position, i in enumerate(method.inputs)]
+        if not self.is_straight:
+            ControlLifter(self, self._flow()).run()
+        else:
+            for step in range(len(method.instructions)):
+                self.instruction(step)
+        outputs = [self._output(position, i) for position, i in enumerate(method.outputs)]
+        returned = [
+            self.places.read(i) for i, port in zip(method.outputs, outputs, strict=True)
+            if port.constant is None
+        ]  # fmt: skip
+        self.places.write_updates()
+        self._write_inputs()
+        self.block.add_op(ReturnOp(*returned))
+        types = FunctionType.from_lists(
+            [a.type for a in self.block.args], [v.type for v in returned]
+        )
+        func = FuncOp(method.name, types, Region(self.block))
+        set_signature(
+            func,
+            Signature(
+                tuple(inputs),
+                tuple(outputs),
+                method.input_spec or None,
+                method.output_spec or None,
+                self.places.ranges,
+            ),
+        )
+        return func
+
+    # -- what enters and leaves ----------------------------------------------------------------
+
+    def _input(self, position: int, index: int) -> Port:
+        value = self.method.values[index]
+        if not isinstance(value, TensorValue):
+            return Port(f"input_{position}", constant=(frozen_argument(value),))
+        argument = self.block.insert_arg(self.places.type_of(index), len(self.block.args))
+        argument.name_hint = f"input_{position}"
+        self.places.write(index, argument)
+        return Port(f"input_{position}", dim_order_of(value))
+
+    def _write_inputs(self) -> None:
+        """Append what was written to inputs that lie in the caller's memory."""
+        entered = [i for i in self.method.inputs if isinstance(self.method.values[i], TensorValue)]
+        for argument, index in zip(self.block.args, entered, strict=True):
+            value = self.places.values[index]
+            if self.places.tensor(index).storage is None and value is not argument:
+                self.block.add_op(MutateInputOp(argument.index, value))
+
+    def _output(self, position: int, index: int) -> Port:
+        value = self.method.values[index]
+        if isinstance(value, TensorValue):
+            return Port(f"output_{position}", dim_order_of(value))
+        if index in self.places.values:
+            return Port(f"output_{position}")
+        return Port(f"output_{position}", constant=(frozen_argument(value),))
+
+    # -- ops -----------------------------------------------------------------------------------
+
+    def _unreadable(self, instruction: Instruction) -> str | None:
+        """Why an instruction has no form as an op, or None."""
+        if not isinstance(instruction, KernelCall):
+            return None
+        kernel = instruction.kernel
+        if kernel in _MOVES or kernel in self.readers.kernels or is_readable(kernel):
+            return None
+        if kernel == COPY_INDEX:
+            return None
+        return f"kernel {kernel} computes no operator of this IR"
+
+    def instruction(self, step: int) -> None:
+        """Read one instruction that is no jump."""
+        where = f"method {self.method.name}, instruction {step}"
+        try:
+            match self.method.instructions[step]:
+                case KernelCall() as call:
+                    self._kernel(call, where)
+                case DelegateCall() as call:
+                    self._delegate(call, step)
+                case Move(source, target):
+                    self.places.assign(target, source)
+                case _:
+                    return
+        except (IndexError, KeyError, TypeError, ValueError, VerifyException) as error:
+            # Arguments that fit no kernel: too few, of the wrong kind, or never written.
+            raise ParseFailure(
+                f"the arguments do not fit: {type(error).__name__} {error}", where
+            ) from error
+
+    def _flow(self) -> Flow:
+        try:
+            return Flow(self.method, self._written)
+        except (IndexError, ValueError) as error:
+            raise ParseFailure(
+                f"a call lacks arguments: {error}", f"method {self.method.name}"
+            ) from error
+
+    def _written(self, call: KernelCall | DelegateCall) -> Sequence[int] | None:
+        """The positions a call writes, where a reader of this lifter's knows."""
+        if isinstance(call, KernelCall):
+            if call.kernel in self.readers.kernels:
+                return self.readers.kernels[call.kernel][1]
+            return (_MOVES[call.kernel][0],) if call.kernel in _MOVES else None
+        delegate = self.method.delegates[call.delegate]
+        reader = self.readers.delegates.get(delegate.backend)
+        if reader is None:
+            raise UnsupportedError(
+                f"a delegate of {delegate.backend} beside jumps: what it writes is not known",
+                f"method {self.method.name}",
+            )
+        count = reader.input_count(delegate, ReadContext(self.store, self.named_data, ""))
+        return range(count, len(call.args))
+
+    def _kernel(self, call: KernelCall, where: str) -> None:
+        special = self.readers.kernels.get(call.kernel)
+        if call.kernel == COPY_INDEX:
+            self._store(call, where)
+            return
+        if special is not None:
+            self._special_kernel(call, *special)
+            return
+        if call.kernel in _MOVES:
+            target, source = (call.args[position] for position in _MOVES[call.kernel])
+            self._copy(target, source)
+            return
+        number = known_number(self.places, call) if self.is_straight else None
+        if number is not None:
+            self.places.know(call.args[-1], number)
+            return
+        if call.kernel in SCALARS:
+            self.places.write(call.args[-1], self.places.add(scalar_op(self.places, call)))
+            return
+        found = arguments_of(self.places, call, where)
+        types: list[Attribute] = [
+            self.places.type_of(index)
+            if isinstance(self.method.values[index], TensorValue)
+            else _number(self.method.values[index], index)
+            for index in found.results
+        ]
+        op = found.op.from_arguments(found.given, types)
+        self.places.block.add_op(op)
+        for index, result in zip(found.results, op.results, strict=True):
+            self.places.write(index, result)
+
+    def _store(self, call: KernelCall, where: str) -> None:
+        """A slice of what a loop stacks; the loop's end makes a result of it."""
+        stored = self.places.stored
+        if stored is None:
+            raise UnsupportedError(f"{call.kernel} stands in no map or scan", where)
+        stored[call.args[0]] = self.places.read(call.args[1])
+
+    def _copy(self, target: int, source: int) -> None:
+        """`target` becomes `source`, in target's shape and element type."""
+        places = self.places
+        value, type_ = places.read(source), places.type_of(target)
+        declared = places.tensor(target)
+        if isinstance(declared.storage, State):
+            places.read(target)  # Its value at entry, which makes the place known as state.
+        if element(value.type) != type_.element_type:
+            to = with_element(value.type, type_.element_type)
+            value = places.op("aten._to_copy.default", value, dtype=to.element_type, types=[to])
+        if value.type != type_:
+            if math.prod(places.tensor(source).sizes) == math.prod(declared.sizes):
+                value = places.as_type(source, value, type_)
+            else:
+                value = places.op("aten.copy.default", places.read(target), value, types=[type_])
+        places.write(target, value)
+
+    def _special_kernel(
+        self, call: KernelCall, reader: KernelReader, written: tuple[int, ...]
+    ) -> None:
+        results = {p: cast(Attribute, self.places.type_of(call.args[p])) for p in written}
+        skipped = {*results, *self.readers.unread.get(call.kernel, ())}
+        inputs = {
+            p: self.places.argument(index) for p, index in enumerate(call.args) if p not in skipped
+        }
+        op = reader(call, inputs, results)
+        self.places.block.add_op(op)
+        for position, result in zip(written, op.results, strict=True):
+            self.places.write(call.args[position], result)
+
+    def _delegate(self, call: DelegateCall, step: int) -> None:
+        delegate = self.method.delegates[call.delegate]
+        prefix = f"{self.method.name}.{step}"
+        context = ReadContext(self.store, self.named_data, prefix)
+        reader = self.readers.delegates.get(delegate.backend)
+        count = (
+            reader.input_count(delegate, context)
+            if reader is not None
+            else self._guessed_inputs(call.args)
+        )
+        if not 0 <= count <= len(call.args):
+            raise ParseFailure(
+                f"the delegate takes {count} inputs of {len(call.args)} values",
+                f"method {self.method.name}, instruction {step}",
+            )
+        inputs = [self._physical(index) for index in call.args[:count]]
+        outputs = call.args[count:]
+        types = [self._physical_type(index) for index in outputs]
+        if reader is not None:
+            op = reader.read(delegate, inputs, types, context)
+        else:
+            op = self._opaque(delegate, inputs, types, prefix)
+        self.places.block.add_op(op)
+        for index, result in zip(outputs, op.results, strict=True):
+            self.places.write(index, self._logical(index, result))
+
+    def _guessed_inputs(self, args: Sequence[int]) -> int:
+        """An unknown delegate's outputs are the last values that nothing has written yet."""
+        count = len(args)
+        while count and self._is_unwritten(args[count - 1]):
+            count -= 1
+        return count
+
+    def _is_unwritten(self, index: int) -> bool:
+        value = self.method.values[index]
+        return (
+            index not in self.places.values
+            and isinstance(value, TensorValue)
+            and isinstance(value.storage, Planned | None)
+        )
+
+    def _opaque(
+        self,
+        delegate: Delegate,
+        inputs: Sequence[SSAValue],
+        types: Sequence[Attribute],
+        prefix: str,
+    ) -> Operation:
+        def stored(name: str, data: Data) -> str:
+            return self.store.add(
+                f"{prefix}.{name}", torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            )
+
+        options = [(name, stored(name, value)) for name, value in delegate.options if value]
+        payload = stored("payload", delegate.payload)
+        return OpaqueDelegateOp.make(delegate.backend, payload, inputs, types, options)
+
+    def _physical(self, index: int) -> SSAValue:
+        """A tensor as a delegate sees it: dimensions in the order in which they lie."""
+        value = self.places.read(index)
+        order = dim_order_of(self.places.tensor(index))
+        if order is None:
+            return value
+        return self.places.op(
+            "aten.permute.default", value, list(order), types=[self._physical_type(index)]
+        )
+
+    def _physical_type(self, index: int) -> AnyTensor:
+        type_ = self.places.type_of(index)
+        order = dim_order_of(self.places.tensor(index))
+        if order is None:
+            return type_
+        shape = dims(type_)
+        return tensor([shape[axis] for axis in order], type_.element_type)
+
+    def _logical(self, index: int, value: SSAValue) -> SSAValue:
+        order = dim_order_of(self.places.tensor(index))
+        if order is None:
+            return value
+        back = [order.index(axis) for axis in range(len(order))]
+        types = [self.places.type_of(index)]
+        return self.places.op("aten.permute.default", value, back, types=types)
+
+
+def _number(value: Value, index: int) -> Attribute:
+    """The type of a number that a kernel gives; its expression is a name of its own."""
+    kind = {"bool": BoolType, "float": FloatType}.get(type(value).__name__, IntType)
+    return kind(f"v{index}")

@@ -1,0 +1,449 @@
+"""What every place of a plan holds while its instructions are read in order, as SSA values.
+
+A place is a value of the plan or the bytes it names; see `arena`. Weights appear as they are first
+read, and bytes that are read before anything wrote them are state: what the last call left there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from stepwell.backends.executorch.container import (
+    BoolList,
+    Constant,
+    Container,
+    Data,
+    DoubleList,
+    Dynamism,
+    External,
+    IntList,
+    Method,
+    OptionalTensorList,
+    Planned,
+    State,
+    TensorList,
+    TensorValue,
+    contiguous,
+    strides,
+)
+from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
+from stepwell.backends.executorch.reading.arena import Arena
+from stepwell.dialects.aten import ContiguousDefault
+from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.core import StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
+from stepwell.ir.dtypes import element_type
+from stepwell.ir.sizes.size import Size
+from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
+from stepwell.ir.weights import WeightStore
+
+MAX_STATE = 2**32
+"""Bytes of a state without an initial value: a file of a few bytes can ask for any number."""
+
+
+class Places:
+    """The values of one method, read and written as its instructions say.
+
+    `ranges` collects the bounds of the symbols made for dynamic dimensions.
+    """
+
+    def __init__(
+        self,
+        container: Container,
+        method: Method,
+        store: WeightStore,
+        external: Mapping[str, Data],
+        block: Block,
+    ) -> None:
+        self.container = container
+        self.method = method
+        self.store = store
+        self.external = external
+        self.block = block
+        self.values: dict[int, SSAValue] = {}
+        self.arenas: dict[int, Arena[int]] = {}
+        self.states: dict[tuple[int, int], str] = {}
+        self.entered: dict[str, SSAValue] = {}
+        self.declared: dict[str, int] = {}
+        """The value that a state was first read as."""
+        self.weights: dict[int, SSAValue] = {}
+        self.ranges: dict[str, tuple[int, int | None]] = {}
+        self.numbers: dict[int, Any] = {}
+        """Variables that hold a number of the plan."""
+        self.stored: dict[int, SSAValue] | None = None
+        """In the body of a loop that stacks slices: tensor → the slice stored in it."""
+
+    def add(self, op: Operation) -> SSAValue:
+        """Append an op; its first result."""
+        self.block.add_op(op)
+        return op.results[0]
+
+    def op(self, name: str, *args: Any, types: Sequence[Attribute], **kwargs: Any) -> SSAValue:
+        """Append an ATen op; its first result."""
+        return self.add(op_class(name).make(*args, result_types=types, **kwargs))
+
+    def type_of(self, index: int) -> AnyTensor:
+        """The type a tensor value declares; dynamic dimensions get symbols of their own."""
+        value = self.tensor(index)
+        stored = element_type(torch_dtype(value.scalar_type))
+        if value.dynamism is Dynamism.STATIC:
+            return tensor(value.sizes, stored)
+        shape: list[Dim] = []
+        for axis, size in enumerate(value.sizes):
+            symbol = f"v{index}_{axis}"
+            bounded = value.dynamism is Dynamism.BOUNDED
+            self.ranges[symbol] = (0, size if bounded else None)
+            shape.append(Size.symbol(symbol))
+        return tensor(shape, stored)
+
+    def tensor(self, index: int) -> TensorValue:
+        """A value that must be a tensor's."""
+        value = self.method.values[index]
+        if not isinstance(value, TensorValue):
+            raise ParseFailure(f"value {index} is no tensor", f"method {self.method.name}")
+        return value
+
+    def write(self, index: int, value: SSAValue) -> None:
+        """The place of value `index` now holds an SSA value."""
+        self.values[index] = value
+        self.numbers.pop(index, None)
+        declared = self.method.values[index]
+        if isinstance(declared, TensorValue) and isinstance(declared.storage, Planned | State):
+            storage = declared.storage
+            if declared.nbytes:
+                arena = self.arenas.setdefault(storage.memory_id, Arena())
+                arena.write(storage.offset, storage.offset + declared.nbytes, index)
+
+    def read(self, index: int) -> SSAValue:
+        """The SSA value that value `index` stands for now."""
+        declared = self.method.values[index]
+        if not isinstance(declared, TensorValue):
+            if index not in self.values:
+                return self._unwritten(index)
+            return self.values[index]
+        storage = declared.storage
+        if isinstance(storage, Constant | External):
+            return self._weight(index, declared)
+        if storage is None or not declared.nbytes:
+            if index in self.values:
+                return self.values[index]
+            return self._undefined(index, declared)
+        arena = self.arenas.setdefault(storage.memory_id, Arena())
+        held = arena.read(storage.offset)
+        if (held is None and not self._covers(arena, declared)) or self._is_new(storage):
+            return self._at_entry(index, declared, storage)
+        if held is not None and held.content == index:
+            return self.values[index]
+        if held is None or not self._is_readable_as(held.content, declared):
+            gathered = self._gathered(arena, index, declared)
+            if gathered is not None:
+                return gathered
+            first = arena.covering(storage.offset, storage.offset + 1) if held is None else [held]
+            whose = "others" if not first else f"value {first[0].content}"
+            raise UnsupportedError(
+                f"value {index} reads part of what was written to {whose}",
+                f"method {self.method.name}",
+            )
+        return self._seen_as(held.content, index)
+
+    def laid_out(self, value: SSAValue) -> SSAValue:
+        """A value row by row, as a kernel finds it, which torch may have it otherwise."""
+        for use in value.uses:
+            if isinstance(use.operation, ContiguousDefault):
+                return use.operation.results[0]
+        return self.op("aten.contiguous.default", value, types=[value.type])
+
+    def _covers(self, arena: Arena[int], declared: TensorValue) -> bool:
+        """Whether what was written fills every byte of a tensor."""
+        assert isinstance(declared.storage, Planned | State)
+        start = declared.storage.offset
+        return arena.covering(start, start + declared.nbytes) is not None
+
+    def _runs(self, arena: Arena[int], declared: TensorValue) -> list[tuple[int, int, int]] | None:
+        """The writers whose bytes a tensor lies over, in order: value, first and last element.
+
+        None if nothing wrote some of the bytes, or something did as elements of another type.
+        """
+        assert isinstance(declared.storage, Planned | State)
+        start = declared.storage.offset
+        end = start + declared.nbytes
+        found = arena.covering(start, end)
+        if found is None:
+            return None
+        size = torch_dtype(declared.scalar_type).itemsize
+        runs: list[tuple[int, int, int]] = []
+        for held in found:
+            first, last = max(start, held.start) - held.origin, min(end, held.end) - held.origin
+            kind = self.tensor(held.content).scalar_type
+            if kind != declared.scalar_type or first % size or last % size:
+                return None
+            runs.append((held.content, first // size, last // size))
+        return runs
+
+    def _gathered(self, arena: Arena[int], index: int, declared: TensorValue) -> SSAValue | None:
+        """A tensor over a part of what was written, or over several parts one after the other."""
+        found = self._runs(arena, declared)
+        if found is None:
+            return None
+        runs = [self._run(writer, self.tensor(writer), *span) for writer, *span in found]
+        lying = [declared.sizes[axis] for axis in declared.dim_order]
+        kind = element(runs[0].type)
+        if len(runs) > 1:
+            count = math.prod(lying)
+            runs = [self.op("aten.cat.default", runs, 0, types=[tensor([count], kind)])]
+        value = self.as_type(index, runs[0], tensor(lying, kind))
+        back = [declared.dim_order.index(axis) for axis in range(len(lying))]
+        return self._permuted(value, back)
+
+    def _run(self, content: int, writer: TensorValue, first: int, last: int) -> SSAValue:
+        """Elements `first` to `last` of what a value wrote, in the order of memory."""
+        value = self._permuted(self.values[content], writer.dim_order)
+        count, kind = math.prod(writer.sizes), element(value.type)
+        flat = self.as_type(content, value, tensor([count], kind))
+        if (first, last) == (0, count):
+            return flat
+        made = tensor([last - first], kind)
+        return self.op("aten.slice.Tensor", flat, 0, first, last, 1, types=[made])
+
+    def _seen_as(self, content: int, index: int) -> SSAValue:
+        """The bytes that value `content` wrote, in the sizes and dim order of value `index`."""
+        writer, declared = self.tensor(content), self.tensor(index)
+        value = self.values[content]
+        if writer.dim_order == declared.dim_order and value.type == self.type_of(index):
+            return value
+        value = self._permuted(value, writer.dim_order)
+        if declared.dim_order == contiguous(len(declared.sizes)):
+            return self.as_type(content, value, self.type_of(index))
+        lying = [declared.sizes[axis] for axis in declared.dim_order]
+        value = self.as_type(content, value, tensor(lying, element(value.type)))
+        back = [declared.dim_order.index(axis) for axis in range(len(lying))]
+        return self._permuted(value, back)
+
+    def _permuted(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        if tuple(order) == contiguous(len(order)):
+            return value
+        shape = dims(value.type)
+        made = tensor([shape[axis] for axis in order], element(value.type))
+        return self.op("aten.permute.default", value, list(order), types=[made])
+
+    def _is_new(self, storage: Planned | State) -> bool:
+        """Whether a place is state that nothing has read yet."""
+        return isinstance(storage, State) and (storage.memory_id, storage.offset) not in self.states
+
+    def _unwritten(self, index: int) -> SSAValue:
+        raise ParseFailure(
+            f"value {index} is read before anything wrote it", f"method {self.method.name}"
+        )
+
+    def _undefined(self, index: int, declared: TensorValue) -> SSAValue:
+        if 0 in declared.sizes:
+            key = self.store.constant(
+                torch.empty(declared.sizes, dtype=torch_dtype(declared.scalar_type)), "empty"
+            )
+            return self.add(WeightOp(key, self.type_of(index)))
+        return self._unwritten(index)
+
+    def as_type(self, index: int, value: SSAValue, type_: Attribute) -> SSAValue:
+        """The same bytes under another shape."""
+        if value.type == type_:
+            return value
+        shape = dims(type_)
+        if not all(isinstance(d, int) for d in shape):
+            if self.tensor(index).sizes == tuple(self.ranges.get(str(d), (0, d))[1] for d in shape):
+                return value
+            raise UnsupportedError(
+                f"value {index} is read in another shape that is known only at run time",
+                f"method {self.method.name}",
+            )
+        return self.op("aten.view.default", value, list(shape), types=[type_])
+
+    def _weight(self, index: int, declared: TensorValue) -> SSAValue:
+        if index not in self.weights:
+            key = self._weight_key(declared)
+            op = WeightOp(key, self.type_of(index))
+            later = [i for i in self.weights if i > index and self._is_here(self.weights[i])]
+            first = self.block.first_op
+            if later:
+                self.block.insert_op_before(op, cast(Operation, self.weights[min(later)].owner))
+            elif earlier := [i for i in self.weights if self._is_here(self.weights[i])]:
+                self.block.insert_op_after(op, cast(Operation, self.weights[max(earlier)].owner))
+            elif first is not None:
+                self.block.insert_op_before(op, first)
+            else:
+                self.block.add_op(op)
+            self.weights[index] = op.result
+        return self.weights[index]
+
+    def _is_here(self, weight: SSAValue) -> bool:
+        return isinstance(weight.owner, Operation) and weight.owner.parent is self.block
+
+    def _weight_key(self, declared: TensorValue) -> str:
+        storage = declared.storage
+        if isinstance(storage, External):
+            if storage.key not in self.external:
+                raise StepwellError(
+                    f"the constant {storage.key!r} is kept in a separate .ptd file",
+                    help="give that file too",
+                )
+            data, base = self.external[storage.key], declared.name or storage.key
+        else:
+            assert isinstance(storage, Constant)
+            data = self.container.constants[storage.index]
+            base = declared.name or f"constant_{storage.index}"
+        shape = "x".join(map(str, declared.sizes))
+        for key in (base, f"{base}.{declared.scalar_type.name.lower()}{shape}"):
+            tensor_ = as_tensor(declared, data)
+            if key not in self.store:
+                return self.store.add(key, tensor_)
+            if _is_same(self.store.get(key), tensor_):
+                return key
+        return self.store.constant(as_tensor(declared, data), base)
+
+    def _at_entry(self, index: int, declared: TensorValue, storage: Planned | State) -> SSAValue:
+        """The value a place has at entry: its initial value, or what the last call left."""
+        place = (storage.memory_id, storage.offset)
+        key = declared.name or f"state_{place[0]}_{place[1]}"
+        if key not in self.store:
+            if declared.nbytes > MAX_STATE:
+                raise UnsupportedError(
+                    f"state {key} has {declared.nbytes} bytes; at most {MAX_STATE} are read",
+                    f"method {self.method.name}",
+                )
+            initial = (
+                as_tensor(declared, self.container.mutable_data[storage.initial])
+                if isinstance(storage, State)
+                else torch.zeros(declared.sizes, dtype=torch_dtype(declared.scalar_type))
+            )
+            self.store.add(key, initial)
+        op = StateOp(key, self.type_of(index))
+        self.add(op)
+        self.states[place] = key
+        self.entered[key] = op.result
+        self.declared[key] = index
+        self.write(index, op.result)
+        return op.result
+
+    def argument(self, index: int) -> Any:
+        """A kernel argument: an SSA value, a list, or a Python value."""
+        value = self.method.values[index]
+        match value:
+            case TensorValue():
+                return self.read(index)
+            case TensorList(items) | OptionalTensorList(items) | IntList(items):
+                return [None if item < 0 else self.argument(item) for item in items]
+            case BoolList(items) | DoubleList(items):
+                return list(items)
+            case _:
+                return self.values.get(index, self._number(index))
+
+    def _number(self, index: int) -> Any:
+        return self.numbers.get(index, self.method.values[index])
+
+    def defines(self, index: int) -> bool:
+        """Whether reading value `index` now gives something that was written."""
+        declared = self.method.values[index]
+        if not isinstance(declared, TensorValue):
+            return index in self.values or index in self.numbers
+        storage = declared.storage
+        if isinstance(storage, Constant | External | State):
+            return True
+        if storage is None or not declared.nbytes:
+            return index in self.values
+        arena = self.arenas.setdefault(storage.memory_id, Arena())
+        held = arena.read(storage.offset)
+        if held is not None and self._is_readable_as(held.content, declared):
+            return True
+        return self._runs(arena, declared) is not None
+
+    def _is_readable_as(self, content: int, declared: TensorValue) -> bool:
+        writer = self.tensor(content)
+        return writer.scalar_type == declared.scalar_type and math.prod(writer.sizes) == math.prod(
+            declared.sizes
+        )
+
+    def forget(self, index: int) -> None:
+        """Nobody knows any more what the place of value `index` holds."""
+        self.values.pop(index, None)
+        self.numbers.pop(index, None)
+        declared = self.method.values[index]
+        if isinstance(declared, TensorValue) and isinstance(declared.storage, Planned | State):
+            storage = declared.storage
+            if declared.nbytes and not self._is_new(storage):
+                arena = self.arenas.setdefault(storage.memory_id, Arena())
+                arena.erase(storage.offset, storage.offset + declared.nbytes)
+
+    def know(self, target: int, number: Any) -> None:
+        """`target` becomes a number that is known now."""
+        self.values.pop(target, None)
+        self.numbers[target] = number
+
+    def assign(self, target: int, source: int) -> None:
+        """`target` becomes `source`, a number of the plan or what a place holds."""
+        if not isinstance(self.method.values[source], TensorValue):
+            held = self.argument(source)
+            if not isinstance(held, SSAValue):
+                self.know(target, held)
+                return
+        self.write(target, self.read(source))
+
+    def write_updates(self) -> None:
+        """Append the updates of every state that was written, whole or in part.
+
+        Raises:
+            UnsupportedError: bytes of a state are not known at the end, or hold another type.
+        """
+        for place, key in self.states.items():
+            value = self._at_exit(self.arenas[place[0]], key)
+            if value is not self.entered[key]:
+                self.block.add_op(UpdateOp(key, value))
+
+    def _at_exit(self, arena: Arena[int], key: str) -> SSAValue:
+        index = self.declared[key]
+        declared = self.tensor(index)
+        assert isinstance(declared.storage, Planned | State)
+        held = arena.read(declared.storage.offset)
+        if held is not None and self._is_readable_as(held.content, declared):
+            return self._seen_as(held.content, index)
+        gathered = self._gathered(arena, index, declared)
+        if gathered is None:
+            raise UnsupportedError(
+                f"what state {key} holds at the end is known in part",
+                f"method {self.method.name}",
+            )
+        return gathered
+
+
+def dim_order_of(value: TensorValue) -> tuple[int, ...] | None:
+    """A dim order, or None if it is row-major."""
+    return None if value.dim_order == contiguous(len(value.sizes)) else value.dim_order
+
+
+def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are one: the same bytes, seen the same way."""
+    return (a.data_ptr(), a.dtype, a.shape, a.stride()) == (
+        b.data_ptr(),
+        b.dtype,
+        b.shape,
+        b.stride(),
+    )
+
+
+def as_tensor(declared: TensorValue, data: Data) -> torch.Tensor:
+    """A torch tensor over a value's bytes; a view of them where they may be written to."""
+    view = memoryview(data)
+    if view.readonly or not len(view):
+        view = memoryview(bytearray(view))
+    dtype = torch_dtype(declared.scalar_type)
+    count = math.prod(declared.sizes)
+    if not count:
+        return torch.empty(declared.sizes, dtype=dtype)
+    try:
+        flat = torch.frombuffer(view, dtype=dtype, count=count)
+    except ValueError as error:
+        raise ParseFailure(f"a constant's bytes: {error}") from None
+    return flat.as_strided(declared.sizes, strides(declared.sizes, declared.dim_order))

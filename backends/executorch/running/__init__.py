@@ -1,0 +1,1 @@
+"""Programs on ExecuTorch's runtime, here or on an emulated core."""

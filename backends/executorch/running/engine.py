@@ -1,0 +1,53 @@
+"""ExecuTorch's runtime, imported without the stock flow beside it.
+
+`executorch.runtime` asks the package `executorch.exir` for the class of one warning, and that
+package imports the whole of the stock flow: seconds that a program to be run has no use for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from stepwell.ir.outside.switches import quiet_imports
+
+if TYPE_CHECKING:
+    from executorch.runtime import Runtime
+
+_FLOW = "executorch.exir"
+_LOCK = threading.Lock()
+
+
+def runtime() -> Runtime:
+    """The runtime of this process."""
+    with quiet_imports(), _LOCK, _without_flow():
+        loaded = importlib.import_module("executorch.runtime")
+    return loaded.Runtime.get()
+
+
+@contextmanager
+def _without_flow() -> Generator[None]:
+    """The package of the flow is a bare folder for a moment, unless it or its importer is there.
+
+    Another thread may be about to import it: where there are some, all is imported as it stands.
+    """
+    found = importlib.util.find_spec("executorch")
+    has_others = threading.active_count() > 1
+    if "executorch.runtime" in sys.modules or _FLOW in sys.modules or has_others or found is None:
+        yield
+        return
+    bare = ModuleType(_FLOW)
+    bare.__path__ = [f"{place}/exir" for place in found.submodule_search_locations or ()]
+    sys.modules[_FLOW] = bare
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if name.partition(f"{_FLOW}.")[0] in ("", _FLOW)]:
+            del sys.modules[name]
+        vars(importlib.import_module("executorch")).pop("exir", None)

@@ -1,0 +1,233 @@
+"""What ExecuTorch's Inspector needs to lead a profile back to the model: an ETRecord.
+
+    session = PteSession.load(data, profile=True)
+    session.run(x)
+    session.write_profile(path)
+    Inspector(etdump_path=str(path), etrecord=etrecord(container, exported))
+
+Every instruction of the plan has the debug handles of the model's nodes it computes, and so has
+every event of a delegate. What the caller gets is what `Inspector.calculate_numeric_gap` compares.
+ExecuTorch 1.5's Inspector looks at the method `forward` only.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from stepwell.backends.executorch.container import (
+    Container,
+    DelegateCall,
+    KernelCall,
+    Method,
+    Planned,
+    TensorValue,
+    Value,
+)
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.outside.switches import without_warnings
+
+if TYPE_CHECKING:
+    from executorch.devtools.etrecord import ETRecord
+
+
+@dataclass(frozen=True)
+class _Ports:
+    """The values that instructions write and a caller gets.
+
+    Attributes:
+        written: instruction → the values it writes, as they stand last among its arguments.
+        node: such a value → the model's node that is the output.
+        handle: such a value → the debug handle under which the Inspector compares the two.
+    """
+
+    written: Mapping[int, tuple[int, ...]]
+    node: Mapping[int, str]
+    handle: Mapping[int, int]
+
+
+def _ports(method: Method, names: Sequence[str | None]) -> _Ports:
+    """Which instruction writes which output; `names` are the output nodes, where there are any."""
+    defined = {*method.inputs}
+    written: dict[int, tuple[int, ...]] = {}
+    for step, instruction in enumerate(method.instructions):
+        if isinstance(instruction, KernelCall | DelegateCall):
+            fresh = [index for index in dict.fromkeys(instruction.args) if index not in defined]
+            written[step] = tuple(index for index in fresh if _is_made(method.values[index]))
+        if isinstance(instruction, KernelCall):
+            written[step] = written[step] or instruction.args[-1:]
+        defined.update(written.get(step, ()))
+    known = zip(method.outputs, names, strict=True) if len(names) == len(method.outputs) else ()
+    node = {value: name for value, name in known if name is not None}
+    first = 1 + max(method.node_names, default=0)
+    return _Ports(written, node, {value: first + at for at, value in enumerate(node)})
+
+
+def _is_made(value: Value) -> bool:
+    """Whether a value is there only once something wrote it."""
+    return isinstance(value, TensorValue) and isinstance(value.storage, Planned | None)
+
+
+def debug_handle_map(method: Method, ports: _Ports) -> dict[str, list[int]]:
+    """Instruction number, as text, to debug handles.
+
+    The Inspector compares the last argument of a call with the node of the last handle, the one
+    before with the one before, and leaves out handles of no node: calls that write no output have
+    such a one in the end, because rewrites may have changed what stands between.
+
+    A delegate whose own events have handles has but those of its outputs: handles that both had
+    would make one of a call with values and of events that have none.
+    """
+    found: dict[str, list[int]] = {}
+    unused = _unused(method, ports)
+    handles = {name: handle for handle, name in method.node_names.items()}
+    for step, values in ports.written.items():
+        instruction = method.instructions[step]
+        shown = list(method.debug_handles.get(step, ()))
+        last = [ports.handle.get(value) or next(unused) for value in values]
+        if isinstance(instruction, KernelCall):
+            name = ports.node.get(values[-1], "getitem")
+            own = None if "getitem" in name or len(values) > 1 else handles.get(name)
+            if own in shown:
+                shown.remove(own)
+                last = [own]
+        elif method.delegates[cast(DelegateCall, instruction).delegate].debug_map:
+            shown = []
+        found[str(step)] = [*shown, *last]
+    rest = {str(step): list(held) for step, held in method.debug_handles.items()}
+    return {**rest, **found}
+
+
+def _unused(method: Method, ports: _Ports) -> Iterator[int]:
+    """Handles of no node."""
+    return count(1 + max((*method.node_names, *ports.handle.values()), default=0) + (1 << 20))
+
+
+def delegate_map(method: Method, ports: _Ports) -> dict[str, dict[str, Any]]:
+    """Number of a delegate call, as text, to its backend and its own events' handles.
+
+    Each event has, behind those of the nodes it computes, a handle of no node for each value that
+    the call writes: it has none of them.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    unused = count(1 + max(method.node_names, default=0) + (1 << 24))
+    for step, instruction in enumerate(method.instructions):
+        if isinstance(instruction, DelegateCall):
+            delegate = method.delegates[instruction.delegate]
+            found[str(step)] = {
+                "name": delegate.backend,
+                "delegate_map": {
+                    event: [*held, *islice(unused, len(ports.written[step]))]
+                    for event, held in delegate.debug_map.items()
+                },
+            }
+    return found
+
+
+def output_counts(ports: _Ports) -> dict[str, int]:
+    """Instruction number, as text, to the number of values it writes."""
+    return {str(step): len(values) for step, values in ports.written.items()}
+
+
+def _mark_outputs(marked: Any, ports: _Ports, shown: Collection[int]) -> None:
+    """Put a node behind each output that has a handle of its own among those that are shown.
+
+    What the Inspector compares is the value of this node: the one before has a handle that events
+    within a delegate have too.
+    """
+    graph = marked.graph
+    (end,) = (node for node in graph.nodes if node.op == "output")
+    results = list(end.args[0])
+    places = _user_outputs(marked)
+    for value, name in ports.node.items():
+        if ports.handle[value] not in shown:
+            continue
+        at = next(place for place in places if results[place].name == name)
+        source = results[at]
+        with graph.inserting_before(end):
+            called, operands = torch.ops.aten.alias.default, (source,)
+            alias = graph.create_node("call_function", called, operands, name=_named(name))
+        alias.meta = {**source.meta, "debug_handle": ports.handle[value]}
+        for place in places:
+            if results[place] is source:
+                results[place] = alias
+                marked.graph_signature.output_specs[place].arg.name = alias.name
+    end.args = (tuple(results),)
+    marked.graph_module.recompile()
+
+
+def _named(output: str) -> str:
+    """What the node behind an output is called; the Inspector leaves out all it calls getitem."""
+    return f"{output.replace('getitem', 'item')}_out"
+
+
+def _user_outputs(exported: Any) -> list[int]:
+    """The places of what the caller gets among the outputs of the graph."""
+    specs = exported.graph_signature.output_specs
+    return [at for at, spec in enumerate(specs) if spec.kind.name == "USER_OUTPUT"]
+
+
+def etrecord(container: Container, exported: Any, method: str = "forward") -> ETRecord:
+    """The ETRecord of one method of a container.
+
+    Args:
+        container: what `emit` gave.
+        exported: the `torch.export` program that the method was imported from.
+        method: the method; the Inspector, which knows one, is told that it is `forward`.
+
+    The program is copied (its weights are not) and its nodes are given their debug handles; the
+    argument is not changed.
+
+    Raises:
+        StepwellError: the container has no such method.
+    """
+    from executorch.devtools.etrecord import ETRecord
+
+    described = container.method(method)
+    if described is None:
+        raise StepwellError(
+            f"there is no method {method!r}",
+            help="methods are " + ", ".join(m.name for m in container.methods),
+        )
+    shared = [*exported.state_dict.values(), *exported.constants.values()]
+    with without_warnings(".*LeafSpec", FutureWarning):
+        marked = copy.deepcopy(exported, {id(tensor): tensor for tensor in shared})
+    handle_of = {name: handle for handle, name in described.node_names.items()}
+    for node in marked.graph.nodes:
+        if node.name in handle_of:
+            node.meta["debug_handle"] = handle_of[node.name]
+    (end,) = (node for node in marked.graph.nodes if node.op == "output")
+    results = [end.args[0][at] for at in _user_outputs(marked)]
+    is_computed = [getattr(result, "op", None) == "call_function" for result in results]
+    names = [r.name if own else None for r, own in zip(results, is_computed, strict=True)]
+    ports = _ports(described, names)
+    handles = debug_handle_map(described, ports)
+    _mark_outputs(marked, ports, {handle for held in handles.values() for handle in held})
+    inputs, keywords = exported.example_inputs or ((), {})
+    return ETRecord(
+        edge_dialect_program=marked,
+        _debug_handle_map={"forward": handles},  # pyright: ignore
+        _delegate_map={"forward": delegate_map(described, ports)},  # pyright: ignore
+        _instruction_id_to_num_outs_map={"forward": output_counts(ports)},  # pyright: ignore
+        _representative_inputs=list(inputs) if inputs and not keywords else None,
+    )
+
+
+def write_etrecord(record: ETRecord, path: Path) -> None:
+    """Write an ETRecord whole or not at all.
+
+    Raises:
+        StepwellError: the file cannot be written.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "record.etrecord"
+        record.save(str(written))
+        write_atomically(path, written.read_bytes())

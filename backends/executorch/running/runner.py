@@ -1,0 +1,331 @@
+"""Runs a `.pte` on the real ExecuTorch runtime, after checking what the runtime does not.
+
+The runtime copies or borrows input bytes without looking at strides, so a channels-last program
+given a row-major tensor computes rubbish in silence; here every input is checked against the
+declared element type, sizes and dim order first. A file that is not sound can kill the process:
+`read_container` refuses what it can see, and `in_child` isolates the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from stepwell.backends.executorch.container import (
+    Container,
+    Dynamism,
+    KernelCall,
+    Method,
+    TensorValue,
+    Value,
+)
+from stepwell.backends.executorch.kernels.kernel_tables import library_of
+from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
+from stepwell.backends.executorch.reading.read import read_container
+from stepwell.backends.executorch.running.arm64 import EmulatedProgram, Measured, asked_for
+from stepwell.backends.executorch.running.engine import runtime
+from stepwell.ir.calls.calling import follows_dim_order, laid_out
+from stepwell.ir.diagnostics import ArtefactError, InputMismatch, Problem, StepwellError
+from stepwell.ir.dtypes import dtype_name, element_type
+from stepwell.ir.outside.switches import without_native_lines
+
+_CPU_WAS_LOOKED_AT = threading.Event()
+
+
+@contextmanager
+def _without_cpuinfo() -> Generator[None]:
+    """The first load in a process says on stderr how it looks for an ARM core's number."""
+    if _CPU_WAS_LOOKED_AT.is_set():
+        yield
+        return
+    with without_native_lines(lambda line: line.startswith(b"[cpuinfo_utils.cpp:")):
+        yield
+    _CPU_WAS_LOOKED_AT.set()
+
+
+class _Here:
+    """A program loaded by this machine's runtime; it keeps what its methods need."""
+
+    def __init__(
+        self, pte: bytes | Path, container: Container, external: Path | None, *, profile: bool
+    ) -> None:
+        engine = runtime()
+        told: dict[str, Any] = {} if external is None else {"data_path": external}
+        told |= {"enable_etdump": True} if profile else {}
+        with _without_cpuinfo():
+            self.program = engine.load_program(pte, **told)
+            loaded = {m.name: self.program.load_method(m.name) for m in container.methods}
+        self.methods = {name: m for name, m in loaded.items() if m is not None}
+
+    def execute(self, method: Method, inputs: Sequence[Any]) -> Sequence[Any]:
+        return self.methods[method.name].execute(inputs)
+
+
+@dataclass
+class PteSession:
+    """A loaded program; buffers keep their values between calls and between methods."""
+
+    container: Container
+    _engine: _Here | EmulatedProgram
+
+    @classmethod
+    def load(
+        cls,
+        pte: bytes | Path,
+        *,
+        external: bytes | Path | None = None,
+        profile: bool = False,
+        cpu: str | None = None,
+        counting: bool = False,
+    ) -> PteSession:
+        """Load every method of a program.
+
+        Args:
+            pte: the program, in memory or as a file the runtime reads itself.
+            external: the `.ptd` with its external data.
+            profile: record events for ExecuTorch's Inspector.
+            cpu: an Arm64 core to emulate (`arm64.CORES`); None: what the environment variable
+                `STEPWELL_CPU` names, else this machine's own.
+            counting: count instructions there, for `measure`.
+
+        All methods are loaded at once because loading one resets the state it shares.
+
+        Raises:
+            ArtefactError: the runtime refuses the program.
+            StepwellError: there is no such core here.
+
+        """
+        data = pte.read_bytes() if isinstance(pte, Path) else pte
+        container = read_container(data)
+        core = None if profile and cpu is None else asked_for(cpu, counting=counting)
+        libraries = {
+            library
+            for method in container.methods
+            for instruction in method.instructions
+            if isinstance(instruction, KernelCall)
+            and (library := library_of(instruction.kernel)) is not None
+        }
+        engine: _Here | EmulatedProgram
+        try:
+            if core is not None:
+                engine = EmulatedProgram(
+                    pte, core, external=external, modules=sorted(libraries), counting=counting
+                )
+                return cls(container, engine)
+            for library in libraries:
+                importlib.import_module(library)
+            with tempfile.TemporaryDirectory() as folder:
+                if isinstance(external, bytes):
+                    path = Path(folder) / "external.ptd"
+                    path.write_bytes(external)
+                    external = path
+                engine = _Here(pte, container, external, profile=profile)
+        except (RuntimeError, MemoryError) as error:
+            raise ArtefactError(f"the runtime refuses the program: {error}") from error
+        return cls(container, engine)
+
+    def run(self, *inputs: Any, method: str = "forward") -> tuple[Any, ...]:
+        """Call a method with flat inputs; gives its flat outputs, which are the caller's own.
+
+        Raises:
+            InputMismatch: inputs differ from the declared signature.
+            ArtefactError: the runtime fails.
+
+        """
+        described, given = self._checked(inputs, method)
+        try:
+            return tuple(self._engine.execute(described, given))
+        except (RuntimeError, MemoryError) as error:
+            raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
+
+    def measure(self, *inputs: Any, method: str = "forward", repeats: int = 1) -> Measured:
+        """Call a method on an emulated core, and give the instructions of each call too.
+
+        Raises:
+            StepwellError: the program was not loaded for one.
+            InputMismatch, ArtefactError: as `run` does.
+
+        """
+        if not isinstance(self._engine, EmulatedProgram):
+            raise StepwellError(
+                "instructions are counted on emulated cores alone",
+                help="PteSession.load(data, cpu='cortex-a76', counting=True)",
+            )
+        described, given = self._checked(inputs, method)
+        try:
+            return self._engine.measure(described, given, repeats)
+        except RuntimeError as error:
+            raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
+
+    def _checked(self, inputs: Sequence[Any], method: str) -> tuple[Method, list[Any]]:
+        described = self.container.method(method)
+        if described is None:
+            raise StepwellError(
+                f"there is no method {method!r}",
+                help="methods are " + ", ".join(m.name for m in self.container.methods),
+            )
+        given = with_frozen(described, inputs)
+        check_inputs(described, given)
+        return described, given
+
+    def laid_out(self, inputs: Sequence[Any], method: str = "forward") -> list[Any]:
+        """The flat inputs with every tensor in the dim order that the method declares.
+
+        An application hands over memory in that order; `run` therefore refuses any other.
+        """
+        described = self.container.method(method)
+        if described is None:
+            return list(inputs)
+        given = with_frozen(described, inputs)
+        declared = [described.values[index] for index in described.inputs]
+        if len(given) != len(declared):
+            return given
+        return [
+            laid_out(x, value.dim_order)
+            if isinstance(value, TensorValue)
+            and isinstance(x, torch.Tensor)
+            and x.dim() == len(value.sizes)
+            else x
+            for x, value in zip(given, declared, strict=True)
+        ]
+
+    def write_profile(self, path: Path) -> None:
+        """Write the events of all calls so far as an ETDump, if loaded with `profile`."""
+        if not isinstance(self._engine, _Here):
+            raise StepwellError("events are recorded by this machine's runtime alone")
+        self._engine.program.write_etdump_result_to_file(str(path), str(path) + ".debug")
+
+
+def run_pte(
+    pte: bytes | Path,
+    inputs: Sequence[Any],
+    method: str = "forward",
+    *,
+    external: bytes | Path | None = None,
+    in_child: bool = False,
+    timeout: float = 300.0,
+    cpu: str | None = None,
+) -> tuple[Any, ...]:
+    """Run one method of a program once, from its initial state.
+
+    Args:
+        pte: the program's bytes, or its file.
+        inputs: flat inputs.
+        method: the method's name.
+        external: the `.ptd`, if weights are kept separately.
+        in_child: run in a process of its own, so that a crash becomes an `ArtefactError`.
+        timeout: seconds that the child may take.
+        cpu: an Arm64 core to emulate, which is a process of its own too.
+
+    """
+    if not in_child or asked_for(cpu) is not None:
+        return PteSession.load(pte, external=external, cpu=cpu).run(*inputs, method=method)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _put(folder / "program.pte", pte)
+        if external is not None:
+            _put(folder / "external.ptd", external)
+        torch.save({"inputs": list(inputs), "method": method}, folder / "inputs.pt")
+        command = [sys.executable, "-m", "stepwell.backends.executorch.running.run_child", name]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise ArtefactError(f"the runtime did not finish within {timeout:g} s") from None
+        answer = folder / "outputs.pt"
+        if done.returncode < 0:
+            raise ArtefactError(
+                f"the runtime's process was killed by {signal.Signals(-done.returncode).name}"
+            )
+        if not answer.exists():
+            raise ArtefactError(f"the runtime's process failed: {_tail(done.stderr)}")
+        outcome = cast(dict[str, Any], torch.load(answer, weights_only=True))
+        if "outputs" not in outcome:
+            kind = InputMismatch if outcome["kind"] == "InputMismatch" else ArtefactError
+            raise kind(outcome["error"])
+        return tuple(outcome["outputs"])
+
+
+def _put(path: Path, data: bytes | Path) -> None:
+    path.write_bytes(data if isinstance(data, bytes) else data.read_bytes())
+
+
+def _tail(stderr: bytes) -> str:
+    lines = stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def with_frozen(method: Method, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs, with the values the program was made for where only tensors were given."""
+    tensors = sum(isinstance(method.values[index], TensorValue) for index in method.inputs)
+    if len(inputs) != tensors or tensors == len(method.inputs):
+        return list(inputs)
+    given = iter(inputs)
+    declared = (method.values[index] for index in method.inputs)
+    return [next(given) if isinstance(value, TensorValue) else value for value in declared]
+
+
+def check_inputs(method: Method, inputs: Sequence[Any]) -> None:
+    """Raise `InputMismatch` with every difference between inputs and a method's signature."""
+    if len(inputs) != len(method.inputs):
+        raise InputMismatch(
+            f"{len(inputs)} inputs given, {len(method.inputs)} needed", f"method {method.name}"
+        )
+    problems: list[Problem] = []
+    for position, (index, given) in enumerate(zip(method.inputs, inputs, strict=True)):
+        for fact in _input_faults(method.values[index], given):
+            remedy = _remedy(method.values[index], given)
+            problems.append(Problem(fact, f"method {method.name}, input {position}", remedy))
+    if problems:
+        raise InputMismatch(problems)
+
+
+def _remedy(declared: Value, given: Any) -> str | None:
+    """What a caller writes for a tensor that lies in memory in another way."""
+    if not isinstance(declared, TensorValue) or not isinstance(given, torch.Tensor):
+        return None
+    if given.dim() != len(declared.sizes) or follows_dim_order(given, declared.dim_order):
+        return None
+    is_last = declared.dim_order == (0, 2, 3, 1)
+    return f"pass x.{'to(memory_format=torch.channels_last)' if is_last else 'contiguous()'}"
+
+
+def _input_faults(declared: Value, given: Any) -> list[str]:
+    if not isinstance(declared, TensorValue):
+        if isinstance(given, torch.Tensor):
+            return [f"a {type(declared).__name__} is needed, not a tensor"]
+        if type(given) is not type(declared) or repr(given) != repr(declared):  # NaN is NaN.
+            return [f"the program was made for {declared!r} here, not {given!r}"]
+        return []
+    if not isinstance(given, torch.Tensor):
+        return [f"a tensor is needed, not {type(given).__name__}"]
+    facts: list[str] = []
+    wanted = torch_dtype(declared.scalar_type)
+    if given.dtype != wanted:
+        held, needed = (dtype_name(element_type(dtype)) for dtype in (given.dtype, wanted))
+        facts.append(f"dtype is {held}, the program takes {needed}")
+    if given.device.type != "cpu":
+        facts.append(f"the tensor is on {given.device}, the runtime takes CPU tensors")
+    if given.dim() != len(declared.sizes):
+        return [*facts, f"rank is {given.dim()}, the program takes {len(declared.sizes)}"]
+    for axis, (size, most) in enumerate(zip(given.shape, declared.sizes, strict=True)):
+        if declared.dynamism is Dynamism.STATIC and size != most:
+            facts.append(f"dimension {axis} is {size}, must be {most}")
+        elif declared.dynamism is Dynamism.BOUNDED and size > most:
+            facts.append(f"dimension {axis} is {size}, may be at most {most}")
+    if not facts and not follows_dim_order(given, declared.dim_order):
+        facts.append(
+            f"strides {tuple(given.stride())} do not follow the declared "
+            f"dim order {declared.dim_order}"
+        )
+    return facts

@@ -1,0 +1,1 @@
+"""From a lowered program to the bytes of a `.pte`."""

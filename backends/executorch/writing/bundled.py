@@ -1,0 +1,92 @@
+"""Bundled programs (`.bpte`): a `.pte` with inputs and what it should give for them.
+
+ExecuTorch's own serialiser (`executorch.devtools.bundled_program`) writes them, so that an unedited
+one comes out byte for byte.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stepwell.backends.executorch.reading.read import read_container, shipped
+from stepwell.backends.flatbuffer import parse_schema, read_root
+from stepwell.ir.diagnostics import StepwellError
+
+Case = tuple[Sequence[Any], Sequence[torch.Tensor]]
+"""Flat inputs of a call, and the tensors that it should give."""
+IDENTIFIER = b"BP"
+
+
+def is_bundled(data: bytes) -> bool:
+    """Whether bytes are a bundled program's."""
+    return data[4:6] == IDENTIFIER
+
+
+def unbundled(data: bytes) -> bytes:
+    """The `.pte` in a bundled program."""
+    folder = shipped("devtools", "bundled_program", "serialize")
+    text = (folder / "bundled_program_schema.fbs").read_text()
+    schema = parse_schema(text, lambda name: (folder / name).read_text())
+    return bytes(read_root(data, schema, what="bundled program")["program"])
+
+
+def rebundled(data: bytes, pte: bytes) -> bytes:
+    """A bundled program with another `.pte` in it, its cases as they are.
+
+    Raises:
+        ParseFailure: `data` is no bundled program.
+        StepwellError: the `.pte` has not the methods that are called.
+    """
+    from executorch.devtools.bundled_program.serialize import (
+        convert_from_flatbuffer,
+        convert_to_flatbuffer,
+        deserialize_from_json_to_bundled_program,
+        serialize_from_bundled_program_to_json,
+    )
+
+    if unbundled(data) == pte:
+        return data
+    held = deserialize_from_json_to_bundled_program(convert_from_flatbuffer(data))
+    _check([suite.method_name for suite in held.method_test_suites], pte)
+    made = replace(held, program=pte)
+    return convert_to_flatbuffer(serialize_from_bundled_program_to_json(made))
+
+
+def bundled(pte: bytes, cases: Mapping[str, Sequence[Case]]) -> bytes:
+    """A `.pte` with cases for methods of it.
+
+    Raises:
+        StepwellError: the `.pte` has not such methods.
+    """
+    from executorch.devtools import BundledProgram
+    from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+    from executorch.devtools.bundled_program.serialize import (
+        serialize_from_bundled_program_to_flatbuffer,
+    )
+
+    _check(list(cases), pte)
+    suites = [
+        MethodTestSuite(name, [MethodTestCase(list(given), list(wanted)) for given, wanted in each])
+        for name, each in cases.items()
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "program.pte"
+        place.write_bytes(pte)
+        made = BundledProgram(None, suites, pte_file_path=str(place))
+        return serialize_from_bundled_program_to_flatbuffer(made)
+
+
+def _check(names: Sequence[str], pte: bytes) -> None:
+    methods = [method.name for method in read_container(bytearray(pte)).methods]
+    missing = [name for name in names if name not in methods]
+    if missing:
+        raise StepwellError(
+            f"the .pte has no method {', '.join(map(repr, missing))}, which the cases call",
+            help="methods are " + ", ".join(methods),
+        )

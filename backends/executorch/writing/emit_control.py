@@ -1,0 +1,204 @@
+"""Control flow as jumps: regions become stretches of instructions.
+
+Values that outlive a region are copied into places of their own, never assigned by handle, so the
+memory planner sees everything that is read and written. Loop counters and carried values are set
+when the loop is entered, because a plan's values keep what the previous call left in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from stepwell.backends.executorch.container import Dynamism
+from stepwell.backends.executorch.writing.builder import MethodBuilder
+from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp
+from stepwell.ir.diagnostics import UnsupportedError, describe_op
+from stepwell.ir.types import dims
+
+
+class Emitter(Protocol):
+    """What control flow needs of the emitter of a method."""
+
+    builder: MethodBuilder
+    values: dict[SSAValue, int]
+
+    def fresh(self, type_: Attribute) -> int:
+        """A new value of this type."""
+        ...
+
+    def run_block(self, block: Block) -> None:
+        """Emit the ops of a block in order."""
+        ...
+
+
+def emit_cond(emitter: Emitter, op: CondOp) -> None:
+    """`if`: both branches write the same result places."""
+    builder = emitter.builder
+    results = _places(emitter, op.outputs)
+    to_else = builder.jump_if_false(emitter.values[op.predicate])
+    inputs = [emitter.values[value] for value in op.inputs]
+    _assign(emitter, results, _run(emitter, op.if_true, inputs), op.outputs)
+    to_end = builder.jump_if_false(builder.scalar(False))
+    builder.land(to_else)
+    _assign(emitter, results, _run(emitter, op.if_false, inputs), op.outputs)
+    builder.land(to_end)
+
+
+def emit_while(emitter: Emitter, op: WhileLoopOp) -> None:
+    """`while`: the condition, a way out, the body, and back."""
+    builder = emitter.builder
+    carried = _places(emitter, op.outputs)
+    additional = [emitter.values[value] for value in op.additional]
+    _assign(emitter, carried, [emitter.values[value] for value in op.carried], op.outputs)
+    start = builder.here
+    (condition,) = _run(emitter, op.condition, [*carried, *additional])
+    out = builder.jump_if_false(condition)
+    given = _run(emitter, op.body, [*carried, *additional])
+    _assign(emitter, carried, _apart(emitter, given, carried, op.outputs), op.outputs)
+    builder.jump_back(builder.scalar(False), start)
+    builder.land(out)
+
+
+def emit_map(emitter: Emitter, op: MapOp) -> None:
+    """`map` is a scan that carries nothing."""
+    _emit_scan(emitter, op, (), op.sequences, op.additional, op.body)
+
+
+def emit_scan(emitter: Emitter, op: ScanOp) -> None:
+    """`scan`: a counted loop over axis 0 that stacks what the body gives."""
+    _emit_scan(emitter, op, op.initial, op.sequences, op.additional, op.body)
+
+
+def _emit_scan(
+    emitter: Emitter,
+    op: MapOp | ScanOp,
+    initial: Sequence[SSAValue],
+    sequences: Sequence[SSAValue],
+    additional: Sequence[SSAValue],
+    body: Region,
+) -> None:
+    builder = emitter.builder
+    length = dims(sequences[0].type)[0]
+    if length == 0:
+        raise UnsupportedError(
+            f"{op.name}: it runs over an axis of size 0, which no loop of a .pte does",
+            describe_op(op),
+        )
+    places = _places(emitter, op.outputs)
+    carried, stacked = places[: len(initial)], places[len(initial) :]
+    _assign(emitter, carried, [emitter.values[v] for v in initial], op.outputs[: len(initial)])
+    # The kernel that stores a slice grows its target, which must therefore be dynamic.
+    grown = [_growing(emitter, value) for value in op.outputs[len(initial) :]]
+    counter, size, done = builder.variable(0), builder.variable(0), builder.variable(False)
+    zero, one = builder.scalar(0), builder.scalar(1)
+    builder.move(zero, counter)
+    builder.call("aten::sym_size.int", [emitter.values[sequences[0]], zero, size])
+    start = builder.here
+    slices: list[int] = []
+    arguments = body.block.args[len(initial) : len(initial) + len(sequences)]
+    for argument, sequence in zip(arguments, sequences, strict=True):
+        part = emitter.fresh(argument.type)
+        whole = emitter.values[sequence]
+        builder.call("aten::select_copy.int_out", [whole, zero, counter, part, part])
+        slices.append(part)
+    outer = [emitter.values[value] for value in additional]
+    given = _run(emitter, body, [*carried, *slices, *outer])
+    rows = op.outputs[len(initial) :]
+    for target, value, result in zip(grown, given[len(initial) :], rows, strict=True):
+        if any(not isinstance(size, int) for size in dims(result.type)[1:]):
+            _sized_once(emitter, target, value, counter)
+        builder.call("executorch_prim::et_copy_index.tensor", [target, value, counter])
+    kept = given[: len(initial)]
+    _assign(
+        emitter,
+        carried,
+        _apart(emitter, kept, carried, op.outputs[: len(initial)]),
+        op.outputs[: len(initial)],
+    )
+    builder.call("executorch_prim::add.Scalar", [counter, one, counter])
+    builder.call("executorch_prim::eq.Scalar", [counter, size, done])
+    builder.jump_back(done, start)
+    for target, source in zip(stacked, grown, strict=True):
+        _copy(emitter, source, target)
+
+
+def _sized_once(emitter: Emitter, target: int, row: int, counter: int) -> None:
+    """In the first step the target becomes one row: the kernel that stores one resizes axis 0 only.
+
+    A call may come with other sizes than the one before, which are what the target still has.
+    """
+    builder = emitter.builder
+    zero, is_first = builder.scalar(0), builder.variable(False)
+    builder.call("executorch_prim::eq.Scalar", [counter, zero, is_first])
+    further = builder.jump_if_false(is_first)
+    builder.call("aten::unsqueeze_copy.out", [row, zero, target, target])
+    builder.land(further)
+
+
+def _places(emitter: Emitter, results: Sequence[SSAValue]) -> list[int]:
+    """A place for each result of a control op."""
+    for result in results:
+        emitter.values[result] = emitter.fresh(result.type)
+    return [emitter.values[result] for result in results]
+
+
+def _growing(emitter: Emitter, result: SSAValue) -> int:
+    """A tensor as large as a result whose first dimension is filled up step by step."""
+    value = emitter.builder.tensor_of(emitter.values[result])
+    return emitter.builder.tensor(value.scalar_type, value.sizes, dynamism=Dynamism.BOUNDED)
+
+
+def _run(emitter: Emitter, region: Region, arguments: Sequence[int]) -> list[int]:
+    """Emit a region on these values; the values it gives."""
+    for argument, value in zip(region.block.args, arguments, strict=True):
+        emitter.values[argument] = value
+    emitter.run_block(region.block)
+    last = region.block.last_op
+    assert last is not None
+    return [emitter.values[operand] for operand in last.operands]
+
+
+def _apart(
+    emitter: Emitter, given: Sequence[int], carried: Sequence[int], types: Sequence[SSAValue]
+) -> list[int]:
+    """The values, copied where writing the carried places in order would change them first."""
+    apart: list[int] = []
+    for index, (value, result) in enumerate(zip(given, types, strict=True)):
+        before = carried[:index]
+        if any(emitter.builder.share_storage(value, place) for place in before):
+            fresh = emitter.fresh(result.type)
+            _assign(emitter, [fresh], [value], [result])
+            value = fresh
+        apart.append(value)
+    return apart
+
+
+def _assign(
+    emitter: Emitter, places: Sequence[int], values: Sequence[int], types: Sequence[SSAValue]
+) -> None:
+    """Write values into places, in order."""
+    for place, value, result in zip(places, values, types, strict=True):
+        if place == value:
+            continue
+        if isinstance(result.type, TensorType):
+            _copy(emitter, value, place)
+        else:
+            emitter.builder.move(value, place)
+
+
+def _copy(emitter: Emitter, source: int, target: int) -> None:
+    builder = emitter.builder
+    builder.call("aten::clone.out", [source, builder.scalar(None), target, target])
+
+
+CONTROL: Mapping[type[Operation], Callable[[Any, Any], None]] = {
+    CondOp: emit_cond,
+    WhileLoopOp: emit_while,
+    MapOp: emit_map,
+    ScanOp: emit_scan,
+}
+"""How each control op is written."""

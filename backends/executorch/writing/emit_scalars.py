@@ -1,0 +1,118 @@
+"""Arithmetic on run-time numbers as calls of the runtime's scalar kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xdsl.ir import SSAValue
+
+from stepwell.backends.executorch.writing.builder import MethodBuilder
+from stepwell.dialects.sym import SymOp
+from stepwell.ir.types import BoolType, FloatType
+
+SCALAR_KERNELS = {
+    f"sym.{name}": f"executorch_prim::{kernel}.Scalar"
+    for name, kernel in {
+        "add": "add",
+        "sub": "sub",
+        "mul": "mul",
+        "truediv": "truediv",
+        "floordiv": "floordiv",
+        "mod": "mod",
+        "neg": "neg",
+        "eq": "eq",
+        "lt": "lt",
+        "le": "le",
+        "gt": "gt",
+        "ge": "ge",
+        "ceil": "ceil",
+        "trunc": "trunc",
+        "round": "round",
+        "max": "sym_max",
+        "min": "sym_min",
+        "not": "sym_not",
+        "ite": "sym_ite",
+        "float": "sym_float",
+        "int": "sym_int",
+    }.items()
+}
+"""`sym` op to the kernel with the same arguments."""
+
+Write = Callable[[MethodBuilder, SymOp, Sequence[int]], int]
+
+
+def _sum(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
+    total = builder.scalar(0)
+    for value in values:
+        total = _call(builder, op, "executorch_prim::add.Scalar", [total, value])
+    return total
+
+
+def _not_equal(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
+    equal = _call(builder, op, "executorch_prim::eq.Scalar", values)
+    return _call(builder, op, "executorch_prim::sym_not.Scalar", [equal])
+
+
+def _and(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
+    arguments = [values[0], values[1], builder.scalar(False)]
+    return _call(builder, op, "executorch_prim::sym_ite.Scalar", arguments)
+
+
+def _or(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
+    arguments = [values[0], builder.scalar(True), values[1]]
+    return _call(builder, op, "executorch_prim::sym_ite.Scalar", arguments)
+
+
+def _same(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
+    return values[0]
+
+
+def _remainder(builder: MethodBuilder, op: SymOp, values: Sequence[int]) -> int:
+    """Python's, of the divisor's sign: the kernel's is C's, and `-7 % 4` would be −3."""
+    if isinstance(op.result.type, FloatType):
+        return _call(builder, op, SCALAR_KERNELS[op.name], values)
+    dividend, divisor = values
+    times = _call(builder, op, "executorch_prim::floordiv.Scalar", values)
+    whole = _call(builder, op, "executorch_prim::mul.Scalar", [times, divisor])
+    return _call(builder, op, "executorch_prim::sub.Scalar", [dividend, whole])
+
+
+_COMPOSED: dict[str, Write] = {
+    "sym.mod": _remainder,
+    "sym.sum": _sum,
+    "sym.ne": _not_equal,
+    "sym.and": _and,
+    "sym.or": _or,
+    "sym.pos": _same,
+}
+
+
+def has_scalar_kernels(op: SymOp) -> bool:
+    """Whether the runtime can compute a scalar op; `and` and `or` only of truth values."""
+    if op.name in ("sym.and", "sym.or"):
+        return isinstance(op.result.type, BoolType)
+    return op.name in SCALAR_KERNELS or op.name in _COMPOSED
+
+
+def emit_scalar(builder: MethodBuilder, op: SymOp, values: Mapping[SSAValue, int]) -> int:
+    """The plan's value of a scalar op's result."""
+    bound = op.bind(list(op.values))
+    items = bound[0] if op.name == "sym.sum" and isinstance(bound[0], list) else bound
+    arguments = [
+        values[item] if isinstance(item, SSAValue) else builder.scalar(item) for item in items
+    ]
+    composed = _COMPOSED.get(op.name)
+    if composed is not None:
+        return composed(builder, op, arguments)
+    return _call(builder, op, SCALAR_KERNELS[op.name], arguments)
+
+
+def _call(builder: MethodBuilder, op: SymOp, kernel: str, arguments: Sequence[int]) -> int:
+    initial: bool | int | float = 0
+    if isinstance(op.result.type, FloatType):
+        initial = 0.0
+    elif isinstance(op.result.type, BoolType):
+        initial = False
+    result = builder.variable(initial)
+    builder.call(kernel, [*arguments, result])
+    return result

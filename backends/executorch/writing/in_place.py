@@ -1,0 +1,142 @@
+"""Which writes happen where the value lies: a cache is written where it changed, not copied.
+
+In the IR an operator that writes takes what was there and gives what is there then. It may write
+to the memory of its operand itself if nothing that runs later reads the old value. That of a state
+must moreover become the state's value at exit, by this write or by the ones that follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.backends.executorch.kernels.kernel_calls import is_reshape
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.control import YieldOp
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.dtypes import i1
+from stepwell.ir.types import Dim, dims, element, is_static
+
+
+def _has_a_slot_each(op: SchemaOp) -> bool:
+    """Whether the values of an `index_put` are, up to dimensions of size 1, what it overwrites.
+
+    The kernel that writes in place does not add them to what is there.
+    """
+    if op.arg("accumulate"):
+        return False
+    wanted = slots_of(op)
+    given = dims(op.arg("values").type)
+    if wanted is None:
+        return False
+    if all(isinstance(size, int) for size in (*wanted, *given)):
+        return [d for d in given if d != 1] == [d for d in wanted if d != 1]
+    return given == wanted
+
+
+def slots_of(op: SchemaOp) -> tuple[Dim, ...] | None:
+    """The shape that an `index_put` with one 1-D index overwrites, or None.
+
+    Other forms are not written in place: the kernel checks less of them.
+    """
+    indices = [(axis, i) for axis, i in enumerate(op.arg("indices")) if i is not None]
+    if len(indices) != 1 or element(indices[0][1].type) == i1:
+        return None
+    (axis, index), shape = indices[0], dims(op.results[0].type)
+    if len(dims(index.type)) != 1 or not is_static(op.results[0].type):
+        return None
+    return (*shape[:axis], *dims(index.type), *shape[axis + 1 :])
+
+
+def _writes(op: Operation) -> Iterator[tuple[int, SSAValue]]:
+    """(index of the operand, result) of each value that an op could write where it lies."""
+    if not isinstance(op, SchemaOp):
+        return
+    if op.name == "aten.index_put.default" and _has_a_slot_each(op):
+        yield 0, op.results[0]
+    written = op.SCHEMA.written
+    for number, argument in enumerate(written):
+        value = op.operand(argument.name)
+        assert value is not None
+        yield op.operands.index(value), op.results[len(op.results) - len(written) + number]
+
+
+Written = frozenset[tuple[Operation, int]]
+"""Ops with the index of an operand that they write where it lies."""
+
+
+def in_place_writes(func: FuncOp) -> Written:
+    """The writes of a method that need no copy of what they write to."""
+    block = func.body.block
+    position = {op: index for index, op in enumerate(block.ops)}
+    states: dict[str, list[SSAValue]] = {}
+    updated: dict[str, list[UpdateOp]] = {}
+    for op in position:
+        if isinstance(op, StateOp):
+            states.setdefault(op.key.data, []).append(op.result)
+        elif isinstance(op, UpdateOp):
+            updated.setdefault(op.key.data, []).append(op)
+    found: set[tuple[Operation, int]] = set()
+    for key, values in states.items():
+        if len(updated.get(key, ())) == 1:
+            found.update(_chain(values, updated[key][0], position))
+    for op in position:
+        for index, _ in _writes(op):
+            value = op.operands[index]
+            if _is_a_temporary(value) and _is_last(op, [value], position):
+                found.add((op, index))
+    return frozenset(found)
+
+
+def _chain(
+    values: list[SSAValue], update: UpdateOp, position: dict[Operation, int]
+) -> list[tuple[Operation, int]]:
+    """The writes that lead from a state at entry to what it is at exit; none if a link fails."""
+    chain: list[tuple[Operation, int]] = []
+    while update.value not in values:
+        writer = _writer_of(values, position)
+        if writer is None:
+            return []
+        op, index, after = writer
+        chain.append((op, index))
+        values = [after]
+    return chain
+
+
+def _writer_of(
+    values: list[SSAValue], position: dict[Operation, int]
+) -> tuple[Operation, int, SSAValue] | None:
+    """The op that may overwrite one of several names of a value: the last that reads any."""
+    for value in values:
+        for use in value.uses:
+            op = use.operation
+            if op in position and _is_last(op, values, position):
+                for index, after in _writes(op):
+                    if index == use.index:
+                        return op, index, after
+    return None
+
+
+def _is_last(op: Operation, values: list[SSAValue], position: dict[Operation, int]) -> bool:
+    """Whether an op reads a value once, and everything else that does stands before it."""
+    uses = [use.operation for value in values for use in value.uses]
+    if uses.count(op) != 1:
+        return False
+    return all(other is op or -1 < position.get(other, -1) < position[op] for other in uses)
+
+
+def _is_a_temporary(value: SSAValue) -> bool:
+    """Whether a value's memory is its own: an op made it, and no other tensor is a view of it."""
+    owner = value.owner
+    if not isinstance(owner, Operation) or isinstance(owner, WeightOp | StateOp):
+        return False
+    if isinstance(owner, SchemaOp) and (is_reshape(owner) or any(True for _ in _writes(owner))):
+        return False
+    readers = [use.operation for use in value.uses]
+    return not any(
+        isinstance(reader, YieldOp | UpdateOp | MutateInputOp)
+        or (isinstance(reader, SchemaOp) and is_reshape(reader))
+        for reader in readers
+    )

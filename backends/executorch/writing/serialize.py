@@ -1,0 +1,322 @@
+"""A container to bytes: records of ExecuTorch's program schema, written as a FlatBuffer.
+
+ExecuTorch's own serialiser takes ten times as long for programs of many instructions, and importing
+it takes seconds. What is written here reads back equal through ExecuTorch's deserialiser; tests
+compare the two on every kind of value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stepwell.backends.executorch.check import check
+from stepwell.backends.executorch.container import (
+    BoolList,
+    Constant,
+    Container,
+    Data,
+    Delegate,
+    DelegateCall,
+    DoubleList,
+    External,
+    Free,
+    Instruction,
+    IntList,
+    JumpFalse,
+    KernelCall,
+    Method,
+    Move,
+    NamedData,
+    OptionalTensorList,
+    Planned,
+    State,
+    TensorList,
+    TensorValue,
+    Value,
+)
+from stepwell.backends.executorch.reading.external import flat_tensor_schema, read_entries
+from stepwell.backends.executorch.reading.read import program_schema
+from stepwell.backends.executorch.segments import (
+    Segments,
+    with_data_header,
+    with_program_header,
+)
+from stepwell.backends.executorch.writing.memory import ALIGNMENT
+from stepwell.backends.flatbuffer import Record
+from stepwell.backends.flatbuffer_writer import write_root
+from stepwell.ir.outside.on_demand import numpy as np
+
+_VERSION = 0
+
+
+def to_bytes(container: Container) -> bytes:
+    """The `.pte` file of a container. Raises `VerificationError` if the container is unsound."""
+    return b"".join(to_parts(container))
+
+
+def to_parts(container: Container, fixed: int | None = None) -> list[Data]:
+    """What `to_bytes` joins; named data are parts as they are, behind everything else.
+
+    Args:
+        container: what to write.
+        fixed: where in the file the named data stand already.
+    """
+    check(container)
+    segments = Segments()
+    constants = _subsegments(segments, container.constants, ALIGNMENT)
+    mutable = (
+        [_subsegments(segments, container.mutable_data, 1)]
+        if len(container.mutable_data) > 1
+        else []
+    )
+    payloads = _Payloads(segments)
+    plans = [_plan(method, payloads) for method in container.methods]
+    shared = _shared(segments, container, constants)
+    first = len(segments.table)
+    named = shared | _named(
+        segments, {key: v for key, v in container.named_data.items() if key not in shared}
+    )
+    program: Record = {
+        "version": _VERSION,
+        "execution_plan": plans,
+        "constant_buffer": [],
+        "backend_delegate_data": payloads.inline,
+        "segments": segments.table,
+        "constant_segment": constants,
+        "mutable_data_segments": mutable,
+        "named_data": [{"key": key, "segment_index": index} for key, index in named.items()],
+    }
+    flatbuffer = write_root(program_schema(), program)
+    return with_program_header(flatbuffer, segments, None if fixed is None else (first, fixed))
+
+
+def external_to_bytes(container: Container) -> bytes | None:
+    """The `.ptd` file with a container's external data, or None if it has none."""
+    return external_files(container).get(None)
+
+
+def external_files(container: Container) -> dict[str | None, bytes]:
+    """The `.ptd` files with a container's external data, by the names that data gives them."""
+    check(container)
+    files: dict[str | None, dict[str, NamedData]] = {}
+    for key, value in container.external_data.items():
+        files.setdefault(value.file, {})[key] = value
+    return {file: _external_file(container, held) for file, held in files.items()}
+
+
+def _external_file(container: Container, held: Mapping[str, NamedData]) -> bytes:
+    layouts = {
+        value.storage.key: {
+            "scalar_type": int(value.scalar_type),
+            "sizes": value.sizes,
+            "dim_order": value.dim_order,
+        }
+        for method in container.methods
+        for value in method.values
+        if isinstance(value, TensorValue) and isinstance(value.storage, External)
+    }
+    return _data_file(held, layouts)
+
+
+def joined_externals(files: Sequence[bytes]) -> bytes:
+    """Several `.ptd` files as one; of a name that two have, the first's is taken.
+
+    Raises:
+        ParseFailure: the bytes are not a `.ptd`, or are damaged.
+    """
+    entries = {key: held for file in reversed(files) for key, held in read_entries(file).items()}
+    held = {key: NamedData(blob, ALIGNMENT) for key, (blob, _) in entries.items()}
+    return _data_file(held, {key: layout for key, (_, layout) in entries.items() if layout})
+
+
+def _data_file(held: Mapping[str, NamedData], layouts: Mapping[str, Record]) -> bytes:
+    segments = Segments()
+    entries: list[Record] = [
+        {"key": key, "segment_index": index, "tensor_layout": layouts.get(key)}
+        for key, index in _named(segments, held).items()
+    ]
+    record = {"version": _VERSION, "segments": segments.table, "named_data": entries}
+    return b"".join(with_data_header(write_root(flat_tensor_schema(), record), segments))
+
+
+def _subsegments(segments: Segments, items: tuple[Data, ...], alignment: int) -> Record:
+    """Data one after the other in one segment, with the offset of each."""
+    pieces: list[Data] = []
+    offsets: list[int] = []
+    size = 0
+    for data in items:
+        padding = -size % alignment
+        offsets.append(size + padding)
+        pieces.extend([bytes(padding), data])
+        size += padding + len(data)
+    return {"segment_index": segments.add_pieces(pieces), "offsets": offsets}
+
+
+def _shared(segments: Segments, container: Container, constants: Record) -> dict[str, int]:
+    """Named data that are constants too, as segments within that of the constants; by key.
+
+    A language model's tied table is read by the embedding, a kernel, and by the last product, in a
+    delegate. The runtime loads segments one by one, so that nothing hinders two from overlapping.
+    """
+    begin = segments.table[constants["segment_index"]]["offset"]
+    offsets = {
+        _place(data): begin + offset
+        for data, offset in zip(container.constants, constants["offsets"], strict=True)
+        if len(data)
+    }
+    indices: dict[str, int] = {}
+    for key, value in container.named_data.items():
+        offset = offsets.get(_place(value.data)) if len(value.data) else None
+        if offset is not None and offset % value.alignment == 0:
+            indices[key] = len(segments.table)
+            segments.table.append({"offset": offset, "size": len(value.data)})
+    return indices
+
+
+def _named(segments: Segments, named: Mapping[str, NamedData]) -> dict[str, int]:
+    """Named data as segments, each distinct place in memory once; keys to segment indices."""
+    indices: dict[str, int] = {}
+    segment_of: dict[tuple[int, int], int] = {}
+    for key, value in named.items():
+        place = _place(value.data)
+        index = segment_of.get(place)
+        if index is None:
+            index = segment_of[place] = segments.add(value.data, value.alignment)
+        indices[key] = index
+    return indices
+
+
+def _place(data: Data) -> tuple[int, int]:
+    """Where bytes lie in memory: (address, size)."""
+    return np.frombuffer(data, np.uint8).ctypes.data if len(data) else 0, len(data)
+
+
+class _Payloads:
+    """Delegates' payloads: equal ones are one segment, empty ones stand inline."""
+
+    def __init__(self, segments: Segments) -> None:
+        self.inline: list[Record] = []
+        self._segments = segments
+        self._index_of: dict[bytes, int] = {}
+
+    def place(self, payload: Data) -> Record:
+        """A reference to a payload."""
+        if not len(payload):
+            self.inline.append({"data": b""})
+            return {"location": 0, "index": len(self.inline) - 1}
+        data = bytes(payload)
+        index = self._index_of.get(data)
+        if index is None:
+            index = self._index_of[data] = self._segments.add(data)
+        return {"location": 1, "index": index}
+
+
+def _plan(method: Method, payloads: _Payloads) -> Record:
+    kernels: dict[str, int] = {}
+    instructions = [{"instr_args": _instruction(i, kernels)} for i in method.instructions]
+    return {
+        "name": method.name,
+        "container_meta_type": {
+            "encoded_inp_str": method.input_spec,
+            "encoded_out_str": method.output_spec,
+        },
+        "values": [{"val": _value(value)} for value in method.values],
+        "inputs": method.inputs,
+        "outputs": method.outputs,
+        "chains": [{"inputs": (), "outputs": (), "instructions": instructions}],
+        "operators": [_operator(kernel) for kernel in kernels],
+        "delegates": [_delegate(delegate, payloads) for delegate in method.delegates],
+        "non_const_buffer_sizes": method.arena_sizes,
+    }
+
+
+def _operator(kernel: str) -> Record:
+    name, _, overload = kernel.partition(".")
+    return {"name": name, "overload": overload}
+
+
+def _delegate(delegate: Delegate, payloads: _Payloads) -> Record:
+    return {
+        "id": delegate.backend,
+        "processed": payloads.place(delegate.payload),
+        "compile_specs": [{"key": key, "value": value} for key, value in delegate.options],
+    }
+
+
+def _value(value: Value) -> tuple[str, Record]:
+    match value:
+        case TensorValue():
+            return "Tensor", _tensor(value)
+        case None:
+            return "Null", {}
+        case bool():
+            return "Bool", {"bool_val": value}
+        case int():
+            return "Int", {"int_val": value}
+        case float():
+            return "Double", {"double_val": value}
+        case str():
+            return "String", {"string_val": value}
+        case IntList(items) | BoolList(items) | DoubleList(items):
+            return type(value).__name__, {"items": items}
+        case TensorList(items) | OptionalTensorList(items):
+            return type(value).__name__, {"items": items}
+
+
+def _tensor(value: TensorValue) -> Record:
+    data_index, memory_id, offset = 0, 0, 0
+    match value.storage:
+        case Constant(data_index):
+            pass
+        case State(memory_id, offset, data_index):
+            pass
+        case Planned(memory_id, offset):
+            pass
+        case _:
+            pass
+    external = isinstance(value.storage, External)
+    name = value.storage.key if isinstance(value.storage, External) else value.name
+    extra: Record | None = None
+    if name is not None or isinstance(value.storage, State):
+        extra = {
+            "mutable_data_segments_idx": 0,
+            "fully_qualified_name": name,
+            "location": int(external),
+        }
+    allocation: Record | None = None
+    if memory_id:
+        allocation = {
+            "memory_id": memory_id,
+            "memory_offset_low": offset & 0xFFFFFFFF,
+            "memory_offset_high": offset >> 32,
+        }
+    record: Record = {
+        "scalar_type": int(value.scalar_type),
+        "storage_offset": 0,
+        "sizes": value.sizes,
+        "dim_order": value.dim_order,
+        "requires_grad": False,
+        "layout": 0,
+        "data_buffer_idx": data_index,
+        "allocation_info": allocation,
+        "shape_dynamism": int(value.dynamism),
+        "extra_tensor_info": extra,
+    }
+    return record
+
+
+def _instruction(instruction: Instruction, kernels: dict[str, int]) -> tuple[str, Any]:
+    match instruction:
+        case KernelCall(kernel, args):
+            index = kernels.setdefault(kernel, len(kernels))
+            return "KernelCall", {"op_index": index, "args": args}
+        case DelegateCall(delegate, args):
+            return "DelegateCall", {"delegate_index": delegate, "args": args}
+        case Move(source, target):
+            return "MoveCall", {"move_from": source, "move_to": target}
+        case JumpFalse(condition, target):
+            record = {"cond_value_index": condition, "destination_instruction": target}
+            return "JumpFalseCall", record
+        case Free(value):
+            return "FreeCall", {"value_index": value}

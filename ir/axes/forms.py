@@ -1,0 +1,105 @@
+"""The maps that most ops have: elementwise, permuted, sliced, concatenated, reduced, reshaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.ir.axes.alignment import aligned
+from stepwell.ir.axes.maps import All, Along, AxisMap, Flat, Link, Links, Once, Shape, inverse
+from stepwell.ir.types import dims
+
+
+def mapped(op: Operation, *links: Links | None, result: int = 0) -> AxisMap:
+    """A map of these links, in the order of operands; operands without links are opaque."""
+    shapes = tuple(_shape(value) for value in op.operands)
+    given = (*links, *(None for _ in shapes[len(links) :]))
+    return AxisMap(dims(op.results[result].type), shapes, given[: len(shapes)])
+
+
+def _shape(value: SSAValue) -> Shape:
+    return dims(value.type) if hasattr(value.type, "element_type") else ()
+
+
+@lru_cache(maxsize=4096)
+def broadcast(given: Shape, made: Shape) -> Links:
+    """Trailing axes line up; those of size 1 are read for every index."""
+    extra = len(made) - len(given)
+    return tuple(
+        Once(axis + extra) if size == 1 and made[axis + extra] != 1 else Along(axis + extra)
+        for axis, size in enumerate(given)
+    )
+
+
+def elementwise(op: Operation, operands: int | None = None, result: int = 0) -> AxisMap:
+    """Each element of the result from the elements in its place, shapes broadcast.
+
+    Args:
+        op: the op.
+        operands: how many of the first operands are meant; the rest are read whole.
+        result: which result.
+    """
+    made = dims(op.results[result].type)
+    values = op.operands if operands is None else op.operands[:operands]
+    return mapped(op, *(broadcast(dims(value.type), made) for value in values), result=result)
+
+
+def permuted(order: Sequence[int]) -> Links:
+    """Result axis i is axis `order[i]`."""
+    return tuple(Along(axis) for axis in inverse(order))
+
+
+def moved(offsets: Sequence[int], strides: Sequence[int] | None = None) -> Links:
+    """Result index i of each axis reads index `i * stride + offset`."""
+    steps = strides or [1] * len(offsets)
+    return tuple(
+        Along(axis, stride, offset)
+        for axis, (offset, stride) in enumerate(zip(offsets, steps, strict=True))
+    )
+
+
+def concatenated(shapes: Sequence[Shape], axis: int) -> list[Links]:
+    """Tensors one after another along an axis; which part is whose, symbolic sizes do not say."""
+    sizes = [shape[axis] for shape in shapes]
+    known = [size for size in sizes if isinstance(size, int)]
+    begins = [sum(known[:index]) for index in range(len(known))]
+    link: list[Link] = [Along(axis, offset=-begin) for begin in begins]
+    if len(known) < len(sizes):
+        link = [All(axis)] * len(sizes)
+    return [
+        tuple(at if other == axis else Along(other) for other in range(len(shape)))
+        for shape, at in zip(shapes, link, strict=True)
+    ]
+
+
+def along_rows(rank: int, axes: Iterable[int]) -> Links:
+    """Axes that stay as they are, but for some that are mixed."""
+    mixed = set(axes)
+    return tuple(All(axis) if axis in mixed else Along(axis) for axis in range(rank))
+
+
+def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
+    """Axes that go, or stay as 1 with `keep`; the others are kept."""
+    gone = set(axes)
+    found: list[Link] = []
+    at = 0
+    for axis in range(rank):
+        if axis in gone:
+            found.append(All(at if keep else None))
+            at += keep
+        else:
+            found.append(Along(at))
+            at += 1
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def reshaped(before: Shape, after: Shape) -> Links | None:
+    """The same elements in row-major order; None where it cannot be told which are which."""
+    groups = aligned(before, after)
+    if groups is None:
+        return None
+    of = {axis: Flat(sources, targets) for sources, targets in groups for axis in sources}
+    return tuple(of.get(axis, Once()) for axis in range(len(before)))

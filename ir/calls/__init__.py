@@ -1,0 +1,1 @@
+"""A caller's arguments on their way into a program, and results on theirs back."""

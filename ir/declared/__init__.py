@@ -1,0 +1,1 @@
+"""What an op says of itself: family, types, meaning, numerics, bounds."""

@@ -1,0 +1,347 @@
+"""What an op is, in a form that a machine reads: `@means` beside `@maps`.
+
+A meaning says an element of the result as an expression over elements of the operands:
+
+    @means("aten.silu.default", "xnnpack.silu")
+    def silu(x: Term) -> Term:
+        return x / (1.0 + exp(-x))
+
+    @means("aten.mean.dim")
+    def mean(x: Term) -> Term:
+        return average(x)
+
+Which elements those are, axis maps say (`stepwell.ir.axes.maps`): operands broadcast against the
+result, and `total`, `average`, `greatest` and `least` fold an operand over the axes that its map
+reads whole, and give the same number for each of them. What moves elements
+(`stepwell.ir.declared.families`) needs no function.
+
+The function is called once for an op, with `Term`s. Positional parameters are the arguments of the
+schema in order, or the operands where an op has none; parameters behind `*` are arguments, or
+properties, by name (`op` is the op itself). A tensor is a `Term`, a number is itself; a number
+known only at run time is an `unknown`. What comes out is a tree that any engine evaluates over
+scalars of its own: intervals and classes of numbers (`stepwell.translate.values`), tensors (the
+tests), terms of a solver, C.
+
+Functions are those of real numbers; where each is rounded is for the engine that evaluates: floats
+to the element type of the result, at each of `PRIMITIVES`; integers wrap in theirs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.ir.axes.maps import All, axis_map
+from stepwell.ir.declared.families import is_movement, is_of
+from stepwell.ir.types import dims, element
+
+PRIMITIVES = {
+    name: int(arity)
+    for arity, names in {
+        "1": "negate absolute exp expm1 log log1p sqrt rsqrt reciprocal sin cos tan tanh erf atan "
+        "asin acos sinh cosh floor ceil round trunc is_nan sign not_ total average "
+        "greatest least some invert cast",
+        "2": "add subtract multiply divide quotient minimum maximum power modulo less less_equal "
+        "equal and_ or_ xor",
+        "3": "where",
+    }.items()
+    for name in names.split()
+}
+"""Every function of the language, with how many operands it has.
+
+`quotient` is the whole number below a/b, `modulo` the rest, with b's sign; `minimum` and `maximum`
+are NaN if either is; `power` is C's; `round` is to even; `not_` is of truth values, `invert` of
+bits. `some` is an element of a tensor, whichever: of a `topk` no more is said.
+"""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Term:
+    """An application of a primitive to terms and numbers. Two terms are equal if they are one."""
+
+    function: str
+    operands: tuple[Scalar, ...]
+    to: Attribute | None = None
+    """The element type that a `cast` is to."""
+    value: SSAValue | None = None
+    """Of an `element`: the operand, an element of which it is, that which the axis map names."""
+
+    def __neg__(self) -> Term:
+        return negate(self)
+
+    def __abs__(self) -> Term:
+        return absolute(self)
+
+    def __invert__(self) -> Term:
+        return not_(self)
+
+    def __add__(self, other: Scalar) -> Term:
+        return Term("add", (self, other))
+
+    def __radd__(self, other: Scalar) -> Term:
+        return Term("add", (other, self))
+
+    def __sub__(self, other: Scalar) -> Term:
+        return Term("subtract", (self, other))
+
+    def __rsub__(self, other: Scalar) -> Term:
+        return Term("subtract", (other, self))
+
+    def __mul__(self, other: Scalar) -> Term:
+        return Term("multiply", (self, other))
+
+    def __rmul__(self, other: Scalar) -> Term:
+        return Term("multiply", (other, self))
+
+    def __truediv__(self, other: Scalar) -> Term:
+        return Term("divide", (self, other))
+
+    def __rtruediv__(self, other: Scalar) -> Term:
+        return Term("divide", (other, self))
+
+    def __lt__(self, other: Scalar) -> Term:
+        return Term("less", (self, other))
+
+    def __le__(self, other: Scalar) -> Term:
+        return Term("less_equal", (self, other))
+
+    def __gt__(self, other: Scalar) -> Term:
+        return Term("less", (other, self))
+
+    def __ge__(self, other: Scalar) -> Term:
+        return Term("less_equal", (other, self))
+
+    def __and__(self, other: Scalar) -> Term:
+        return Term("and_", (self, other))
+
+    def __or__(self, other: Scalar) -> Term:
+        return Term("or_", (self, other))
+
+
+Scalar = Term | int | float
+
+
+def element_of(value: SSAValue) -> Term:
+    """An element of an operand, the one (or ones) that the op's axis map names."""
+    return Term("element", (), value=value)
+
+
+def unknown() -> Term:
+    """A number of which nothing is known before the program runs."""
+    return Term("unknown", ())
+
+
+def _primitive(name: str) -> Callable[..., Term]:
+    def of_one(x: Scalar) -> Term:
+        return Term(name, (x,))
+
+    def of_two(x: Scalar, y: Scalar) -> Term:
+        return Term(name, (x, y))
+
+    def of_three(x: Scalar, y: Scalar, z: Scalar) -> Term:
+        return Term(name, (x, y, z))
+
+    return (of_one, of_two, of_three)[PRIMITIVES[name] - 1]
+
+
+negate, absolute, exp, expm1, log, log1p = map(
+    _primitive, "negate absolute exp expm1 log log1p".split()
+)
+sqrt, rsqrt, reciprocal, sin, cos, tan = map(
+    _primitive, "sqrt rsqrt reciprocal sin cos tan".split()
+)
+tanh, erf, atan, asin, acos, sinh, cosh = map(
+    _primitive, "tanh erf atan asin acos sinh cosh".split()
+)
+floor, ceil, round_, trunc, is_nan, sign = map(
+    _primitive, "floor ceil round trunc is_nan sign".split()
+)
+not_, invert, total, average, greatest, least, some = map(
+    _primitive, "not_ invert total average greatest least some".split()
+)
+quotient, minimum, maximum, power, modulo = map(
+    _primitive, "quotient minimum maximum power modulo".split()
+)
+equal, xor, where = map(_primitive, "equal xor where".split())
+
+
+def cast_to(x: Scalar, to: Attribute) -> Term:
+    """The number in another element type: nearest for floats, towards zero for integers."""
+    return Term("cast", (x,), to)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an op's results are.
+
+    Attributes:
+        element: an element of each result; of a movement, one of those in `moved`.
+        moved: whose elements a movement's results are, unchanged, and numbers among them.
+    """
+
+    element: Term | None = None
+    moved: tuple[Scalar, ...] = ()
+
+
+Expression = Callable[..., Term]
+_FUNCTIONS: dict[str, Expression] = {}
+_F = TypeVar("_F", bound=Expression)
+
+
+def means(*names: str) -> Callable[[_F], _F]:
+    """Register what an element of the result of these ops, by name, is."""
+
+    def register(function: _F) -> _F:
+        for name in names:
+            assert name not in _FUNCTIONS, name
+            _FUNCTIONS[name] = function
+        return function
+
+    return register
+
+
+def meant_names(dialect: str) -> tuple[str, ...]:
+    """The ops of a dialect that have a registered meaning."""
+    return tuple(name for name in _FUNCTIONS if name.startswith(f"{dialect}."))
+
+
+def meaning(op: Operation) -> Meaning | None:
+    """What an op is; None where that is not said, or hangs on more than it says."""
+    function = _FUNCTIONS.get(op.name)
+    if function is not None:
+        element_ = _call(function, op)
+        return None if element_ is None else Meaning(element_)
+    if is_movement(op):
+        return Meaning(moved=tuple(element_of(v) for v in op.operands if _is_tensor(v)))
+    if is_of(op, "lookup"):
+        return Meaning(moved=(element_of(op.operands[0]),))
+    if is_of(op, "padding"):
+        x, *others = (element_of(v) for v in op.operands if _is_tensor(v))
+        filled = argument(op, "value" if hasattr(op, "arg") else "padding_value")
+        return Meaning(moved=(x, *(others or (0.0 if filled is None else filled,))))
+    if is_of(op, "write") and not hasattr(op, "arg"):
+        made = element(op.results[0].type)
+        tensors = (v for v in op.operands if _is_tensor(v) and element(v.type) == made)
+        return Meaning(moved=tuple(map(element_of, tensors)))
+    return None
+
+
+def _is_tensor(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType)
+
+
+class NotSaid(Exception):
+    """What a meaning raises where an op's arguments make it another."""
+
+
+def _call(function: Expression, op: Operation) -> Term | None:
+    positional, named = _parameters(function)
+    given = _in_order(op, positional)
+    keywords = {name: op if name == "op" else argument(op, name) for name in named}
+    try:
+        found = function(*given, **keywords)
+    except NotSaid:
+        return None
+    return cast(Term | None, found)
+
+
+@cache
+def _parameters(function: Expression) -> tuple[int, tuple[str, ...]]:
+    """How many parameters are positional, and the names of the others."""
+    kinds = inspect.signature(function).parameters.values()
+    positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in kinds)
+    return positional, tuple(p.name for p in kinds if p.kind is p.KEYWORD_ONLY)
+
+
+def _in_order(op: Operation, count: int) -> list[Any]:
+    schema = getattr(op, "SCHEMA", None)
+    if schema is None:
+        found: list[Any] = [_scalar(value) for value in op.operands[:count]]
+        return found + [None] * (count - len(found))
+    return [argument(op, each.name) for each in schema.arguments[:count]]
+
+
+def argument(op: Operation, name: str) -> Any:
+    """An argument or a property by name: a term, a number, None, or what else it is."""
+    arg = getattr(op, "arg", None)
+    if arg is not None:
+        return _scalar(arg(name)) if name in cast(Any, op).SCHEMA.by_name else None
+    held = op.properties.get(name)
+    if isinstance(held, IntegerAttr | FloatAttr):
+        return held.value.data
+    return held
+
+
+def _scalar(given: Any) -> Any:
+    if not isinstance(given, SSAValue):
+        return given
+    return element_of(given) if _is_tensor(given) else unknown()
+
+
+Count = Callable[[Any], int | None]
+_COUNTS: dict[str, Count] = {}
+
+
+def counts(*names: str) -> Callable[[Count], Count]:
+    """Register how many elements ops fold whose axis maps do not say it."""
+
+    def register(function: Count) -> Count:
+        for name in names:
+            assert name not in _COUNTS, name
+            _COUNTS[name] = function
+        return function
+
+    return register
+
+
+Range = Callable[[Any], tuple[int, int]]
+_RANGES: dict[str, Range] = {}
+
+
+def ranges(*names: str) -> Callable[[Range], Range]:
+    """Register between which numbers the results of ops lie, whatever they read."""
+
+    def register(function: Range) -> Range:
+        for name in names:
+            assert name not in _RANGES, name
+            _RANGES[name] = function
+        return function
+
+    return register
+
+
+def range_of(op: Operation) -> tuple[int, int] | None:
+    """The least and the greatest number that an op gives, if that is declared."""
+    function = _RANGES.get(op.name)
+    return None if function is None else function(op)
+
+
+def count_of(op: Operation) -> int | None:
+    """How many elements of an operand are folded for one of the first result; None: symbolic."""
+    if op.name in _COUNTS:
+        return _COUNTS[op.name](op)
+    axes = axis_map(op)
+    if axes is None:
+        return None
+    counts: list[int] = []
+    for shape, links in zip(axes.shapes, axes.links, strict=True):
+        count = 1
+        for size, link in zip(shape, links or (), strict=False):
+            if isinstance(link, All):
+                if not isinstance(size, int):
+                    return None
+                count *= size
+        counts.append(count)
+    return max(counts, default=None)
+
+
+def keeps_axes(op: Operation) -> bool:
+    """Whether what an op folds stands in the result, with size 1 or repeated, in its place."""
+    given, made = dims(op.operands[0].type), dims(op.results[0].type)
+    return len(given) == len(made)

@@ -1,0 +1,1 @@
+"""What is not ours: other packages' private names, the process, the disk."""

@@ -1,0 +1,102 @@
+"""Horizontal bars as SVG: what `plot()` of a result gives, and the figures of the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from math import log10
+from os import PathLike
+from pathlib import Path
+
+from stepwell.ir.outside.files import write_atomically
+
+OURS, THEIRS, OTHERS = "#0b7285", "#c2570c", ("#6741d9", "#5c7080", "#2b8a3e", "#a61e4d")
+COLOURS = (OURS, THEIRS, *OTHERS)
+MOST_BARS = 40
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture that notebooks show; `svg` is its text."""
+
+    svg: str = field(repr=False)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it as an `.svg`.
+
+        Raises:
+            StepwellError: the file cannot be written.
+        """
+        write_atomically(Path(path), self.svg.encode())
+
+
+def plot(
+    title: str,
+    names: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[float]]],
+    logarithmic: bool = False,
+) -> Plot:
+    """Bars for the first `MOST_BARS` rows, and how many there are more.
+
+    Args:
+        title: what is shown, with its unit.
+        names: what each bar of a row is, at most six.
+        rows: a label and a value for each name.
+        logarithmic: whether lengths are of logarithms.
+    """
+    if (more := len(rows) - MOST_BARS) > 0:
+        title += f"; {more} rows more are not drawn"
+    return Plot(bars(title, names, COLOURS[: len(names)], rows[:MOST_BARS], logarithmic))
+
+
+def bars(
+    title: str,
+    names: Sequence[str],
+    colours: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[float]]],
+    logarithmic: bool = False,
+) -> str:
+    """Horizontal bars, a group for each row; text is real text, in the reader's colour."""
+    thick, gap, width = 11, 9, 860
+    left = max(190, min(420, 10 + 7 * max((len(label) for label, _ in rows), default=0)))
+    group = thick * len(names) + gap
+    top = 46
+    height = top + group * len(rows) + 6
+    values = [v for _, row in rows for v in row if v > 0] or [1.0]
+    most, least = max(values), min(values)
+
+    def long(value: float) -> float:
+        if not logarithmic:
+            return value / most
+        low = log10(least) - 0.15
+        return max(0.0, (log10(max(value, least)) - low) / (log10(most) - low))
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        'font-family="system-ui, sans-serif" font-size="12">',
+        "<style>text{fill:#1c2230}@media(prefers-color-scheme:dark){text{fill:#d9dee8}}</style>",
+        f"<title>{escape(title)}</title>",
+        f'<text x="0" y="14" font-weight="600">{escape(title)}</text>',
+    ]
+    at = 0
+    for name, colour in zip(names, colours, strict=False):  # The palette may be longer.
+        parts.append(f'<rect x="{at}" y="23" width="11" height="11" fill="{colour}"/>')
+        parts.append(f'<text x="{at + 16}" y="33">{escape(name)}</text>')
+        at += 34 + 7 * len(name)
+    for index, (label, row) in enumerate(rows):
+        y = top + index * group
+        parts.append(
+            f'<text x="{left - 8}" y="{y + group / 2:.0f}" text-anchor="end">{escape(label)}</text>'
+        )
+        for which, value in enumerate(row):
+            wide = long(value) * (width - left - 70)
+            parts.append(
+                f'<rect x="{left}" y="{y + which * thick}" width="{wide:.1f}" height="{thick - 1}" '
+                f'fill="{colours[which]}"/><text x="{left + wide + 5:.1f}" '
+                f'y="{y + which * thick + 9}" font-size="10">{value:g}</text>'
+            )
+    return "".join(parts) + "</svg>\n"

@@ -1,0 +1,38 @@
+"""torch and numpy, imported when something of them is first needed.
+
+Importing torch costs more than a second, numpy a tenth. A text is read, verified, rewritten and
+printed without them, so modules on that way take them from here:
+`from stepwell.ir.outside.on_demand import torch`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+
+class OnDemand:
+    """A package that is imported when one of its attributes is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        found = getattr(importlib.import_module(self._name), attribute)
+        setattr(self, attribute, found)
+        return found
+
+
+if TYPE_CHECKING:
+    import numpy as numpy
+    import torch as torch
+    import torch.nn.functional as functional
+
+    from stepwell.ir.outside.torch_private import pytree
+else:
+    numpy = OnDemand("numpy")
+    torch = OnDemand("torch")
+    functional = OnDemand("torch.nn.functional")
+    pytree = OnDemand("torch.utils._pytree")
+
+__all__ = ["functional", "numpy", "pytree", "torch"]

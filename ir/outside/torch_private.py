@@ -1,0 +1,168 @@
+"""torch's private names: nothing else in stepwell says one (`tests/test_private_names.py`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepwell.ir.outside.private import PrivateName, look_up
+
+__all__ = [
+    "NAMES",
+    "FakeTensorMode",
+    "HigherOrderOperator",
+    "OpOverload",
+    "TorchDispatchMode",
+    "TrainingIRVerifier",
+    "UnsupportedOperatorException",
+    "ValueRanges",
+    "core_aten_decompositions",
+    "decomposition_table",
+    "enable_python_dispatcher",
+    "has_kernel_for_key",
+    "int_oo",
+    "is_functorch_wrapped_tensor",
+    "is_traceable_wrapper_subclass",
+    "memory_of",
+    "module_db",
+    "neg_view",
+    "op_db",
+    "operator_and_overload",
+    "operator_names",
+    "overloads_of",
+    "package",
+    "program_of",
+    "pytree",
+    "schema",
+    "schema_of",
+    "serialize",
+    "sym_sqrt",
+    "sympy_functions",
+    "weights_and_constants",
+    "without_elements",
+]
+
+_TRACING = "taking operators apart by PyTorch's own decompositions"
+_SHAPES = "symbolic sizes"
+_PT2 = "reading a .pt2 without its sample inputs"
+_ZOO = "the zoo's catalogue of PyTorch's own samples"
+
+NAMES: dict[str, PrivateName] = {
+    "FakeTensorMode": PrivateName(
+        "torch._subclasses.fake_tensor:FakeTensorMode", "inference of result types"
+    ),
+    "HigherOrderOperator": PrivateName("torch._ops:HigherOrderOperator", "import of control flow"),
+    "OpOverload": PrivateName("torch._ops:OpOverload", "types of what register_op takes"),
+    "TorchDispatchMode": PrivateName(
+        "torch.utils._python_dispatch:TorchDispatchMode", "recording of decompositions"
+    ),
+    "TrainingIRVerifier": PrivateName(
+        "torch._export.verifier:TrainingIRVerifier", "to_exported_program()"
+    ),
+    "UnsupportedOperatorException": PrivateName(
+        "torch._subclasses.fake_tensor:UnsupportedOperatorException", "inference of result types"
+    ),
+    "ValueRanges": PrivateName("torch.utils._sympy.value_ranges:ValueRanges", _SHAPES),
+    "core_aten_decompositions": PrivateName("torch._decomp:core_aten_decompositions", _TRACING),
+    "decomposition_table": PrivateName("torch._decomp:decomposition_table", _TRACING),
+    "enable_python_dispatcher": PrivateName(
+        "torch._dispatch.python:enable_python_dispatcher", _TRACING
+    ),
+    "has_kernel_for_key": PrivateName(
+        "torch:_C._dispatch_has_kernel_for_dispatch_key", "telling composite operators from others"
+    ),
+    "int_oo": PrivateName("torch.utils._sympy.numbers:int_oo", _SHAPES),
+    "is_functorch_wrapped_tensor": PrivateName(
+        "torch:_C._functorch.is_functorch_wrapped_tensor", "looking at the inputs of a call"
+    ),
+    "is_traceable_wrapper_subclass": PrivateName(
+        "torch.utils._python_dispatch:is_traceable_wrapper_subclass", "import of torchao's weights"
+    ),
+    "module_db": PrivateName("torch.testing._internal.common_modules:module_db", _ZOO),
+    "neg_view": PrivateName("torch:_neg_view", "saving of conjugate weights"),
+    "op_db": PrivateName("torch.testing._internal.common_methods_invocations:op_db", _ZOO),
+    "operator_names": PrivateName("torch:_C._dispatch_get_all_op_names", "the list of operators"),
+    "package": PrivateName("torch.export.pt2_archive._package", _PT2),
+    "pytree": PrivateName("torch.utils._pytree", "nested inputs and outputs"),
+    "schema": PrivateName("torch._export.serde.schema", _PT2),
+    "serialize": PrivateName("torch._export.serde.serialize", _PT2),
+    "sym_sqrt": PrivateName("torch:_sym_sqrt", _SHAPES),
+    "sympy_functions": PrivateName("torch.utils._sympy.functions", _SHAPES),
+}
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+    from torch._C import _dispatch_get_all_op_names as operator_names  # pyright: ignore
+    from torch._C import _dispatch_has_kernel_for_dispatch_key as has_kernel_for_key
+    from torch._decomp import core_aten_decompositions as core_aten_decompositions
+    from torch._decomp import decomposition_table as decomposition_table
+    from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
+    from torch._export.serde import schema as schema
+    from torch._export.serde import serialize as serialize
+    from torch._export.verifier import TrainingIRVerifier as TrainingIRVerifier
+    from torch._ops import HigherOrderOperator as HigherOrderOperator
+    from torch._ops import OpOverload as OpOverload
+    from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+    from torch._subclasses.fake_tensor import (
+        UnsupportedOperatorException as UnsupportedOperatorException,
+    )
+    from torch.testing._internal.common_methods_invocations import op_db as op_db
+    from torch.testing._internal.common_modules import module_db as module_db
+    from torch.utils import _pytree as pytree
+    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+    from torch.utils._python_dispatch import (
+        is_traceable_wrapper_subclass as is_traceable_wrapper_subclass,
+    )
+    from torch.utils._sympy import functions as sympy_functions
+    from torch.utils._sympy.numbers import int_oo as int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges as ValueRanges
+
+    package: Any
+    is_functorch_wrapped_tensor: Callable[[Tensor], bool]
+    neg_view: Callable[[Tensor], Tensor]
+    sym_sqrt: Callable[[Any], Any]
+else:
+
+    def __getattr__(name: str) -> Any:
+        return look_up(NAMES, name)
+
+
+def schema_of(overload: Any) -> Any:
+    """The schema of an operator's overload, as torch parsed it."""
+    return overload._schema
+
+
+def overloads_of(overload: Any) -> list[Any]:
+    """All overloads of an overload's operator, itself among them."""
+    packet = overload._overloadpacket
+    return [getattr(packet, name) for name in packet.overloads()]
+
+
+def operator_and_overload(overload: Any) -> tuple[str, str]:
+    """`("add", "Tensor")` of `aten.add.Tensor`."""
+    return overload._opname, overload._overloadname
+
+
+def program_of(text: bytes) -> Any:
+    """The program that a `.pt2` spells, as torch's classes of its schema hold it."""
+    kind = look_up(NAMES, "schema").ExportedProgram
+    return look_up(NAMES, "serialize")._bytes_to_dataclass(kind, text)
+
+
+def weights_and_constants(archive: Any, model: str) -> tuple[Any, Any]:
+    """What the archive of a `.pt2` holds for a model, loaded."""
+    package = look_up(NAMES, "package")
+    return package._load_state_dict(archive, model), package._load_constants(archive, model)
+
+
+def without_elements(cls: Any, shape: Any, dtype: Any) -> Any:
+    """A tensor of a subclass that has a shape and an element type, and no memory."""
+    import torch
+
+    return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
+
+
+def memory_of(storage: Any) -> int:
+    """Where a storage's own bookkeeping lies: views of one storage have one."""
+    return int(storage._cdata)

@@ -1,0 +1,1 @@
+"""Rewrites, what drives them, pipelines, and what happened on the way."""

@@ -1,0 +1,105 @@
+"""Common subexpressions, dead values and unused weights: passes that serve every level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.ir import Block, Operation
+from xdsl.traits import IsolatedFromAbove
+
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import describe_op, node_name, op_name
+from stepwell.ir.outside.xdsl_private import discard, operands_of, ops_in, replace_uses
+from stepwell.ir.program import Program
+from stepwell.ir.purity import is_dead, is_pure
+from stepwell.ir.rewriting.rewrite import Event, History, Pass
+
+_Key = tuple[object, ...]
+_Seen = dict[_Key, tuple[Operation, ...]]
+"""Ops by class and operands, which costs little; what those share is compared in full."""
+
+
+@dataclass(frozen=True)
+class ShareCommonSubexpressions(Pass):
+    """Lets equal pure ops of one scope be one op."""
+
+    name: ClassVar[str] = "share-common-subexpressions"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Returns the number of ops removed."""
+        return sum(
+            _share(block, {}, history)
+            for func in program.methods.values()
+            for block in func.body.blocks
+        )
+
+
+def _share(block: Block, outer: _Seen, history: History) -> int:
+    seen = dict(outer)
+    removed = 0
+    for op in ops_in(block):
+        for region in op.regions:
+            inner: _Seen = {} if op.has_trait(IsolatedFromAbove) else seen
+            removed += sum(_share(b, inner, history) for b in region.blocks)
+        if op.regions or not op.results or not is_pure(op):
+            continue
+        key = _key(op)
+        alike = seen.get(key, ())
+        twin = next((other for other in alike if _is_twin(other, op)), None)
+        if twin is None:
+            seen[key] = (*alike, op)
+        else:
+            gone, kept = ((op_name(o), node_name(o.location)) for o in (op, twin))
+            if not isinstance(op, WeightOp):
+                name = ShareCommonSubexpressions.name
+                history.events.append(Event(name, gone, (gone,), (), describe_op(op), (kept,)))
+            for old, new in zip(op.results, twin.results, strict=True):
+                replace_uses(old, new)
+            discard(op)
+            removed += 1
+    return removed
+
+
+def _key(op: Operation) -> _Key:
+    """What equal ops share: class and operands, and all else of those without operands."""
+    operands = tuple(map(id, operands_of(op)))
+    if operands:
+        return type(op), operands
+    if isinstance(op, WeightOp):
+        return WeightOp, op.key.data
+    return type(op), *sorted(op.properties.items()), *(result.type for result in op.results)
+
+
+def _is_twin(one: Operation, other: Operation) -> bool:
+    """Whether two ops of one key say the same."""
+    return one.properties == other.properties and [r.type for r in one.results] == [
+        r.type for r in other.results
+    ]
+
+
+@dataclass(frozen=True)
+class RemoveDeadCode(Pass):
+    """Removes pure ops without uses, and weights that nothing names any more."""
+
+    name: ClassVar[str] = "remove-dead-code"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Returns the number of ops removed."""
+        removed = 0
+        for func in program.methods.values():
+            for block in func.body.blocks:
+                removed += _sweep(block)
+        program.weights.keep_only(program.used_weights())
+        return removed
+
+
+def _sweep(block: Block) -> int:
+    removed = 0
+    for op in reversed(ops_in(block)):
+        for region in op.regions:
+            removed += sum(_sweep(inner) for inner in region.blocks)
+        if is_dead(op):
+            discard(op)
+            removed += 1
+    return removed

@@ -1,0 +1,76 @@
+"""What happened to a program on its way down: applications, refusals, visits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from xdsl.ir import Operation
+
+from stepwell.ir.declared.numerics import TakenDeviation
+from stepwell.ir.diagnostics import describe_op, node_name, op_name
+
+if TYPE_CHECKING:
+    from stepwell.ir.rewriting.rewriter import Rewriter
+
+
+@dataclass(frozen=True)
+class Event:
+    """One application: what it took away and what it put there (op name, node name).
+
+    `absorbed_by` names ops that stood there before and now also do what the erased ones did.
+    """
+
+    rewrite: str
+    root: tuple[str, str | None]
+    erased: tuple[tuple[str, str | None], ...]
+    created: tuple[tuple[str, str | None], ...]
+    where: str | None
+    absorbed_by: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class RefusalRecord:
+    """A refusal with the op it was about."""
+
+    rewrite: str
+    op: str
+    node: str | None
+    where: str | None
+    reason: str
+
+
+class Watch(Protocol):
+    """What a checker is told about each application of a rewrite."""
+
+    def before(self, rewrite: Any, op: Operation, match: Any) -> None:
+        """`rewrite` has found `match` at `op` and will be applied now."""
+        ...
+
+    def after(self, rewrite: Any, rewriter: Rewriter) -> None:
+        """It was applied; its event is the last one of the history."""
+        ...
+
+
+@dataclass
+class History:
+    """What happened to a program on its way down: applications, refusals, visits, dead ops swept.
+
+    `watch` looks over the shoulder of each application (`stepwell check` does).
+    """
+
+    events: list[Event] = field(default_factory=list[Event])
+    refusals: dict[tuple[str, str, str | None, str], RefusalRecord] = field(
+        default_factory=dict[tuple[str, str, str | None, str], RefusalRecord]
+    )
+    deviations: list[TakenDeviation] = field(default_factory=list[TakenDeviation])
+    visits: int = 0
+    swept: int = 0
+    watch: Watch | None = None
+
+    def refuse(self, rewrite: str, op: Operation, reason: str) -> None:
+        """Record a refusal once."""
+        node, name = node_name(op.location), op_name(op)
+        key = (rewrite, name, node, reason)
+        if key not in self.refusals:
+            self.refusals[key] = RefusalRecord(rewrite, name, node, describe_op(op), reason)

@@ -1,0 +1,252 @@
+"""Pipelines: the order of steps is one literal tuple per target, and experiments edit a copy.
+
+stepwell.PIPELINES["xnnpack"].without("absorb/merge-linears").after("normalise", MyRewrite)
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from xdsl.ir import Operation
+
+from stepwell.ir.above import Shown
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import nearest
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.ir.rewriting.rewrite import (
+    History,
+    Named,
+    Pass,
+    Rewrite,
+    Step,
+    Together,
+    anchors_of,
+    apply_step,
+    looks_at,
+    parts_of,
+    step_name,
+)
+from stepwell.ir.walking import walk
+
+Observer = Callable[[Step, Program, int], None]
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step of a run: its name, how often it applied, seconds, and ops after it."""
+
+    name: str
+    applied: int
+    seconds: float
+    ops: int
+
+
+@dataclass
+class PipelineRun:
+    """What running a pipeline did."""
+
+    steps: list[StepRecord] = field(default_factory=list[StepRecord])
+    history: History = field(default_factory=History)
+
+
+@dataclass(frozen=True)
+class Pipeline(Shown):
+    """An immutable sequence of steps, each under a name of its own.
+
+    `after`, `before`, `without`, `replace` and `move` give a changed copy. They address a step by
+    its name (`absorb`), a rewrite that a step holds by its path (`absorb/fold-bias-into-layer`), or
+    either by the last part of its path if nothing else in the pipeline ends so
+    (`fold-bias-into-layer`). A leading stroke says that a step is meant, not what another step
+    holds (`/lower-matmul`).
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse two steps of one name: an edit could not say which of them it means."""
+        for step in self.steps:
+            if not isinstance(step, Rewrite | Pass):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise StepwellError(
+                    f"pipeline {self.name!r}: {step!r} is no step",
+                    help="a step is an instance of a Rewrite or of a Pass",
+                )
+        counts = Counter(map(step_name, self.steps))
+        twice = [name for name, count in counts.items() if count > 1]
+        if twice:
+            raise StepwellError(
+                f"pipeline {self.name!r} has more than one step named " + ", ".join(twice),
+                help='give one a name of its own: Together("name", (MyRewrite(),)), or '
+                'Named("name", MyPass())',
+            )
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name}: {', '.join(map(step_name, self.steps))}>"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The path of every step and of everything that a step holds, in order."""
+        return tuple(path for path, _ in self._places())
+
+    def find(self, path: str) -> tuple[int, int | None]:
+        """Where a step or a part of one stands: index of the step, and of the part within it.
+
+        Args:
+            path: a name or a path, see the class.
+
+        Raises:
+            StepwellError: nothing stands there, or more than one thing is called so.
+        """
+        places = list(self._places())
+        if path.startswith("/"):
+            found = [(full, at) for full, at in places if full == path[1:]]
+        elif "/" in path:
+            found = [(full, at) for full, at in places if full == path]
+        else:
+            found = [(full, at) for full, at in places if full.rpartition("/")[2] == path]
+        if not found:
+            found = [(full, at) for full, at in places if path in self._former_paths(full, at)]
+        if len(found) == 1:
+            return found[0][1]
+        if found:
+            paths = [full if "/" in full else f"/{full}" for full, _ in found]
+            raise StepwellError(
+                f"{path!r} stands {len(found)} times in pipeline {self.name!r}",
+                help="give its path: " + ", ".join(paths),
+            )
+        names = ", ".join(step_name(step) for step in self.steps)
+        near = nearest(path, {*self.paths, *(full.rpartition("/")[2] for full in self.paths)})
+        raise StepwellError(
+            f"pipeline {self.name!r} has no step {path!r}", help=f"{near}steps are {names}"
+        )
+
+    def after(self, path: str, *steps: Step | type[Step]) -> Pipeline:
+        """A pipeline with more steps behind the named one, or more rewrites within its step."""
+        return self._spliced(path, (), _instances(steps))
+
+    def before(self, path: str, *steps: Step | type[Step]) -> Pipeline:
+        """A pipeline with more steps ahead of the named one, or more rewrites within its step."""
+        return self._spliced(path, _instances(steps), ())
+
+    def without(self, *paths: str) -> Pipeline:
+        """A pipeline without the named steps and rewrites; a step that holds no more goes too."""
+        places = {self.find(path) for path in paths}
+        whole = {at for at, part in places if part is None}
+        parts = [(at, part) for at, part in places if part is not None and at not in whole]
+        changed = self
+        for at, part in sorted(parts + [(at, 0) for at in whole], reverse=True):
+            changed = changed._replaced(at, None if at in whole else part, ())
+        return changed
+
+    def replace(self, path: str, step: Step | type[Step]) -> Pipeline:
+        """A pipeline with another step, or rewrite, in the named one's place."""
+        return self._replaced(*self.find(path), _instances((step,)))
+
+    def move(self, path: str, ahead_of: str) -> Pipeline:
+        """A pipeline with a step, or a rewrite, directly ahead of another one.
+
+        Raises:
+            StepwellError: there is none of these, or a pass would come to stand among rewrites.
+        """
+        at, part = self.find(path)
+        step = self.steps[at] if part is None else parts_of(self.steps[at])[part]
+        if self.find(ahead_of) == (at, part):
+            return self
+        return self.without(path).before(ahead_of, step)
+
+    def _places(self) -> Iterator[tuple[str, tuple[int, int | None]]]:
+        for at, step in enumerate(self.steps):
+            yield step_name(step), (at, None)
+            for part, held in enumerate(parts_of(step)):
+                yield f"{step_name(step)}/{step_name(held)}", (at, part)
+
+    def _former_paths(self, path: str, place: tuple[int, int | None]) -> Iterator[str]:
+        """What a rewrite was called by its former names, with and without its step."""
+        at, part = place
+        step = self.steps[at] if part is None else parts_of(self.steps[at])[part]
+        group, stroke, _ = path.rpartition("/")
+        for name in step.formerly if isinstance(step, Rewrite) else ():
+            yield from (name, f"{group}{stroke}{name}")
+
+    def _spliced(self, path: str, ahead: tuple[Step, ...], behind: tuple[Step, ...]) -> Pipeline:
+        at, part = self.find(path)
+        step = self.steps[at]
+        here = step if part is None else parts_of(step)[part]
+        return self._replaced(at, part, (*ahead, here, *behind))
+
+    def _replaced(self, at: int, part: int | None, steps: tuple[Step, ...]) -> Pipeline:
+        """The pipeline with these steps where one step, or one part of it, stands."""
+        step = self.steps[at]
+        if part is not None:
+            steps = _with_parts(step, part, steps)
+        return replace(self, steps=(*self.steps[:at], *steps, *self.steps[at + 1 :]))
+
+    def run(
+        self,
+        program: Program,
+        observer: Observer | None = None,
+        *,
+        history: History | None = None,
+    ) -> PipelineRun:
+        """Apply every step in order, changing the program in place.
+
+        A step whose anchors are no class of op in the program has nothing to look at and is passed
+        by: most programs hold no quantised casts, no attention, no group norm.
+        """
+        run = PipelineRun() if history is None else PipelineRun(history=history)
+        history = run.history
+        census = _census(program)
+        for at, step in enumerate(self.steps):
+            applied, seconds = 0, 0.0
+            if looks_at(step, census):
+                swept = history.swept
+                started = time.perf_counter()
+                try:
+                    applied = apply_step(step, program, history)
+                except StepFailure as failure:
+                    failure.at = at
+                    raise
+                seconds = time.perf_counter() - started
+                if applied or history.swept != swept or anchors_of(step) is None:
+                    census = _census(program)
+            run.steps.append(StepRecord(step_name(step), applied, seconds, census.total()))
+            if observer is not None:
+                observer(step, program, applied)
+        return run
+
+
+def _census(program: Program) -> Counter[type[Operation]]:
+    return Counter(map(type, walk(program.module)))
+
+
+def _instances(steps: tuple[Step | type[Step], ...]) -> tuple[Step, ...]:
+    """Steps, of which some may be classes: those are made with their defaults.
+
+    Raises:
+        StepwellError: a class needs options.
+    """
+    try:
+        return tuple(step() if isinstance(step, type) else step for step in steps)
+    except TypeError as error:
+        raise StepwellError(f"a step cannot be made: {error}", help="give an instance") from None
+
+
+def _with_parts(step: Step, part: int, parts: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A step with these parts where one stands; no step if it holds nothing then."""
+    held = (*parts_of(step)[:part], *parts, *parts_of(step)[part + 1 :])
+    if not held:
+        return ()
+    rewrites = tuple(one for one in held if isinstance(one, Rewrite))
+    if isinstance(step, Together) and len(rewrites) == len(held):
+        return (replace(step, rewrites=rewrites),)
+    if isinstance(step, Named) and len(held) == 1 and isinstance(held[0], Pass):
+        return (replace(step, held=held[0]),)
+    wrong = ", ".join(step_name(one) for one in held if not isinstance(one, Rewrite))
+    raise StepwellError(
+        f"{wrong} cannot stand within {step_name(step)!r}: rewrites alone are driven together",
+        help=f"put it before or after the step: after('/{step_name(step)}', …)",
+    )

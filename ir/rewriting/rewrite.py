@@ -1,0 +1,494 @@
+"""Rewrites: `match` says what it found or why it refuses, `build` writes the replacement.
+
+A rewrite is a frozen dataclass named after its verb. `match` looks at one op of its `anchors` and
+returns None (not my business), a `Refusal` (my business, but not sure: the sentence is kept for
+`stepwell explain`) or a match, the op or a frozen dataclass that `build` takes. Nothing is made
+before every guard has passed; `ir/rewriting/rewriter.py` has what `build` may do then.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from stepwell.ir.context import ChoiceError
+from stepwell.ir.declared.bounds import EXACT, Bound
+from stepwell.ir.declared.numerics import Deviation, TakenDeviation, forbidden
+from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
+from stepwell.ir.outside.xdsl_private import discard, operands_of
+from stepwell.ir.program import Program
+from stepwell.ir.purity import is_dead, is_empty, is_one_of
+from stepwell.ir.rewriting.failures import NO_MATCH, StepFailure, first_line, raised, returned
+from stepwell.ir.rewriting.history import Event, History
+from stepwell.ir.rewriting.rewriter import Rewriter, Scope, neighbours
+from stepwell.ir.walking import walk
+from stepwell.ir.weights import UnknownValue
+
+DEEP = 8
+"""An op is deep if so many applications led to it in a row, each at what the one before had made or
+changed. Lowerings of models go four deep; rewrites that undo each other, or rebuild what they
+match, go on for ever."""
+DEEP_APPLICATIONS = 4096
+"""How many applications at deep ops, and one more for each op that the program had, a run may make
+before the driver says that it has no end."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a rewrite that looked at an op left it alone."""
+
+    reason: str
+
+
+Value = Callable[[SSAValue], Any]
+"""Gives the run-time value of any SSA value that stands in the program."""
+
+
+Ask = Callable[[Any, Program], Any]
+"""What looks at an op, as `Rewrite.match`."""
+M = TypeVar("M")
+O = TypeVar("O", bound=Operation, default=Any, contravariant=True)  # noqa: E741
+
+
+class Rewrite(ABC, Generic[M, O]):
+    """One rewrite. Subclasses are frozen dataclasses; their fields are its options.
+
+    `Rewrite[Match]` says what `match` finds, `Rewrite[Match, ReluOp]` also which ops it looks at.
+    """
+
+    name: ClassVar[str]
+    anchors: ClassVar[tuple[type[Operation], ...]]
+    bound: ClassVar[Bound] = EXACT
+    deviation: ClassVar[Deviation | None] = None
+    """The class of numbers that every application may lose: allowed, recorded, or a refusal."""
+    takes_empty: ClassVar[bool] = True
+    """Whether it is asked about ops that take or give a tensor without elements."""
+    formerly: ClassVar[tuple[str, ...]] = ()
+    """Names that it had before, by which paths and texts of pipelines still find it."""
+
+    @abstractmethod
+    def match(self, op: O, program: Program) -> M | Refusal | None:
+        """What was found at `op`, a refusal with its reason, or None."""
+
+    @abstractmethod
+    def build(self, match: M, rw: Rewriter) -> None:
+        """Write the replacement of a match."""
+
+    def asked_of(self, cls: type[Operation]) -> Ask:
+        """`match`, or what of it concerns ops of a class; the driver asks that."""
+        return self.match
+
+    def deviates(self, match: M, program: Program) -> Deviation | None:
+        """What this application may lose; what is proven not to occur is not lost."""
+        return self.deviation
+
+    def bound_at(self, match: M, value: Value) -> Bound:
+        """How far this application may move the value it replaces.
+
+        Args:
+            match: what was found.
+            value: gives the run-time value of any SSA value that stands in the program now.
+        """
+        return self.bound
+
+    def apply(self, program: Program, history: History) -> int:
+        """Apply to a fixed point; returns the number of applications."""
+        return run_rewrites(program, (self,), history)
+
+
+Converted = Callable[[Any], Any] | None
+"""What becomes of a value at the border of a method, if anything."""
+
+
+class Pass(ABC):
+    """A step that looks at the whole program."""
+
+    name: ClassVar[str]
+    bound: ClassVar[Bound] = EXACT
+
+    @abstractmethod
+    def apply(self, program: Program, history: History) -> int:
+        """Change the program in place; returns how many changes were made."""
+
+    def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
+        """How callers of a method must convert its inputs and outputs once the pass has run.
+
+        One entry for each input and for each output, asked for before the pass runs; None where
+        nothing changes.  A pass that moves the border between program and caller says so here.
+        """
+        return (), ()
+
+
+Step = Rewrite[Any] | Pass
+
+
+def apply_step(step: Step, program: Program, history: History) -> int:
+    """Apply a step; returns the number of changes.
+
+    Raises:
+        StepFailure: the step itself made a mistake.
+        StepwellError: it refuses the program.
+    """
+    before = len(history.events)
+    program.context.forget()
+    try:
+        applied: Any = step.apply(program, history)
+    except StepwellError:
+        raise
+    except Exception as error:
+        made = len(history.events) - before
+        raise raised(step, step_name(step), "apply", error, None, made) from error
+    finally:
+        program.context.forget()
+    if type(applied) is not int:
+        raise returned(step, step_name(step), "apply", applied, None, 0)
+    return applied
+
+
+@dataclass(frozen=True)
+class Together(Pass):
+    """Several rewrites driven to one common fixed point, tried in the order given."""
+
+    label: str
+    rewrites: tuple[Rewrite[Any], ...]
+    name: ClassVar[str] = "together"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Apply all to a fixed point."""
+        return run_rewrites(program, self.rewrites, history)
+
+
+@dataclass(frozen=True)
+class Named(Pass):
+    """A pass under a name of its own, for a pipeline in which it stands twice."""
+
+    label: str
+    held: Pass
+    name: ClassVar[str] = "named"
+
+    def apply(self, program: Program, history: History) -> int:
+        """Apply the pass."""
+        return self.held.apply(program, history)
+
+    def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
+        """What the pass says."""
+        return self.held.crossing(func)
+
+
+def step_name(step: Step) -> str:
+    """The kebab-case name of a step."""
+    return step.label if isinstance(step, Together | Named) else step.name
+
+
+def parts_of(step: Step) -> tuple[Step, ...]:
+    """The rewrites or the pass that a step holds under its own name; nothing for a plain one."""
+    if isinstance(step, Together):
+        return step.rewrites
+    return (step.held,) if isinstance(step, Named) else ()
+
+
+def bound_of(step: Step) -> Bound:
+    """How far a step that looks at the whole program may move a result."""
+    return step.held.bound if isinstance(step, Named) else step.bound
+
+
+def anchors_of(step: Step) -> tuple[type[Operation], ...] | None:
+    """The classes of op that a step looks at; None for a pass that looks at the whole program."""
+    if isinstance(step, Named):
+        return anchors_of(step.held)
+    if isinstance(step, Together):
+        return tuple(anchor for rewrite in step.rewrites for anchor in rewrite.anchors)
+    if isinstance(step, Rewrite) and type(step).apply is Rewrite.apply:
+        return step.anchors
+    return None
+
+
+_EMPTY = Refusal("a tensor that it takes or gives is empty")
+
+
+def run_rewrites(
+    program: Program, rewrites: Sequence[Rewrite[Any]], history: History | None = None
+) -> int:
+    """Drive rewrites to a fixed point with a worklist; dead pure ops go as they appear.
+
+    Each op is visited once at first, and again only when an operand, a user or the op itself
+    changed.
+
+    Returns: the number of applications.
+
+    Raises:
+        StepwellError: rewrites undo each other, or one makes again what it matches, without an end
+            (see `DEEP_APPLICATIONS`).
+    """
+    return _Driver(program, rewrites, history if history is not None else History()).run()
+
+
+_Dispatch = dict[type[Operation], tuple[tuple[Rewrite[Any], Ask], ...]]
+"""By class of op: the rewrites whose anchors it is one of, in order, each with what is asked."""
+_DISPATCHES: dict[int, tuple[tuple[Rewrite[Any], ...], _Dispatch]] = {}
+_MOST_DISPATCHES = 1024
+
+
+def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
+    """Whether a step looks at ops of one of some classes; a pass looks at the whole program."""
+    if isinstance(step, Named):
+        return looks_at(step.held, classes)
+    if isinstance(step, Together):
+        dispatch = _dispatch_of(step.rewrites)
+        return any(_candidates(cls, step.rewrites, dispatch) for cls in classes)
+    anchors = anchors_of(step)
+    return anchors is None or any(is_one_of(cls, anchors) for cls in classes)
+
+
+def _candidates(
+    cls: type[Operation], rewrites: Sequence[Rewrite[Any]], dispatch: _Dispatch
+) -> tuple[tuple[Rewrite[Any], Ask], ...]:
+    """The rewrites whose anchors a class is one of, in order."""
+    found = dispatch.get(cls)
+    if found is None:
+        found = tuple((r, r.asked_of(cls)) for r in rewrites if is_one_of(cls, r.anchors))
+        dispatch[cls] = found
+    return found
+
+
+def _dispatch_of(rewrites: Sequence[Rewrite[Any]]) -> _Dispatch:
+    """What earlier runs of the same rewrites found out of classes; pipelines live long."""
+    if not isinstance(rewrites, tuple) or len(rewrites) < 2:
+        return {}
+    held = _DISPATCHES.get(id(rewrites))
+    if held is None or held[0] is not rewrites:
+        if len(_DISPATCHES) >= _MOST_DISPATCHES:
+            _DISPATCHES.clear()
+        held = _DISPATCHES[id(rewrites)] = (rewrites, {})
+    return held[1]
+
+
+class _Driver:
+    """One run to a fixed point: the worklist, and what was applied and refused on the way.
+
+    Ops are told apart by `id`, which costs less than their hash; what has one is held beside it.
+    """
+
+    def __init__(
+        self, program: Program, rewrites: Sequence[Rewrite[Any]], history: History
+    ) -> None:
+        self.program = program
+        self.rewrites = rewrites
+        self.history = history
+        self.applied = 0
+        self._dispatch = _dispatch_of(rewrites)
+        self._work: deque[Operation] = deque()
+        self._waiting: set[int] = set()
+        self._depths: dict[int, tuple[Operation, int]] = {}
+        self._deep: Counter[str] = Counter()
+        self._allowed = DEEP_APPLICATIONS
+        self._scopes: dict[Block, Scope] = {}
+        self._refused: dict[tuple[int, str], tuple[Operation, str]] = {}
+        self._left_alone = program.context.left_alone
+
+    def run(self) -> int:
+        """Visit ops until none waits; returns the number of applications."""
+        ops = walk(self.program.module)
+        self._allowed = DEEP_APPLICATIONS + len(ops)
+        dispatch, rewrites = self._dispatch, self.rewrites
+        candidates = {cls: _candidates(cls, rewrites, dispatch) for cls in set(map(type, ops))}
+        work = self._work = deque([op for op in ops[1:] if candidates[type(op)] or is_dead(op)])
+        waiting, visits = self._waiting, 0
+        waiting.update(map(id, work))
+        while work:
+            op = work.popleft()
+            waiting.discard(id(op))
+            if op.parent is None:
+                continue
+            visits += 1
+            if is_dead(op):
+                self._sweep(op)
+            else:
+                self._visit(op)
+        self.history.visits += visits
+        for (_, name), (op, reason) in self._refused.items():
+            if op.parent is not None:
+                self.history.refuse(name, op, reason)
+        return self.applied
+
+    def _push(self, ops: Iterable[Operation]) -> None:
+        work, waiting, dispatch = self._work, self._waiting, self._dispatch
+        for op in ops:
+            if id(op) in waiting or op.parent is None:
+                continue
+            candidates = dispatch.get(type(op))
+            if candidates is None:
+                candidates = _candidates(type(op), self.rewrites, dispatch)
+            if candidates or is_dead(op):
+                waiting.add(id(op))
+                work.append(op)
+
+    def _sweep(self, op: Operation) -> None:
+        """Erase a dead op."""
+        operands = operands_of(op)
+        discard(op)
+        self._depths.pop(id(op), None)
+        self.history.swept += 1
+        self._push(neighbours(operands))
+
+    def _visit(self, op: Operation) -> None:
+        """Apply the first rewrite that matches, if one does."""
+        refused, is_hollow = self._refused, None
+        for rewrite, ask in self._dispatch[type(op)]:
+            if not rewrite.takes_empty and is_hollow is None:
+                is_hollow = is_empty(op)
+            found = _EMPTY if is_hollow and not rewrite.takes_empty else self._ask(rewrite, ask, op)
+            lost = None if found is None else self._loss(rewrite, op, found)
+            if isinstance(lost, Refusal):
+                refused[id(op), rewrite.name] = (op, lost.reason)
+                continue
+            if refused:
+                refused.pop((id(op), rewrite.name), None)
+            if found is not None:
+                if lost is not None and not lost.everywhere:
+                    self._record_deviation(rewrite, op, lost)
+                self._apply(rewrite, op, found)
+                if lost is not None:
+                    self.program.context.forget()
+                return
+
+    def _ask(self, rewrite: Rewrite[Any], ask: Ask, op: Operation) -> Any:
+        """What a rewrite finds at an op, its refusal or None."""
+        if self._left_alone:
+            place = (rewrite.name, op_name(op), node_name(op.location))
+            if (reason := self._left_alone.get(place)) is not None:
+                return Refusal(reason)
+        try:
+            found = ask(op, self.program)
+        except Exception as error:
+            return self._excused(rewrite, op, error)
+        if isinstance(found, NO_MATCH):
+            raise returned(rewrite, rewrite.name, "match", found, op, self.applied)
+        return found
+
+    def _loss(self, rewrite: Rewrite[Any], op: Operation, found: Any) -> Deviation | Refusal | None:
+        """The class of numbers that applying a match may lose; a refusal, if that may not be."""
+        if isinstance(found, Refusal):
+            return found
+        try:
+            lost = rewrite.deviates(found, self.program)
+        except Exception as error:
+            return self._excused(rewrite, op, error)
+        if lost is not None and (reason := forbidden(lost, self.program.context)):
+            return Refusal(reason)
+        return lost
+
+    def _excused(self, rewrite: Rewrite[Any], op: Operation, error: Exception) -> Refusal:
+        """The refusal of a rewrite that needs a weight's numbers, which are not there.
+
+        Raises:
+            StepFailure: it made any other mistake.
+        """
+        if isinstance(error, UnknownValue):
+            return Refusal(error.problems[0].fact)
+        if isinstance(error, StepFailure | ChoiceError):
+            raise error
+        raise raised(rewrite, rewrite.name, "match", error, op, self.applied) from error
+
+    def _record_deviation(self, rewrite: Rewrite[Any], op: Operation, lost: Deviation) -> None:
+        where = describe_op(op)
+        taken = TakenDeviation(rewrite.name, op_name(op), node_name(op.location), where, lost.loses)
+        self.history.deviations.append(taken)
+
+    def _apply(self, rewrite: Rewrite[Any], op: Operation, found: Any) -> None:
+        depths = self._depths
+        depth = depths.pop(id(op), (op, 0))[1] + 1
+        if depth > DEEP:
+            self._deep[rewrite.name] += 1
+            if self._deep.total() > self._allowed:
+                raise self._endless(op)
+        rw = Rewriter(op, self.program, self._scopes)
+        root, where = (op_name(op), node_name(op.location)), describe_op(op)
+        watch = self.history.watch
+        if watch is not None:
+            watch.before(rewrite, op, found)
+        self._build(rewrite, op, found, rw)
+        if rw.superseded:
+            self.program.context.forget()
+        self.applied += 1
+        for heir in (*rw.inserted, *rw.modified, op):
+            if heir.parent is not None:
+                depths[id(heir)] = (heir, max(depth, depths.get(id(heir), (heir, 0))[1]))
+        _record(self.history, rewrite.name, root, where, rw)
+        if watch is not None:
+            watch.after(rewrite, rw)
+        self._push(_affected(op, rw))
+
+    def _build(self, rewrite: Rewrite[Any], op: Operation, found: Any, rw: Rewriter) -> None:
+        """Let a rewrite write.
+
+        Where it raises, what it wrote by then stands in the program: whoever goes on begins anew.
+        """
+        try:
+            given: Any = rewrite.build(found, rw)
+        except (StepFailure, ChoiceError, UnknownValue):
+            raise
+        except Exception as error:
+            raise raised(rewrite, rewrite.name, "build", error, op, self.applied) from error
+        if given is not None:
+            raise returned(rewrite, rewrite.name, "build", given, op, self.applied)
+
+    def _endless(self, op: Operation) -> StepFailure:
+        """The error that names the rewrites which go round."""
+        names = [name for name, count in self._deep.most_common() if count * 100 > self._allowed]
+        cause = "it makes again what it matches" if len(names) == 1 else "they undo each other"
+        guilty = [rewrite for rewrite in self.rewrites if rewrite.name in names]
+        lines = ", ".join(first_line(rewrite, "match") for rewrite in guilty)
+        return StepFailure(
+            f"{op_name(op)}: {', '.join(names)} applied {self._deep.total()} times without an end",
+            describe_op(op),
+            f"{cause}; let a guard refuse what is done already, or run them in separate steps; "
+            f"they begin at {lines}",
+            step=" and ".join(sorted(names)),
+            kind="endless",
+            applications=self.applied,
+        )
+
+
+def _record(
+    history: History, name: str, root: tuple[str, str | None], where: str | None, rw: Rewriter
+) -> None:
+    created = tuple((op_name(o), node_name(o.location)) for o in rw.inserted)
+    heirs = {new.owner: None for _, new in rw.replaced if new.owner in rw.modified}
+    absorbed_by = tuple(
+        (op_name(o), node_name(o.location)) for o in heirs if isinstance(o, Operation)
+    )
+    erased = tuple(rw.erased)
+    history.events.append(Event(name, root, erased, created, where, absorbed_by))
+
+
+def _affected(root: Operation, rw: Rewriter) -> Iterable[Operation]:
+    found: list[Operation] = []
+    for op in rw.inserted:
+        if op.regions:
+            found += walk(op)
+        else:
+            found.append(op)
+    found += rw.touched
+    for op in rw.inserted:
+        for result in op.results:
+            found += [use.operation for use in result.uses]
+    if root.parent is not None:
+        found.append(root)
+    return found
+
+
+def walk_blocks(region: Region) -> Iterable[Block]:
+    """Every block below a region, outermost first."""
+    for block in region.blocks:
+        yield block
+        for op in block.ops:
+            for inner in op.regions:
+                yield from walk_blocks(inner)

@@ -1,0 +1,1 @@
+"""Symbolic sizes: integer expressions over symbols, their text and their ranges."""

@@ -1,0 +1,106 @@
+"""Constants inside a text: `stepwell.weight <"scale"> "constant" = dense<[0.5, 2.0]> : …`.
+
+A text is complete by itself where every constant is small enough to stand in it. In a program all
+constants are in the store: reading a text puts them there, printing one may show them again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, TensorType
+from xdsl.ir import Operation
+
+from stepwell.ir.core import StateOp, WeightOp
+from stepwell.ir.diagnostics import StepwellError, describe_op, quoted
+from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
+from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.types import AnyTensor, dims, element
+from stepwell.ir.weights import WeightStore, dense_bytes
+
+LIMIT = 16
+"""The most elements of a constant that a text holds itself, if nothing else is said."""
+
+Holder = WeightOp | StateOp
+
+
+def with_values(module: ModuleOp, weights: WeightStore, limit: int = LIMIT) -> ModuleOp:
+    """A copy of a module whose small constants stand in it, each where its key stands first.
+
+    Args:
+        module: stays as it is.
+        weights: those its keys name; one of which the type alone is known stays a key.
+        limit: the most elements of a constant that is written out.
+    """
+    copy, seen = module.clone(), set[str]()
+    for op in copy.walk():
+        if isinstance(op, Holder) and op.key.data not in seen:
+            seen.add(op.key.data)
+            value = _small_value(op, weights, limit)
+            if value is not None:
+                op.properties["value"] = value
+    return copy
+
+
+def take_values(module: ModuleOp, weights: WeightStore) -> None:
+    """Put the constants that stand in a module into the store.
+
+    Raises:
+        StepwellError: one has another type than its op says, or its key has other elements already.
+    """
+    for op in module.walk():
+        if isinstance(op, Holder) and (value := op.properties.pop("value", None)) is not None:
+            tensor = _tensor_of(op, cast(DenseIntOrFPElementsAttr, value))
+            key = op.key.data
+            if key not in weights:
+                weights.add(key, tensor)
+            elif dense_bytes(weights.get(key)) != dense_bytes(tensor):
+                raise StepwellError(
+                    f"weight {quoted(key)} has other elements in the text than in the store",
+                    describe_op(op),
+                    "read the text without the weights, or take the value out of it",
+                )
+
+
+def too_large(module: ModuleOp, weights: WeightStore, limit: int = LIMIT) -> set[str]:
+    """The keys of constants that are known and stand in no text of this limit."""
+    holders = (op for op in module.walk() if isinstance(op, Holder))
+    return {
+        op.key.data
+        for op in holders
+        if weights.is_known(op.key.data) and _small_value(op, weights, limit) is None
+    }
+
+
+def _small_value(op: Holder, weights: WeightStore, limit: int) -> DenseIntOrFPElementsAttr | None:
+    type_ = op.result.type
+    shape = [size for size in dims(type_) if isinstance(size, int)]
+    count = 1
+    for size in shape:
+        count *= size
+    if count > limit or len(shape) < len(dims(type_)) or not weights.is_known(op.key.data):
+        return None
+    tensor = weights.get(op.key.data)
+    plain: Any = TensorType(element(type_), shape)
+    try:
+        value = DenseIntOrFPElementsAttr.from_list(plain, tensor.reshape(-1).tolist())
+        again = _read(value, shape, tensor.dtype)
+    except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError):
+        return None  # Complex, packed and block-scaled elements have no such text.
+    return value if dense_bytes(again) == dense_bytes(tensor) else None
+
+
+def _read(value: DenseIntOrFPElementsAttr, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+    wide = torch.float64 if dtype.is_floating_point else None
+    return torch.tensor(list(value.get_values()), dtype=wide).to(dtype).reshape(shape)
+
+
+def _tensor_of(op: Operation, value: DenseIntOrFPElementsAttr) -> torch.Tensor:
+    stated = cast(AnyTensor, op.results[0].type)
+    held = value.type
+    if not isinstance(held, TensorType) or held.element_type != element(stated):
+        raise StepwellError(f"the elements are {held}, stated as {stated}", describe_op(op))
+    shape = list(held.get_shape())
+    if shape != list(dims(stated)) or not has_torch_dtype(element(stated)):
+        raise StepwellError(f"the elements are {held}, stated as {stated}", describe_op(op))
+    return _read(value, shape, torch_dtype(element(stated)))

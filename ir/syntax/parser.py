@@ -1,0 +1,325 @@
+"""The parser of the text form: xDSL's, corrected where it misreads what MLIR (and we) print.
+
+Read as MLIR reads them: bit patterns of floats inside `dense<…>` and `array<…>` (xDSL reads
+`0xFF800000`, -inf, as 4286578688.0), strings beyond ASCII, and names that two scopes share. Sizes
+that a text merely claims (an integer of a billion bits, a splat of a trillion elements) are
+refused before anything that large is made. Tensor types are parsed once per spelling.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import (
+    AnyDenseElement,
+    AnyFloat,
+    ComplexType,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    FileLineColLoc,
+    IndexType,
+    IntAttr,
+    IntegerType,
+    ModuleOp,
+    RankedStructure,
+    StringAttr,
+    UnknownLoc,
+)
+from xdsl.ir import Attribute, Operation, TypeAttribute
+from xdsl.parser import AttrParser, Parser, ParserState, UnresolvedOperand
+from xdsl.utils.exceptions import ParseError
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRTokenKind
+
+from stepwell.ir.syntax.lexer import TextLexer
+
+T = TypeVar("T")
+MAX_INTEGER_BITS = (1 << 24) - 1
+"""The widest integer type, as in MLIR."""
+MAX_DENSE_ELEMENTS = 1 << 26
+"""The most elements a `dense` literal may claim; larger constants belong in the weight store."""
+MAX_SHAPE_TEXT = 4096
+"""The most characters of a shape; each dimension is cut from the token that the rest forms."""
+
+_FLAT_TENSOR = re.compile(r"tensor<[^<>\"()\[\]{}]*>")
+
+
+def float_of_bits(bits: int, type_: AnyFloat) -> float:
+    """The number of a float type that has this bit pattern."""
+    return type_.unpack(bits.to_bytes(type_.compile_time_size, "little"), 1)[0]
+
+
+class _Element(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
+    """A literal whose meaning waits for the type that follows it."""
+
+    def to_type(
+        self, parser: AttrParser, type: AnyFloat | IntegerType | IndexType | ComplexType
+    ) -> Any:
+        text = self.span.text
+        if isinstance(type, AnyFloat):
+            if isinstance(self.value, tuple):
+                parser.raise_error("a complex literal in a float tensor", self.span)
+            return _float(text, type)
+        if isinstance(type, ComplexType):
+            if not isinstance(self.value, tuple):
+                parser.raise_error("a complex tensor needs (real, imaginary) pairs", self.span)
+            parts = [part.strip() for part in text[1:-1].split(",")]
+            element = type.element_type
+            if isinstance(element, AnyFloat):
+                return tuple(_float(part, element) for part in parts)
+            return tuple(int(part, 0) for part in parts)
+        return super().to_type(parser, type)
+
+
+def _float(text: str, type_: AnyFloat) -> float:
+    if text.startswith("0x"):
+        return float_of_bits(int(text, 16), type_)
+    return float(text) if text not in ("true", "false") else float(text == "true")
+
+
+def _is_function_type(content: str, at: int) -> bool:
+    """Whether an arrow follows the bracket that closes the one there."""
+    depth = 0
+    for end in range(at, len(content)):
+        depth += (content[end] == "(") - (content[end] == ")")
+        if not depth:
+            return content[end + 1 :].lstrip().startswith("->")
+    return False
+
+
+class TextParser(Parser):
+    """A parser over one text; see the module for what it reads differently."""
+
+    _TensorLiteralElement = _Element
+
+    def __init__(
+        self, context: Context, text: str, name: str = "<text>", *, locate: bool = False
+    ) -> None:
+        super().__init__(context, "", name)
+        self._parser_state = ParserState(TextLexer(Input(text, name)))
+        self._types: dict[str, TypeAttribute] = {}
+        self._first_uses: dict[str, Span] = {}
+        self._locate = locate
+        self._starts: list[int] = []
+
+    @classmethod
+    def sharing_state(cls, parser: Parser) -> TextParser:
+        """A parser of ours that stands where another one stands (that of plain `xdsl-opt`)."""
+        if isinstance(parser, TextParser):
+            return parser
+        ours = cls.__new__(cls)
+        ours.__dict__ = parser.__dict__
+        ours.__dict__.setdefault("_types", {})
+        ours.__dict__.setdefault("_first_uses", {})
+        ours.__dict__.setdefault("_locate", False)
+        return ours
+
+    # -- modules and values --------------------------------------------------------------------
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        """The module of the text; an undefined value is reported where it is first used."""
+        try:
+            return super().parse_module(allow_implicit_module)
+        except ParseError:
+            for name in self.forward_ssa_references:
+                at_end = self._current_token.kind == MLIRTokenKind.EOF
+                if at_end and (span := self._first_uses.get(name)) is not None:
+                    self.raise_error(f"%{name} is used but not defined", span)
+            raise
+
+    def parse_operation(self) -> Operation:
+        """An op; where nothing else is said, it is located in this text."""
+        span = self._current_token.span
+        op = super().parse_operation()
+        if self._locate and isinstance(op.location, UnknownLoc):
+            if not self._starts:
+                self._starts = [0, *(m.end() for m in re.finditer("\n", span.input.content))]
+            line = bisect_right(self._starts, span.start)
+            column = span.start - self._starts[line - 1] + 1
+            name = StringAttr(span.input.name)
+            op.location = FileLineColLoc(name, IntAttr(line), IntAttr(column))
+        return op
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: Any) -> Any:
+        """The value of an operand; a forward reference remembers where it stood."""
+        values = self.ssa_values.get(operand.operand_name)
+        if values is None:
+            self._first_uses.setdefault(operand.operand_name, operand.span)
+        elif operand.index < len(values) and values[operand.index].type is type:
+            return values[operand.index]
+        return super().resolve_operand(operand, type)
+
+    def at_punctuation(self, spelling: str) -> bool:
+        """Whether the current token is this one; nothing is consumed."""
+        return self._current_token.kind.value == spelling
+
+    def current_keyword(self) -> str | None:
+        """The bare word the parser stands at; nothing is consumed."""
+        token = self._current_token
+        return token.text if token.kind == MLIRTokenKind.BARE_IDENT else None
+
+    def word_before(self, following: str) -> str | None:
+        """Consume `word` and `following`, if that is what comes; else consume nothing."""
+        token = self._current_token
+        if token.kind != MLIRTokenKind.BARE_IDENT:
+            return None
+        content = token.span.input.content
+        end = token.span.end
+        while content[end : end + 1].isspace():
+            end += 1
+        if content[end : end + 1] != following:
+            return None
+        self._consume_token()
+        self._consume_token()
+        return token.text
+
+    def text_to_bracket(self) -> str:
+        """The text up to the `>` that closes an open `<`, which is consumed too."""
+        content, start, depth = self._current_token.span.input.content, self.pos, 1
+        while True:
+            token = self._consume_token()
+            if token.kind == MLIRTokenKind.EOF:
+                self.raise_error("a bracket is left open", start)
+            depth += (token.text == "<") - (token.text == ">")
+            if not depth:
+                return content[start : token.span.start]
+
+    def at_bits(self) -> int | None:
+        """Consume `0x…`, if that is what comes: the bits of a float."""
+        token = self._current_token
+        if token.kind != MLIRTokenKind.INTEGER_LIT or not token.text.startswith("0x"):
+            return None
+        self._consume_token()
+        return int(token.text, 16)
+
+    # -- types ---------------------------------------------------------------------------------
+
+    def _parse_optional_builtin_type(self) -> TypeAttribute | None:
+        token = self._current_token
+        if token.kind != MLIRTokenKind.BARE_IDENT or token.text != "tensor":
+            return super()._parse_optional_builtin_type()
+        content, start = token.span.input.content, token.span.start
+        flat = _FLAT_TENSOR.match(content, start)
+        if flat is not None:
+            found = self._types.get(flat[0])
+            if found is not None:
+                self._resume_from(flat.end())
+                return found
+        parsed = super()._parse_optional_builtin_type()
+        if parsed is not None and flat is not None:
+            self._types[flat[0]] = parsed
+        return parsed
+
+    def _parse_optional_integer_or_float_type(self) -> TypeAttribute | None:
+        token = self._current_token
+        if token.kind == MLIRTokenKind.BARE_IDENT:
+            found = self._builtin_integer_type_regex.match(token.text)
+            if found is not None and (len(found[1]) > 8 or int(found[1]) > MAX_INTEGER_BITS):
+                self.raise_error(f"an integer type has at most {MAX_INTEGER_BITS} bits")
+        return super()._parse_optional_integer_or_float_type()
+
+    def _parse_optional_shape_delimiter(self) -> str | None:
+        span = self._current_token.span
+        if span.end - span.start > MAX_SHAPE_TEXT:
+            self.raise_error("a shape with that many dimensions", span.start)
+        return super()._parse_optional_shape_delimiter()
+
+    # -- what linalg's operators state ---------------------------------------------------------
+
+    def parse_optional_attr_dict(self) -> dict[str, Attribute]:
+        """`{…}`, or the alias of one, as `linalg.generic #trait` has it."""
+        token = self._current_token
+        if token.kind == MLIRTokenKind.HASH_IDENT:
+            stated = self.attribute_aliases.get(token.text)
+            if isinstance(stated, DictionaryAttr):
+                self._consume_token()
+                return dict(stated.data)
+        return super().parse_optional_attr_dict()
+
+    def parse_comma_separated_list(
+        self, delimiter: Parser.Delimiter, parse: Callable[[], T], context_msg: str = ""
+    ) -> list[T]:
+        """A list; types behind an arrow may stand in brackets: `-> (tensor<2xf32>, i1)`."""
+        if delimiter is self.Delimiter.NONE and self.at_punctuation("("):
+            content, at = self._current_token.span.input.content, self.pos
+            if content[:at].rstrip().endswith("->") and not _is_function_type(content, at):
+                delimiter = self.Delimiter.PAREN
+        return super().parse_comma_separated_list(delimiter, parse, context_msg)
+
+    # -- literals ------------------------------------------------------------------------------
+
+    def _parse_optional_complex(self) -> tuple[Any, Span] | None:
+        if self._current_token.kind != MLIRTokenKind.L_PAREN:
+            return None
+        start = self._consume_token(MLIRTokenKind.L_PAREN).span.start
+        real, _ = self._parse_bool_int_or_float()
+        self.parse_punctuation(",")
+        imaginary, _ = self._parse_bool_int_or_float()
+        end = self._parse_token(MLIRTokenKind.R_PAREN, "Expected ')'").span.end
+        return (real, imaginary), Span(start, end, self.lexer.input)
+
+    def _parse_dense_literal_type(self) -> Any:
+        start = self.pos
+        type_ = super()._parse_dense_literal_type()
+        self._check_elements(type_, start)
+        return type_
+
+    def parse_dense_int_or_fp_elements_attr(
+        self, type: RankedStructure[AnyDenseElement] | None
+    ) -> DenseIntOrFPElementsAttr:
+        """`dense<…>`, with bit patterns as the type that follows reads them."""
+        if type is not None:
+            self._check_elements(type, self.pos)
+        return super().parse_dense_int_or_fp_elements_attr(type)
+
+    def _check_elements(self, type_: RankedStructure[Any], position: int) -> None:
+        count = 1
+        for dim in type_.get_shape():
+            count *= dim
+        if count > MAX_DENSE_ELEMENTS:
+            self.raise_error(
+                f"a dense literal of {count} elements; the weight store holds such constants",
+                position,
+            )
+
+    def _parse_builtin_densearray_attr(self) -> DenseArrayBase | None:
+        self.parse_characters("<", " in dense array")
+        start = self.pos
+        element = self.parse_attribute()
+        if not isinstance(element, AnyFloat):
+            self._resume_from(start)
+            return self._integer_array()
+        values: Sequence[float] = []
+        if not self.parse_optional_punctuation(">"):
+            self.parse_punctuation(":", " in dense array")
+            values = self.parse_comma_separated_list(
+                self.Delimiter.NONE, lambda: self._float_literal(element)
+            )
+            self.parse_punctuation(">", " in dense array")
+        return DenseArrayBase.from_list(element, values)
+
+    def _integer_array(self) -> DenseArrayBase:
+        start = self.pos
+        element = self.parse_attribute()
+        if not isinstance(element, IntegerType):
+            self.raise_error("a dense array holds integers or floats", start, self.pos)
+        values: Sequence[int] = []
+        if not self.parse_optional_punctuation(">"):
+            self.parse_punctuation(":", " in dense array")
+            values = self.parse_comma_separated_list(
+                self.Delimiter.NONE, lambda: self._parse_typed_integer(element)
+            )
+            self.parse_punctuation(">", " in dense array")
+        return DenseArrayBase.from_list(element, values)
+
+    def _float_literal(self, type_: AnyFloat) -> float:
+        token = self._current_token
+        if token.kind == MLIRTokenKind.INTEGER_LIT and token.text.startswith("0x"):
+            self._consume_token()
+            return float_of_bits(int(token.text, 16), type_)
+        return float(self.parse_number())

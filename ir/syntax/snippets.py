@@ -1,0 +1,144 @@
+"""The ops of a method alone, as examples show them: no signature, and constants in place.
+
+    %a = tosa.add %x, dense<2.0> : (tensor<3xf32>, tensor<1xf32>) -> tensor<3xf32>
+    %y = tosa.exp %a : (tensor<3xf32>) -> tensor<3xf32>
+
+What no line makes is an argument, in the order in which arguments are read. What the last line
+makes is returned, where no `func.return` says otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.parser import UnresolvedOperand
+from xdsl.utils.lexer import Input, Span
+
+from stepwell.ir.core import WeightOp
+from stepwell.ir.syntax.inline_values import take_values
+from stepwell.ir.syntax.parser import TextParser
+from stepwell.ir.syntax.printer import TextPrinter, float_text
+from stepwell.ir.syntax.text import TextContext
+from stepwell.ir.types import WeightAttr
+from stepwell.ir.weights import WeightStore
+
+_SCIENTIFIC = re.compile(r"-?\d\.\d+e[+-]\d+")
+
+
+def module_of_ops(text: str, arguments: Mapping[str, Attribute] | None = None) -> ModuleOp:
+    """A module with one method, `@forward`, of these ops.
+
+    Args:
+        text: a line an op.
+        arguments: those of the method, where it may leave one unread or read them otherwise.
+
+    Raises:
+        ParseError: by xDSL, for what it cannot read.
+        KeyError: an op reads what is neither made nor an argument.
+    """
+    parser = _OpsParser(TextContext(), textwrap.dedent(text))
+    ops = parser.parse_ops()
+    free = {name: values[0] for name, values in parser.forward_ssa_references.items()}
+    if arguments is None:
+        arguments = {name: value.type for name, value in free.items()}
+    block = Block(arg_types=list(arguments.values()))
+    places = dict(zip(arguments, block.args, strict=True))
+    for name, place in places.items():
+        place.name_hint = name
+    for name, value in free.items():
+        value.replace_all_uses_with(places[name])
+    block.add_ops([*parser.constants, *ops])
+    if not isinstance(ops[-1], ReturnOp):
+        block.add_op(ReturnOp(*ops[-1].results))
+    last = block.last_op
+    assert last is not None
+    types = (list(arguments.values()), [value.type for value in last.operands])
+    return ModuleOp([FuncOp("forward", types, Region(block))])
+
+
+def text_of_ops(method: FuncOp) -> str:
+    """The ops of a method, a line each; constants whose elements are written are in place."""
+    block = method.body.block
+    printer = _OpsPrinter()
+    for value in block.args:
+        printer.value_name(value)
+    shown = [op for op in block.ops if not _is_in_place(op)]
+    if len(shown) > 1 and list(shown[-1].operands) == list(shown[-2].results):
+        shown.pop()
+    for op in shown:
+        printer.print_op(op)
+        printer.print_string("\n")
+    return printer.text()
+
+
+class _OpsParser(TextParser):
+    """Reads ops until the text ends, and `dense<…>` where an operand stands."""
+
+    def __init__(self, context: TextContext, text: str) -> None:
+        super().__init__(context, text)
+        self.constants: list[WeightOp] = []
+        self._literals: dict[str, str] = {}
+
+    def parse_ops(self) -> list[Operation]:
+        """All ops of the text."""
+        found: list[Operation] = []
+        while (op := self.parse_optional_operation()) is not None:
+            found.append(op)
+        if self.pos < len(self._current_token.span.input.content.rstrip()):
+            self.raise_error("an operation is expected")
+        return found
+
+    def parse_optional_unresolved_operand(self) -> UnresolvedOperand | None:
+        """A value's name, or a literal that a name is made for."""
+        if self.current_keyword() != "dense":
+            return super().parse_optional_unresolved_operand()
+        span = self._current_token.span
+        content, end = span.input.content, span.end
+        depth = content[end] == "<"
+        while depth:
+            end += 1
+            depth += {"<": 1, ">": -1}.get(content[end], 0)
+        name = f"%dense.{len(self._literals)}"
+        self._literals[name[1:]] = content[span.start : end + 1]
+        self._resume_from(end + 1)
+        return UnresolvedOperand(Span(0, len(name), Input(name, "<literal>")), 0)
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: Any) -> Any:
+        """The value of an operand; a literal is a constant of the type that it is read with."""
+        literal = self._literals.get(operand.operand_name)
+        if literal is None:
+            return super().resolve_operand(operand, type)
+        value = TextParser(TextContext(), f"{literal} : {type}").parse_attribute()
+        assert isinstance(value, DenseIntOrFPElementsAttr)
+        self.constants.append(op := _constant(value, type))
+        return op.results[0]
+
+
+def _constant(value: DenseIntOrFPElementsAttr, type_: Attribute) -> WeightOp:
+    """A constant under the key that a weight store gives its elements."""
+    op, weights = WeightOp("constant", type_), WeightStore()
+    op.properties["value"] = value
+    take_values(ModuleOp([op.clone()]), weights)
+    op.properties["key"] = WeightAttr(weights.constant(weights.get("constant")))
+    return op
+
+
+class _OpsPrinter(TextPrinter):
+    """Prints a constant's elements in the place of its name."""
+
+    def value_name(self, value: SSAValue) -> str:
+        op = value.owner
+        if isinstance(op, Operation) and _is_in_place(op):
+            literal = self.spelled(op.properties["value"]).rpartition(" : ")[0]
+            return _SCIENTIFIC.sub(lambda number: float_text(float(number[0])), literal)
+        return super().value_name(value)
+
+
+def _is_in_place(op: Operation) -> bool:
+    return isinstance(op, WeightOp) and "value" in op.properties

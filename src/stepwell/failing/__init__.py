@@ -1,0 +1,1 @@
+"""Steps that fail: reproduced and made small."""

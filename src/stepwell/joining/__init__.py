@@ -1,0 +1,1 @@
+"""stepwell inside ExecuTorch's own flow."""

@@ -1,0 +1,157 @@
+"""A lowered program inside the stock flow: a torch program that calls ExecuTorch's delegates.
+
+Each delegate is a `LoweredBackendModule` as the flow itself makes them, with the payload that a
+`.pte` of ours holds; what stays outside is torch's own operators, for the flow's kernels. The flow
+asks a delegate for the shapes of its results alone, so its `original_module` gives zeros.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from executorch.exir.delegate import executorch_call_delegate
+from executorch.exir.lowered_backend_module import LoweredBackendModule
+from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.fx import Graph, Node
+from xdsl.ir import SSAValue
+
+from stepwell.backends.xnnpack.emit import payload
+from stepwell.dialects.xnnpack import DelegateOp
+from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op
+from stepwell.ir.outside.torch_private import TrainingIRVerifier, pytree
+from stepwell.ir.program import Program
+from stepwell.ir.signature import get_signature
+from stepwell.ir.types import is_static
+from stepwell.ir.weights import WeightStore
+from stepwell.translate import executorch_private
+from stepwell.translate.to_torch import exported_with
+from stepwell.translate.torch_out.graph import GraphExporter
+
+
+def to_delegated(program: Program, method: str = "forward", **options: bool) -> ExportedProgram:
+    """A method at the xnnpack level as a torch program of the stock flow.
+
+    Args:
+        program: lowered; it is not changed.
+        method: the method's name.
+        options: as for `backends.xnnpack.emit.payload`.
+
+    Raises:
+        UnsupportedError: sizes of a delegate, or the memory format of an input or an output, are
+            such that the stock flow would not keep them.
+    """
+    _is_plain(program, method)
+    write = partial(_write, weights=program.weights, **options)
+    return exported_with(program, method, {DelegateOp: write})
+
+
+def _is_plain(program: Program, method: str) -> None:
+    """Raise UnsupportedError where a program says more than the flow's edge dialect keeps."""
+    func = program.method(method)
+    signature = get_signature(func)
+    problems = [
+        Problem(
+            f"{port.name!r} lies in memory in the order {list(port.dim_order)}",
+            help="give contiguous inputs to torch.export, or write the .pte itself: stepwell.lower",
+        )
+        for port in (*signature.inputs, *signature.outputs)
+        if port.dim_order is not None and list(port.dim_order) != sorted(port.dim_order)
+    ]
+    problems += [
+        Problem(
+            "a delegate has sizes that are known at run time",
+            describe_op(op),
+            "write the .pte itself: stepwell.lower(exported, 'xnnpack').to_pte()",
+        )
+        for op in func.body.block.ops
+        if isinstance(op, DelegateOp)
+        and not all(is_static(value.type) for value in (*op.operands, *op.results))
+    ]
+    if problems:
+        raise UnsupportedError(problems)
+
+
+def _write(to: GraphExporter, op: DelegateOp, *, weights: WeightStore, **options: bool) -> None:
+    """The call of a delegate, and what is got of its results."""
+    fake = [to.shared.symbols.fake(result.type) for result in op.results]
+    operands = [to.values[value] for value in op.operands]
+    name = to.shared.graph_name("lowered_module")
+    to.root.add_module(name, _lowered(op, operands, fake, weights, options))
+    module = to.graph.get_attr(name)
+    call = to.graph.call_function(executorch_call_delegate, (module, *operands))
+    call.meta["val"] = tuple(fake)
+    for at, result in enumerate(op.results):
+        to.values[result] = _item(to.graph, call, at, result, fake[at])
+
+
+def _item(graph: Graph, call: Node, at: int, result: SSAValue, fake: torch.Tensor) -> Node:
+    node = graph.call_function(operator.getitem, (call, at))
+    node.meta["val"] = fake
+    return node
+
+
+def _lowered(
+    op: DelegateOp,
+    operands: Sequence[Node],
+    results: Sequence[torch.Tensor],
+    weights: WeightStore,
+    options: dict[str, Any],
+) -> LoweredBackendModule:
+    made = payload(op, weights, **options)
+    store = executorch_private.named_data()
+    for key, held in made.named_data.items():
+        store.add_named_data(key, bytes(held.data), held.alignment)
+    lowered = LoweredBackendModule(
+        _shapes([node.meta["val"] for node in operands], results),
+        made.backend,
+        bytes(made.payload),
+        [],
+        store.get_named_data_store_output(),
+    )
+    lowered.meta = {"debug_handle_map": {}}
+    return lowered
+
+
+def _shapes(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> ExportedProgram:
+    """A program that takes what a delegate takes and gives zeros of the shapes it gives."""
+    graph = Graph()
+    specs: list[InputSpec] = []
+    for at, given in enumerate(inputs):
+        node = graph.placeholder(f"input_{at}")
+        node.meta["val"] = given
+        specs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(node.name), None))
+    made: list[Node] = []
+    for result in results:
+        device = torch.device("cpu")
+        told: dict[str, Any] = {"dtype": result.dtype, "device": device, "pin_memory": False}
+        node = graph.call_function(torch.ops.aten.full.default, (list(result.shape), 0), told)
+        node.meta["val"] = result
+        made.append(node)
+    graph.output(tuple(made))
+    given = pytree.tree_flatten((tuple(inputs), {}))[1]
+    got = pytree.tree_flatten(tuple(results))[1]
+    outputs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(n.name), None) for n in made]
+    call = ModuleCallSignature([], [], given, got, [spec.arg.name for spec in specs])
+    return ExportedProgram(
+        torch.nn.Module(),
+        graph,
+        ExportGraphSignature(specs, outputs),
+        {},
+        {},
+        [ModuleCallEntry("", call)],
+        None,
+        {},
+        verifiers=[TrainingIRVerifier],
+    )

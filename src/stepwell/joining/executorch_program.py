@@ -1,0 +1,39 @@
+"""What the stock flow's last step gives, of a program of ours: `Lowered.to_executorch()`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from stepwell.ir.above import Shown
+from stepwell.ir.outside.files import as_path, write_atomically
+
+if TYPE_CHECKING:
+    from executorch.devtools.etrecord import ETRecord
+
+
+@dataclass(frozen=True)
+class ExecutorchProgram(Shown):
+    """A `.pte` with the methods of ExecuTorch's `ExecutorchProgramManager` that scripts call.
+
+    Attributes:
+        buffer: the bytes of the file.
+        methods: their names.
+    """
+
+    buffer: bytes = field(repr=False)
+    methods: frozenset[str]
+    record: Any = field(default=None, repr=False)
+
+    def write_to_file(self, open_file: BinaryIO) -> None:
+        """Write the bytes to a file that is open for them."""
+        open_file.write(self.buffer)
+
+    def save(self, path: str | Path) -> None:
+        """Write a `.pte`, whole or not at all."""
+        write_atomically(as_path(path), self.buffer)
+
+    def get_etrecord(self) -> ETRecord:
+        """What ExecuTorch's Inspector needs, of the method `forward`."""
+        return self.record()

@@ -1,0 +1,1 @@
+"""`stepwell opt`, and what xDSL's own tools see of stepwell."""

@@ -1,0 +1,1 @@
+"""Where programs come from: models, files, factories, artefacts."""

@@ -1,0 +1,1 @@
+"""What a lowering did, and why: reports, explanations, profiles."""

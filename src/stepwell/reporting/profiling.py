@@ -1,0 +1,263 @@
+"""Where the time of a `.pte` goes: its profile on ExecuTorch's runtime, by op of the model.
+
+The runtime's own profiler measures (kernel calls, and what XNNPACK runs inside a delegate);
+ExecuTorch's Inspector reads what it wrote and, given the ETRecord of the lowering, leads each event
+back to the nodes of the model and their source lines.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell.ir.above import Shown
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.bars import Plot, plot
+from stepwell.ir.outside.frames import frame
+from stepwell.ir.outside.switches import without_warnings
+from stepwell.translate.executorch_private import instruction_of
+
+if TYPE_CHECKING:
+    from executorch.devtools.etrecord import ETRecord
+    from pandas import DataFrame
+
+_FRAMEWORK = ("Method::", "Program::", "OPERATOR_CALL", "DELEGATE_CALL")
+HEADS = ("part", "ms", "op of the model", "source line", "ran as")
+_MOST_ROWS = 40
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the model: its name, its op, and its source line where known."""
+
+    name: str
+    op: str
+    line: str | None
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that the runtime timed.
+
+    Attributes:
+        name: what the runtime calls it.
+        instruction: the number of the instruction of the plan.
+        delegate: the backend it ran in, None for a kernel of the runtime.
+        milliseconds: the median over all calls.
+        nodes: the nodes of the model that it computes; none for what rewrites added.
+    """
+
+    name: str
+    instruction: int
+    delegate: str | None
+    milliseconds: float
+    nodes: tuple[Node, ...]
+
+    @property
+    def kind(self) -> str:
+        """Its name without the number that tells it from others of its kind."""
+        return self.name.rsplit(" #", 1)[0]
+
+
+@dataclass(frozen=True)
+class Profile(Shown):
+    """A `.pte`'s time; `str()` is a table by node of the model, the slowest first.
+
+    Attributes:
+        method: the method called.
+        milliseconds: the median of a whole call.
+        repeat: how many calls were made.
+        events: in the order in which they ran, without the framework's own.
+    """
+
+    method: str
+    milliseconds: float
+    repeat: int
+    events: tuple[Event, ...]
+
+    @property
+    def by_node(self) -> Mapping[Node | None, tuple[Event, ...]]:
+        """The events of each node, the slowest node first; None has those of no node.
+
+        An event of several nodes stands with each.
+        """
+        found: dict[Node | None, list[Event]] = {}
+        for event in self.events:
+            for node in event.nodes or (None,):
+                found.setdefault(node, []).append(event)
+        return {
+            node: tuple(events)
+            for node, events in sorted(found.items(), key=lambda item: -_time(item[1]))
+        }
+
+    def to_frame(self) -> DataFrame:
+        """Every event that ran as a row of a dataframe."""
+        rows = [
+            (e.name, e.instruction, e.delegate, e.milliseconds, [node.name for node in e.nodes])
+            for e in self.events
+        ]
+        return frame(("event", "instruction", "delegate", "milliseconds", "nodes"), rows)
+
+    def plot(self) -> Plot:
+        """The milliseconds of each node of the model, the slowest first."""
+        rows = [
+            (node.name if node else "of no node", [round(_time(events), 4)])
+            for node, events in self.by_node.items()
+        ]
+        title = f"{self.method}: milliseconds of {self.milliseconds:.3f} a call"
+        return plot(title, ("ms",), rows)
+
+    def to_json(self) -> str:
+        """Everything, as JSON."""
+        return json.dumps(asdict(self), indent=1)
+
+    def cells(self) -> Iterator[tuple[str, str, str, str, str]]:
+        """Each node as text: part of the call, milliseconds, op, source line, what it ran as.
+
+        What has no node is listed by kind of event.
+        """
+        kinds: dict[str, list[Event]] = {}
+        for event in self.by_node.get(None, ()):
+            kinds.setdefault(event.kind, []).append(event)
+        groups = [(node, events) for node, events in self.by_node.items() if node is not None]
+        groups += [(None, tuple(events)) for events in kinds.values()]
+        whole = self.milliseconds or 1.0
+        for node, events in sorted(groups, key=lambda group: -_time(group[1])):
+            time = _time(events)
+            counts = Counter(event.kind for event in events)
+            ran = ", ".join(f"{kind} ×{n}" if n > 1 else kind for kind, n in counts.items())
+            op = f"{node.op} {node.name}" if node else ""
+            line = (node.line if node else None) or ""
+            yield f"{time / whole:.1%}", f"{time:.3f}", op, line, ran
+
+    def __str__(self) -> str:
+        rows = [HEADS, *self.cells()]
+        more = len(rows) - 1 - _MOST_ROWS
+        rows = rows[: _MOST_ROWS + 1]
+        part, time, op, line, _ = (max(len(row[c]) for row in rows) for c in range(len(HEADS)))
+        text = [f"{self.method}: {self.milliseconds:.3f} ms, the median of {self.repeat} calls", ""]
+        text += [
+            f"{r[0]:>{part}}  {r[1]:>{time}}  {r[2]:{op}}  {r[3]:{line}}  {r[4]}".rstrip()
+            for r in rows
+        ]
+        if more > 0:
+            text.append(f"… and {more} more")
+        return "\n".join(text)
+
+
+def _time(events: Sequence[Event]) -> float:
+    """Milliseconds, an event of several nodes counted in equal parts."""
+    return sum(event.milliseconds / max(len(event.nodes), 1) for event in events)
+
+
+def profile(
+    pte: bytes | Path,
+    inputs: Sequence[Any],
+    method: str = "forward",
+    *,
+    record: ETRecord | Path | None = None,
+    repeat: int = 20,
+) -> Profile:
+    """Call a method of a `.pte` with the runtime's profiler on.
+
+    Args:
+        pte: the program.
+        inputs: flat inputs.
+        method: the method to call.
+        record: of the lowering; without it, events have no nodes.
+        repeat: calls, at least one.
+
+    Raises:
+        StepwellError: the program does not run, or the record does not read.
+    """
+    from stepwell.backends.executorch.running.runner import PteSession
+
+    if repeat < 1:
+        raise StepwellError(f"{repeat} calls measure nothing", help="give at least 1")
+    session = PteSession.load(pte, profile=True)
+    for _ in range(repeat):
+        session.run(*inputs, method=method)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.etdp"
+        session.write_profile(path)
+        return _inspected(path, _opened(record), method, repeat)
+
+
+def _opened(record: ETRecord | Path | None) -> ETRecord | None:
+    from executorch.devtools.etrecord import parse_etrecord
+
+    if not isinstance(record, Path):
+        return record
+    if not record.is_file():
+        raise StepwellError(f"there is no file {record}")
+    try:
+        return parse_etrecord(str(record))
+    except (RuntimeError, ValueError, KeyError, OSError) as error:
+        raise StepwellError(
+            f"{record} is no ETRecord: {error}", help="`stepwell lower --etrecord` writes one"
+        ) from error
+
+
+def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) -> Profile:
+    """What ExecuTorch's Inspector says of a run."""
+    from executorch.devtools import Inspector
+
+    with without_warnings("Output Buffer not found|Unsupported kwarg"):
+        inspector = Inspector(etdump_path=str(path), etrecord=record)
+    nodes = _nodes(record)
+    found: list[Event] = []
+    whole = 0.0
+    for event in (event for block in inspector.event_blocks for event in block.events):
+        median = float(event.perf_data.p50) if event.perf_data is not None else 0.0
+        if event.name == "Method::execute":
+            whole = max(whole, median)
+        if event.name.startswith(_FRAMEWORK):
+            continue
+        handles = event.debug_handles or ()
+        backend = event.delegate_backend_name or ("delegate" if event.is_delegated_op else None)
+        found.append(
+            Event(
+                event.name.removeprefix("native_call_"),
+                instruction_of(event),
+                backend,
+                median,
+                tuple(
+                    nodes[handle]
+                    for handle in ((handles,) if isinstance(handles, int) else handles)
+                    if handle in nodes
+                ),
+            )
+        )
+    return Profile(method, whole, repeat, tuple(found))
+
+
+def _nodes(record: ETRecord | None) -> dict[int, Node]:
+    """Debug handle → node of the model."""
+    marked = record.edge_dialect_program if record is not None else None
+    if marked is None or isinstance(marked, dict):
+        return {}
+    return {
+        node.meta["debug_handle"]: Node(
+            node.name, _op_name(node.target), _line(node.meta.get("stack_trace"))
+        )
+        for node in marked.graph.nodes
+        if "debug_handle" in node.meta
+    }
+
+
+def _op_name(target: Any) -> str:
+    """`aten.add.Tensor`; `getitem`."""
+    return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+
+
+def _line(trace: str | None) -> str | None:
+    """The model's line in a node's stack trace, as `model.py:41`."""
+    from stepwell.translate.torch_in.locations import users_frame
+
+    frame = users_frame(trace) if trace else None
+    return f"{Path(frame[1]).name}:{frame[2]}" if frame else None

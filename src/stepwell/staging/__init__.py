@@ -1,0 +1,1 @@
+"""Steps of pipelines: names, places, stages, and their text."""

@@ -1,0 +1,47 @@
+"""Passes as text, for `stepwell opt`: names with options, and groups of rewrites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import parse_spec
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import nearest
+from stepwell.ir.rewriting.rewrite import step_name
+from stepwell.plugging.registry import unknown
+from stepwell.staging.pipeline_text import GROUP, parse_steps, split
+from stepwell.staging.steps import PassMaker, all_passes, as_module_pass, made_of
+
+
+def parse_passes(text: str, available: Mapping[str, PassMaker]) -> tuple[ModulePass, ...]:
+    """The passes that a text names, groups of rewrites (`label(a,b)`) among them.
+
+    Raises:
+        StepwellError: a pass or an option of one is not known, with the nearest name.
+    """
+    made: list[ModulePass] = []
+    for item in split(text):
+        if GROUP.fullmatch(item):
+            made += [as_module_pass(step, step_name(step))() for step in parse_steps(item)]
+            continue
+        try:
+            spec = parse_spec(item)
+        except ArgSpecParseError as error:
+            raise StepwellError(
+                f"{item!r} is no pass: {str(error).splitlines()[0]}", help=_LIST
+            ) from None
+        if spec.name not in available:
+            known = {**available, **all_passes()}
+            error = unknown("pass", spec.name, [])
+            lost = (error.problems[0].help or "").partition("; left out")
+            help = f"{nearest(spec.name, known)}{_LIST}{lost[1]}{lost[2]}"
+            raise StepwellError(f"there is no pass {spec.name!r}", help=help)
+        cls = available[spec.name]()
+        made.append(made_of(cls, spec))
+    return tuple(made)
+
+
+_LIST = "stepwell opt --list-passes lists them"

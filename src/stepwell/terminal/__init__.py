@@ -1,0 +1,1 @@
+"""What all commands share: sources, outcomes, progress, completion."""

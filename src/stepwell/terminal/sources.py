@@ -1,0 +1,110 @@
+"""Whatever a command can look at, as a program: a model, a saved program, or an artefact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stepwell.ir.outside.files import read_bytes
+from stepwell.ir.program import Program
+from stepwell.reading.models import Model, open_model
+from stepwell.target import Target
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A file that some target made.
+
+    Attributes:
+        name: the file's, without its suffix.
+        data: its bytes.
+        program: what is in it.
+        target: whose engine runs it.
+    """
+
+    name: str
+    data: bytes
+    program: Program
+    target: Target
+
+
+def open_source(
+    spec: str,
+    *,
+    trust: bool = False,
+    largest: bool = False,
+    quantise: str | None = None,
+    language: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, int | None] | None = None,
+) -> Model:
+    """A model (`open_model`), or the program in an artefact (`open_artefact`).
+
+    Raises:
+        StepwellError: the file is missing or does not read.
+    """
+    held = open_artefact(spec, largest=largest)
+    if held is None:
+        return open_model(spec, trust=trust, quantise=quantise, language=language, dynamic=dynamic)
+    return Model(held.name, held.program)
+
+
+def open_artefact(spec: str, *, largest: bool = False) -> Artefact | None:
+    """The artefact in a file, whoever wrote it; None for what is no artefact.
+
+    Args:
+        spec: a `.pte`, a `.bpte`, a `.tosa`, or a file of a plug-in's target that has a reader.
+        largest: read a `.pte` at the largest sizes it declares.
+
+    Raises:
+        StepwellError: the file is missing or does not read.
+    """
+    from stepwell.backends.executorch.writing.bundled import unbundled
+
+    path = Path(spec)
+    is_bundle = path.suffix == ".bpte"
+    found = _reader_of(".pte" if is_bundle else path.suffix, largest)
+    if found is None:
+        return None
+    data = unbundled(read_bytes(path)) if is_bundle else read_bytes(path)
+    program, target = found(data)
+    return Artefact(path.stem, data, program, target)
+
+
+def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, Target]] | None:
+    from stepwell.plugins import registry
+    from stepwell.targets import find_target
+
+    if suffix == ".pte":
+        return lambda data: _read_pte(data, largest)
+    if suffix == ".tosa":
+        return _read_tosa
+    for name in registry().targets if len(suffix) > 1 else ():
+        target = find_target(name)
+        if target.reader is not None and suffix == f".{target.artefact}":
+            return lambda data, read=target.reader, by=target: (read(data), by)
+    return None
+
+
+def _read_pte(data: bytes, largest: bool) -> tuple[Program, Target]:
+    from stepwell.reading.artefacts import read_pte
+    from stepwell.targets import find_target
+
+    program = read_pte(data, largest=largest)
+    return program, find_target("cortex-m55" if program.level == "cmsis" else "xnnpack")
+
+
+def _read_tosa(data: bytes) -> tuple[Program, Target]:
+    from stepwell.reading.artefacts import read_tosa
+    from stepwell.targets import find_target
+
+    return read_tosa(data), find_target("tosa-1.0+fp")
+
+
+def random_values(program: Program, method: str, seed: int) -> Sequence[Any]:
+    """Inputs of a method: normal floats and small integers, drawn from a seed."""
+    from stepwell.checking.samples import make_samples
+
+    samples = make_samples(program.method(method), None, seed)
+    return next(sample for sample in samples if sample.label == "random").inputs

@@ -1,0 +1,1 @@
+"""Costs: estimated, measured, compared, and held to a budget."""

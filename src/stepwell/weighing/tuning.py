@@ -1,0 +1,213 @@
+"""`tune`: what costs call close is measured on this CPU, and kept where it wins beyond noise.
+
+Steps of a lowering say what else they could have done, with an estimate of each (`ir/choices.py`).
+Whatever is within `choices.CLOSE` of the least is tried, one choice at a time: the program is
+lowered once with it and once without, and both artefacts run in turn. A choice is kept if it is
+faster in nearly all pairs of runs, and by more than `NOISE` in the middle; at the end the whole is
+held against the untuned program in the same way, and dropped if it is no faster.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell.dialects.xnnpack.costs import cpu_kind
+from stepwell.ir.choices import Choice, read_table
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import write_atomically
+from stepwell.lowering import Lowered, lower
+from stepwell.program import Program, from_exported_program
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+NOISE = 0.02
+"""The part of a run's time that a choice must save."""
+PAIRS = 41
+"""Pairs of runs, or of batches of runs, that are compared."""
+SURE = 0.8
+"""The part of pairs in which the faster one must be faster."""
+BATCH = 2e-3
+"""Seconds that one side of a pair takes at least."""
+
+
+Measured = Mapping[str, Mapping[str, float]]
+"""By key: what was tried instead of what costs say, and its share of the time; 1: no faster."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning a program found.
+
+    Attributes:
+        measured: each choice that was tried.
+        ratio: time of the tuned program as a share of the untuned one's, the middle of pairs.
+        untuned_ms: time of a run as costs say.
+    """
+
+    measured: Measured
+    ratio: float
+    untuned_ms: float
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The table of this program: what `lower(..., tuned=…)` takes."""
+        return table_of([self.measured])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Pairs of runs of two programs."""
+
+    ratios: tuple[float, ...]
+    first_ms: float
+
+    @property
+    def ratio(self) -> float:
+        """Time of the second as a share of the first's, in the middle."""
+        return statistics.median(self.ratios)
+
+    @property
+    def wins(self) -> bool:
+        """Whether the second is faster beyond noise."""
+        faster = sum(ratio < 1.0 for ratio in self.ratios)
+        return self.ratio <= 1.0 - NOISE and faster >= SURE * len(self.ratios)
+
+
+def tune(
+    program: Program | ExportedProgram,
+    inputs: Sequence[Any],
+    *,
+    pairs: int = PAIRS,
+    **options: Any,
+) -> Tuned:
+    """Measure what the XNNPACK lowering of a program could do otherwise, on this CPU.
+
+    Args:
+        program: what is lowered; it is not changed.
+        inputs: of its method `forward`, flat.
+        pairs: of runs for each comparison.
+        options: as for `lower`.
+
+    Raises:
+        StepwellError: the program cannot be lowered or run.
+    """
+    source = program if isinstance(program, Program) else from_exported_program(program)
+
+    def lowered(choices: Mapping[str, str]) -> Lowered:
+        given: dict[str, Any] = {**options, "tuned": dict(choices)}
+        return lower(source, "xnnpack", **given)
+
+    untuned = best = lowered({})
+    kept: dict[str, str] = {}
+    measured: dict[str, dict[str, float]] = {}
+    for choice in choices_of(untuned):
+        for other in choice.others:
+            candidate = lowered({**kept, choice.key: other})
+            if candidate.artefact == best.artefact:
+                continue
+            found = compared(best, candidate, inputs, pairs)
+            ratio = found.ratio if found.wins else max(1.0, found.ratio)
+            measured.setdefault(choice.key, {})[other] = round(ratio, 3)
+            if found.wins:
+                kept[choice.key], best = other, candidate
+    whole = compared(untuned, best, inputs, pairs)
+    if whole.wins or not kept:
+        return Tuned(measured, whole.ratio, whole.first_ms)
+    for tried in measured.values():
+        tried.update({name: max(1.0, ratio) for name, ratio in tried.items()})
+    return Tuned(measured, 1.0, whole.first_ms)
+
+
+def table_of(found: Sequence[Measured]) -> dict[str, str]:
+    """One table of what was measured in several programs.
+
+    A choice is taken if it wins in one of them and is slower beyond noise in none.
+    """
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for measured in found:
+        for key, tried in measured.items():
+            for name, ratio in tried.items():
+                ratios.setdefault(key, {}).setdefault(name, []).append(ratio)
+    table: dict[str, str] = {}
+    for key, by_name in sorted(ratios.items()):
+        fit = {name: math.prod(held) for name, held in by_name.items()
+               if min(held) < 1.0 and max(held) <= 1.0 + NOISE}  # fmt: skip
+        if fit:
+            table[key] = min(fit, key=fit.__getitem__)
+    return table
+
+
+def choices_of(lowered: Lowered) -> list[Choice]:
+    """What a lowering could have done otherwise, those things first that take longest."""
+    held = lowered.program.context.choices.values()
+    return sorted(held, key=lambda choice: -min(choice.costs.values()))
+
+
+def compared(
+    first: Lowered,
+    second: Lowered,
+    inputs: Sequence[Any],
+    pairs: int = PAIRS,
+    *,
+    even_if_equal: bool = False,
+) -> Comparison:
+    """Run two programs in turn, each as often as takes `BATCH` seconds.
+
+    Equal ones need no run unless asked for.
+    """
+    runs = [runner(one, inputs) for one in (first, second)]
+    if first.artefact == second.artefact and not even_if_equal:
+        return Comparison((1.0,), 1e3 * timed(runs[0], 1))
+    once = min(timed(run, 1) for run in runs for _ in range(3))
+    count = max(1, int(BATCH / once))
+    ratios: list[float] = []
+    firsts: list[float] = []
+    for index in range(pairs):
+        order = (0, 1) if index % 2 else (1, 0)  # The second finds caches as the first left them.
+        times = {at: timed(runs[at], count) for at in order}
+        ratios.append(times[1] / times[0])
+        firsts.append(times[0] / count)
+    return Comparison(tuple(ratios), 1e3 * min(firsts))
+
+
+def runner(lowered: Lowered, inputs: Sequence[Any]) -> Callable[[], object]:
+    """A run of an artefact that is loaded once."""
+    from stepwell.backends.executorch.running.runner import PteSession
+
+    session = PteSession.load(lowered.artefact)
+    given = session.laid_out(inputs, "forward")
+    return lambda: session.run(*given)
+
+
+def timed(run: Callable[[], object], count: int) -> float:
+    """Seconds that some runs take; those of this thread if it works alone."""
+    from stepwell.translate.executorch_private import count_threads
+
+    clock = time.thread_time if count_threads() == 1 else time.perf_counter
+    started = clock()
+    for _ in range(count):
+        run()
+    return clock() - started
+
+
+def write_table(path: Path, choices: Mapping[str, str]) -> None:
+    """Keep choices of this kind of CPU in a file that `lower(..., tuned=path)` takes.
+
+    Raises:
+        StepwellError: the file is there and holds choices of another kind.
+    """
+    if path.exists() and (kind := read_table(path)[0]) != cpu_kind():
+        raise StepwellError(
+            f"{path} holds what was measured on {kind}, and this CPU is {cpu_kind()}",
+            help="keep a table for each kind of CPU",
+        )
+    held = {"cpu": cpu_kind(), "choices": dict(sorted(choices.items()))}
+    write_atomically(path, (json.dumps(held, indent=1) + "\n").encode())

@@ -1,0 +1,1 @@
+"""What looks elements up by index, or orders them."""

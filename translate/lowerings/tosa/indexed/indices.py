@@ -1,0 +1,268 @@
+"""Ops that read or write elements by index: GATHER, SCATTER, ARGMAX.
+
+Indexed axes are brought to the one axis that TOSA gathers along: those in front become its batch,
+those behind its channels, and several indexed axes one, their indices added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import IntegerAttr
+
+from stepwell.dialects import aten
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import dtype_name, i1, i8, i32, i64
+from stepwell.ir.rewriting.rewrite import EXACT
+from stepwell.ir.sizes.size import Dim
+from stepwell.ir.weights import recipe
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.values import (
+    WHOLE,
+    Value,
+    needs_floats,
+    needs_known,
+    where,
+)
+from stepwell.translate.rewrites.tosa.operators.building import elements
+
+
+@recipe("from_the_front")
+def from_the_front(weight: torch.Tensor, *, size: int) -> torch.Tensor:
+    """Indices counted from the end, which are negative, as indices from the front."""
+    return torch.where(weight < 0, weight + size, weight)
+
+
+def counted_from_the_front(index: Value, size: int) -> Value:
+    """An index that is not negative; a constant one is decided at compile time."""
+    key = weight_key(index.ssa)
+    if key is not None:
+        held = index.b.rw.weights.derive("from_the_front", [key], size=size)
+        return Value(index.b.weight(held), index.b)
+    negative = index < 0
+    return where(negative, index + size, index)
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+@lowers("aten.embedding.default", to="tosa", bound=EXACT, sample=("10x4xf32", "2x3xi64"))
+def embedding(x: Value, index: Value, *, out: Out) -> Value:
+    """Rows of the first axis."""
+    return _gathered(x, 0, [index], out, wraps=False)
+
+
+@lowers("aten.index_select.default", to="tosa", bound=EXACT, sample=("4x5xf32", 1, "2xi64"))
+def index_select(x: Value, dim: int, index: Value, *, out: Out) -> Value:
+    """Rows of any axis."""
+    return _gathered(x, x.axis(dim), [index], out, wraps=False)
+
+
+@lowers("aten.index.Tensor", to="tosa", bound=EXACT, sample=("4x5xf32", ["2xi64"]))
+def index_(x: Value, indices: Sequence[Value | None], *, out: Out) -> Value:
+    """`x[:, i, j]`: axes that stand together, by indices that may be negative."""
+    first, listed = _together(indices)
+    return _gathered(x, first, listed, out, wraps=True)
+
+
+def _together(indices: Sequence[Value | None]) -> tuple[int, list[Value]]:
+    """The first axis that is indexed, and the indices of it and those behind."""
+    at = [axis for axis, index in enumerate(indices) if index is not None]
+    if not at or at[-1] - at[0] + 1 != len(at):
+        refuse("the indexed axes do not stand together")
+    return at[0], [index for index in indices if index is not None]
+
+
+def _are_rows(x: Value, first: int, indices: Sequence[Value]) -> None:
+    """Refuse axes that run time sizes, or truth values that name any number of rows."""
+    for index in indices:
+        if index.dtype not in WHOLE:
+            named = dtype_name(index.dtype)
+            refuse(f"the indices are {named}: how many they name is not known")
+    needs_known(x, range(first, first + len(indices)), "an indexed axis of size")
+
+
+def _one_index(x: Value, first: int, indices: Sequence[Value], wraps: bool) -> Value:
+    """The row number: every index times the rows it steps over, added up."""
+    total: Value | None = None
+    step = 1
+    for axis, index in reversed(list(enumerate(indices, first))):
+        held = counted_from_the_front(index, x.shape[axis]) if wraps else index
+        part = held if step == 1 else held * step
+        total = part if total is None else part + total
+        step *= x.shape[axis]
+    assert total is not None
+    return total
+
+
+def _for_batch(index: Value, batch: Dim) -> Value:
+    """`[batch, W]`: the same indices for each."""
+    count = elements(index.shape)
+    flat = index.reshape(1, count)
+    if batch == 1:
+        return flat
+    return flat.made(t.TileOp, (batch, count), index.b.sizes((batch, 1)))
+
+
+def _gathered(x: Value, first: int, indices: list[Value], out: Out, wraps: bool) -> Value:
+    """Batch, rows, channels; then the axes as they were."""
+    _are_rows(x, first, indices)
+    behind = first + len(indices)
+    batch, channels = elements(x.shape[:first]), elements(x.shape[behind:])
+    index = _for_batch(_one_index(x, first, indices, wraps), batch)
+    values = x.reshape(batch, elements(x.shape[first:behind]), channels)
+    made = values.made(t.GatherOp, (batch, index.shape[1], channels), index.ssa)
+    return made.reshape(*out.shape)
+
+
+@lowers("aten.index_put.default", to="tosa", bound=EXACT, sample=("4x3xf32", ["1xi64"], "1x3xf32"))
+def scatter(x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool) -> Value:
+    """SCATTER of `[batch, rows written, channels]`; a number under a mask by SELECT."""
+    if accumulate:
+        refuse("accumulate is set; SCATTER replaces, it does not add")
+    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    if len(given) == 1 and given[0][1].dtype == i1 and elements(values.shape) == 1:
+        axis, mask = given[0]
+        behind = x.rank - axis - mask.rank
+        return where(mask.reshape(*[1] * axis, *mask.shape, *[1] * behind), values, x)
+    first, listed = _together(indices)
+    _are_rows(x, first, listed)
+    before, behind = x.shape[:first], x.shape[first + len(listed) :]
+    row = _one_index(x, first, listed, wraps=True)
+    batch, channels = elements(before), elements(behind)
+    index = _for_batch(row, batch)
+    written = _expanded(values, (*before, *row.shape, *behind))
+    written = written.reshape(batch, index.shape[1], channels)
+    shape = (batch, elements(x.shape[first : first + len(listed)]), channels)
+    return x.reshape(*shape).made(t.ScatterOp, shape, index.ssa, written.ssa).reshape(*x.shape)
+
+
+def _expanded(value: Value, shape: Sequence[Dim]) -> Value:
+    """The value broadcast to a shape."""
+    x = value.of_rank(len(shape))
+    multiples = [1 if d == n else n for d, n in zip(x.shape, shape, strict=True)]
+    return x if all(n == 1 for n in multiples) else x.made(t.TileOp, shape, x.b.sizes(multiples))
+
+
+@lowers("aten.argmax.default", "aten.argmin.default", to="tosa", bound=EXACT, sample=("2x5xf32", 1))
+def argmax(x: Value, dim: int | None, *, op: Any, out: Out) -> Value:
+    """ARGMAX: of the negative for the smallest, of what equals it among integers.
+
+    Of equal elements the first; a NaN is the largest. Over all elements, of the flat tensor.
+    """
+    if x.dtype not in (i8, *WHOLE):
+        needs_floats(op, x)
+    least = op.name == "aten.argmin.default"
+    x = x.reshape(elements(x.shape)) if dim is None else x
+    axis, held = x.axis(dim or 0), x.shape
+    if held and (x.dtype in WHOLE or (least and x.dtype == i8)):
+        x = _marked(x, axis, least)
+    elif least:
+        x = Value(x.b.negate(x.ssa), x.b)
+    shape = (*held[:axis], *held[axis + 1 :])
+    made = x.b.op(t.ArgMaxOp, [x.ssa], shape, i64, axis=IntegerAttr(axis, i32))
+    return Value(made, x.b).reshape(*out.shape)
+
+
+def _marked(x: Value, axis: int, least: bool) -> Value:
+    """A byte for each integer, 1 where it is the largest or the smallest; bytes compare as i32."""
+    x = x.cast(i32) if x.dtype == i8 else x
+    return x.equals(x.reduce(t.ReduceMinOp if least else t.ReduceMaxOp, axis)).cast(i8)
+
+
+# -- along an axis ---------------------------------------------------------------------------
+
+
+@lowers(
+    "aten.gather.default",
+    to="tosa",
+    bound=EXACT,
+    takes_symbols=False,
+    sample=("2x5xf32", 1, "2x3xi64"),
+)
+def gather(x: Value, dim: int, index: Value, *, out: Out) -> Value:
+    """Elements of one axis, chosen anew for every place of the others."""
+    _has_axes(x)
+    return along(x, x.axis(dim), index).reshape(*out.shape)
+
+
+@lowers(
+    "aten.take_along_dim.default",
+    to="tosa",
+    bound=EXACT,
+    takes_symbols=False,
+    sample=("2x5xf32", "2x3xi64", 1),
+)
+def take_along_dim(x: Value, index: Value, dim: int | None, *, out: Out) -> Value:
+    """As `gather`, of indices that may be negative and axes that broadcast."""
+    _has_axes(x)
+    if dim is None:
+        x, index = (value.reshape(elements(value.shape)) for value in (x, index))
+    axis = x.axis(dim or 0)
+    sizes = zip(x.shape, index.shape, strict=True)
+    wanted = [other if i == axis else max(one, other) for i, (one, other) in enumerate(sizes)]
+    size = x.shape[axis]
+    index = spread(counted_from_the_front(index, size), wanted)
+    x = spread(x, [size if i == axis else n for i, n in enumerate(wanted)])
+    return along(x, axis, index).reshape(*out.shape)
+
+
+def _has_axes(x: Value) -> None:
+    if not x.shape:
+        refuse("the operand is a scalar, which has no axis")
+
+
+def spread(x: Value, shape: Sequence[int]) -> Value:
+    """The value with its axes of size 1 repeated."""
+    multiples = [n // held for n, held in zip(shape, x.shape, strict=True)]
+    return x if set(multiples) == {1} else x.made(t.TileOp, shape, x.b.sizes(multiples))
+
+
+def along(x: Value, axis: int, index: Value) -> Value:
+    """`x` at `index` on one axis, both of one rank; other axes of x may be longer.
+
+    GATHER has one list of rows for all channels, so the other axes become its batch. An index that
+    was spread over the axes behind, as networks that pick tokens write it, keeps them as channels.
+    """
+    shape = index.shape
+    for i, size in enumerate(shape):
+        if i != axis:
+            x = x.narrow(i, 0, size)
+    rows = _one_list(index, axis)
+    if rows is not None:
+        batch, channels = elements(shape[:axis]), elements(shape[axis + 1 :])
+        values = x.reshape(batch, x.shape[axis], channels)
+        made = (batch, shape[axis], channels)
+        return values.made(t.GatherOp, made, rows.reshape(*made[:2]).ssa).reshape(*shape)
+    values, rows = as_rows(x, axis), as_rows(index, axis)
+    values = values.reshape(*values.shape, 1)
+    return from_rows(values.made(t.GatherOp, (*rows.shape, 1), rows.ssa), axis, shape)
+
+
+def as_rows(x: Value, axis: int) -> Value:
+    """`[elements of the other axes, elements of this one]`."""
+    last = x.permute([*range(axis), *range(axis + 1, x.rank), axis])
+    return last.reshape(elements(x.shape) // x.shape[axis], x.shape[axis])
+
+
+def from_rows(rows: Value, axis: int, shape: Sequence[int]) -> Value:
+    """The axes as they were before `as_rows`."""
+    last = len(shape) - 1
+    order = [*range(axis), last, *range(axis, last)]
+    return rows.reshape(*shape[:axis], *shape[axis + 1 :], shape[axis]).permute(order)
+
+
+def _one_list(index: Value, axis: int) -> Value | None:
+    """The index before it was spread over the axes behind its own, if that is all that was done."""
+    maker, made = index.ssa.owner, index.shape
+    if not isinstance(maker, t.TileOp | aten.ExpandDefault):
+        return index if elements(made[axis + 1 :]) == 1 else None
+    before = Value(maker.operands[0], index.b)
+    is_spread = before.shape == (*made[: axis + 1], *[1] * (len(made) - axis - 1))
+    return before if is_spread else None
+
+
+RULES = lowerings_of(__name__)

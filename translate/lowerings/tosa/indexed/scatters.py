@@ -1,0 +1,161 @@
+"""`scatter`, `scatter_add`, `scatter_reduce`, `index_add`: elements written or added along an axis.
+
+Where no place is written twice, which constant indices show, it is a SCATTER (of the sum with what
+a GATHER finds there). Otherwise the writes are made one after the other, in torch's order, each
+where a comparison finds its place; long lists of sums are added up by one reduction. TOSA leaves
+open what a SCATTER to one place twice does, so that it is never written.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.dtypes import dtype_name, f32, i1, i8, i16, i32, i64
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.tosa.indexed.indices import as_rows, from_rows, spread
+from stepwell.translate.lowerings.tosa.values import Value, maximum, minimum, where
+from stepwell.translate.rewrites.tosa.operators.building import FLOATS, elements
+
+MOST_WRITES = 32
+"""The most writes that are made one after the other."""
+
+MOST_COMPARED = 1 << 24
+"""The most comparisons of a place with an index that one reduction runs over."""
+
+Combined = Callable[[Value, Value], Value] | None
+"""What joins what is written with what stands there; None replaces it."""
+
+REDUCTIONS: dict[str, Combined] = {
+    "sum": operator.add,
+    "prod": operator.mul,
+    "amax": maximum,
+    "amin": minimum,
+}
+"""What `scatter_reduce` combines with."""
+
+
+@lowers(
+    "aten.scatter.src",
+    "aten.scatter.value",
+    "aten.scatter_add.default",
+    "aten.scatter_reduce.two",
+    "aten.index_add.default",
+    to="tosa",
+    bound=roundings("long sums are added up in another order"),
+    takes_symbols=False,
+    sample=("2x5xf32", 1, "2x1xi64", "2x1xf32"),
+)
+def scatter_along(x: Value, dim: int, index: Value, source: Any, *, op: Any) -> Value:
+    """Rows of the axis, what they become, and the axes as they were."""
+    kind, axis = op.name.split(".")[1], x.axis(dim)
+    is_value = op.name == "aten.scatter.value"
+    held = (i1, i8, i16, i64) if kind == "scatter" else ()
+    if x.dtype not in (*FLOATS, i32, *held) or not x.shape:
+        refuse(f"it writes into a scalar, or {dtype_name(x.dtype)}")
+    how = _combination(op, x, axis, index)
+    writes = elements(index.shape) if kind == "index_add" else index.shape[axis]
+    is_once = writes == 1 or _is_distinct(index, 0 if kind == "index_add" else axis)
+    if not is_once or x.dtype == i1:
+        count = elements(x.shape) * writes
+        if count > MOST_COMPARED:
+            refuse(f"its places would take {count} comparisons, above {MOST_COMPARED}")
+        is_sum = how is operator.add and x.is_float
+        if writes > MOST_WRITES and not is_sum and not is_value:
+            refuse(f"{writes} writes to places that may be the same")
+    if kind == "index_add":
+        alone = [size if i == axis else 1 for i, size in enumerate(source.shape)]
+        index = spread(index.reshape(*alone), source.shape)
+    rows, places = as_rows(x, axis), as_rows(index, axis)
+    if is_value:
+        source = spread(Value(x.b.number(source, 2, x.dtype), x.b), places.shape)
+    else:
+        for i, size in enumerate(index.shape):
+            source = source.narrow(i, 0, size)
+        source = as_rows(source, axis)
+    if is_once and x.dtype != i1:
+        y = written(rows, places, source, how)
+    elif is_value:
+        y = _marked(rows, places, source)
+    elif writes <= MOST_WRITES:
+        y = _one_by_one(rows, places, source, how)
+    else:
+        y = _added(rows, places, source)
+    return from_rows(y, axis, x.shape)
+
+
+def _combination(op: Any, x: Value, axis: int, index: Value) -> Combined:
+    """What is done where two meet; refuses an index that is shorter on another axis."""
+    if op.name == "aten.index_add.default":
+        if op.arg("alpha") != 1:
+            refuse(f"alpha is {op.arg('alpha')}, not 1")
+        return operator.add
+    sizes = zip(index.shape, x.shape, strict=True)
+    if any(n != held for i, (n, held) in enumerate(sizes) if i != axis):
+        refuse("the index leaves out a part of another axis")
+    if op.name != "aten.scatter_reduce.two":
+        return operator.add if op.name == "aten.scatter_add.default" else None
+    if op.arg("reduce") not in REDUCTIONS:
+        refuse(f"it reduces what is written by {op.arg('reduce')}")
+    if not op.arg("include_self"):
+        refuse("include_self is false: what stood there does not count")
+    return REDUCTIONS[op.arg("reduce")]
+
+
+def _is_distinct(index: Value, axis: int) -> bool:
+    """Whether the indices are known and no place is written twice."""
+    held = index.constant
+    return held is not None and bool((held.sort(axis).values.diff(dim=axis) != 0).all())
+
+
+def written(x: Value, places: Value, source: Value, how: Combined) -> Value:
+    """SCATTER into `[rows, K]`; no place stands twice in a row of `places`."""
+    values, given = x.reshape(*x.shape, 1), source.reshape(*places.shape, 1)
+    if how is not None:
+        given = how(values.made(t.GatherOp, given.shape, places.ssa), given)
+    return values.made(t.ScatterOp, values.shape, places.ssa, given.ssa).reshape(*x.shape)
+
+
+def _found(places: Value, length: int) -> Value:
+    """`i1[rows, W, length]`: whether the index is the place.
+
+    The row of 0, 1, 2, … that is gathered says that an index of 64 bits is one of these.
+    """
+    b, (rows, count) = places.b, places.shape
+    line = torch.arange(length, dtype=torch.int32).reshape(1, -1, 1)
+    numbers = spread(Value(b.constant(line), b), (rows, length, 1))
+    index = numbers.made(t.GatherOp, (rows, count, 1), places.ssa)
+    return index.equals(numbers.narrow(0, 0, 1).reshape(1, 1, length))
+
+
+def _marked(x: Value, places: Value, source: Value) -> Value:
+    """A number wherever any index points."""
+    found = _found(places, x.shape[1]).reduce(t.ReduceAnyOp, 1)
+    value = source.narrow(1, 0, 1)
+    return where(found.reshape(*x.shape), value, x)
+
+
+def _one_by_one(x: Value, places: Value, source: Value, how: Combined) -> Value:
+    """The writes in their order."""
+    found = _found(places, x.shape[1])
+    for number in range(places.shape[1]):
+        here = found.narrow(1, number, 1).reshape(*x.shape)
+        given = source.narrow(1, number, 1)
+        x = where(here, given if how is None else how(x, given), x)
+    return x
+
+
+def _added(x: Value, places: Value, source: Value) -> Value:
+    """All that is written to a place in one sum, in f32; nothing is multiplied by zero."""
+    given = source.single().reshape(x.shape[0], places.shape[1], 1)
+    chosen = where(_found(places, x.shape[1]), given, Value(x.b.number(0, 3, f32), x.b))
+    total = chosen.sum(1).reshape(*x.shape)
+    return (x.single() + total).cast(x.dtype)
+
+
+RULES = lowerings_of(__name__)
