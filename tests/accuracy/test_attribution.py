@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,9 @@ def test_gradients_rank_what_measuring_finds(pair: Quantised) -> None:
     assert len(ranks) == len(pair.sites)
     top = sorted(ranks, key=lambda site: -ranks[site])[: max(3, len(ranks) // 2)]
     assert large.name in [site.name for site in top]
+    for one, other in combinations(pair.sites, 2):  # A reshape, and the three parts behind it.
+        if found.shares[one.name].divergence.mean == found.shares[other.name].divergence.mean:
+            assert ranks[one] < 1.5 * ranks[other] and ranks[other] < 1.5 * ranks[one], one.name
 
 
 def test_measuring_goes_on_where_it_stopped(pair: Quantised, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 
 from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, first, flips, judged
 from stepwell.attributing.playback import Playback
@@ -90,37 +90,44 @@ def estimates(quantised: Quantised, batches: Sequence[Batch], seed: int = 0) -> 
     found = dict.fromkeys(quantised.sites, 0.0)
     random = torch.Generator().manual_seed(seed)
     for inputs, _ in batches:
-        steps: dict[Operation, Any] = {}
+        steps: dict[SSAValue, Any] = {}
 
-        def adjust(op: Operation, value: Any, steps: dict[Operation, Any] = steps) -> Any:
+        def adjust(of: SSAValue, value: Any, steps: dict[SSAValue, Any] = steps) -> Any:
             if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
                 return value
-            steps[op] = torch.zeros_like(value, requires_grad=True)
-            return value + steps[op]
+            steps[of] = torch.zeros_like(value, requires_grad=True)
+            return value + steps[of]
 
         play = Playback(quantised, inputs, free=True, grad=True, adjust=adjust)
         end = first(play.outputs)
         count = max(1, DRAWN // len(end)) if end.dim() else 1
-        draws: list[Sequence[Any]] = []
+        draws: list[dict[SSAValue | None, Any]] = []
         for _ in range(count):
             with torch.enable_grad():
                 drawn = _drawn(end, random)
             into = [*steps.values(), end]
-            draws.append(torch.autograd.grad(drawn, into, retain_graph=True, allow_unused=True))
-        by_op = {op: [draw[at] for draw in draws] for at, op in enumerate(steps)}
+            slopes = torch.autograd.grad(drawn, into, retain_graph=True, allow_unused=True)
+            draws.append(dict(zip([*steps, None], slopes, strict=True)))
         with torch.no_grad():
             for site in quantised.sites:
                 rounded = play.operands(site, free=False)
+                moved: dict[SSAValue | None, Any] = {}
                 if isinstance(site.op, ReturnOp):
-                    moved, gradients = first(rounded) - end, [draw[-1] for draw in draws]
+                    moved[None] = first(rounded) - end
                 else:
-                    moved = play.evaluated(site, rounded, free=False)
-                    moved = moved - play.values[site.op.results[0]]
-                    gradients = by_op.get(site.op, [])
-                for gradient in gradients:
-                    if gradient is not None:
-                        rows = (moved * gradient).reshape(len(end), -1).sum(-1)
-                        found[site] += float(rows.square().mean()) / 2 / len(batches) / count
+                    results = play.evaluated(site, rounded, free=False)
+                    for of, value in zip(site.op.results, results, strict=True):
+                        if of in steps:
+                            moved[of] = value - play.values[of]
+                for draw in draws:
+                    rows = [
+                        (change * draw[of]).reshape(len(end), -1).sum(-1)
+                        for of, change in moved.items()
+                        if draw[of] is not None
+                    ]
+                    if rows:
+                        square = torch.stack(rows).sum(0).square().mean()
+                        found[site] += float(square) / 2 / len(batches) / count
     return found
 
 

@@ -34,8 +34,8 @@ from stepwell.translate.rewrites.mxfp.choose_mxfp import (
 
 Given = Mapping[Site, Mapping[int, Tensor]]
 """Operands that sites read in place of their own, by site and number."""
-Adjust = Callable[[Operation, Any], Any]
-"""What becomes of an op's first result."""
+Adjust = Callable[[SSAValue, Any], Any]
+"""What becomes of a result of a site."""
 
 
 @dataclass
@@ -86,8 +86,8 @@ class Playback:
         """What a site reads in the run that is kept, quantised or as it was ahead of that."""
         return self._operands(site.op, self.values, free, {})
 
-    def evaluated(self, site: Site, operands: Sequence[Any], free: bool) -> Any:
-        """What a site gives for operands; in MX it rounds them itself unless it is free."""
+    def evaluated(self, site: Site, operands: Sequence[Any], free: bool) -> Sequence[Any]:
+        """A site's results of operands; in MX it rounds them itself unless it is free."""
         return self._evaluate(site.op, operands, free)
 
     def _play(
@@ -116,7 +116,7 @@ class Playback:
         self, op: Operation, operands: Sequence[Any], free: bool, values: Any
     ) -> Sequence[Any]:
         if isinstance(op, MX):
-            results: Sequence[Any] = (self._evaluate(op, operands, free),)
+            results = self._evaluate(op, operands, free)
         elif isinstance(op, WeightOp) and op.key.data in self.parameters:
             results = (self.parameters[op.key.data],)
         else:
@@ -130,7 +130,7 @@ class Playback:
             x = values[ahead]  # Gradients pass a rounding as if it were none.
             results = (x + (results[0] - x).detach(),)
         if self.adjust is not None and op in self._of_op:
-            results = (self.adjust(op, results[0]), *results[1:])
+            results = tuple(map(self.adjust, op.results, results))
         return results
 
     def _operands(self, op: Operation, values: Any, free: bool, given: Given) -> list[Any]:
@@ -144,11 +144,11 @@ class Playback:
             found[at] = tensor
         return found
 
-    def _evaluate(self, op: Operation, operands: Sequence[Any], free: bool) -> Any:
+    def _evaluate(self, op: Operation, operands: Sequence[Any], free: bool) -> Sequence[Any]:
         if not isinstance(op, MX):
             bound: dict[SSAValue, Any] = dict(zip(op.operands, operands, strict=True))
             self._runs.step(op, bound)
-            return bound[op.results[0]]
+            return [bound[result] for result in op.results]
         assert isinstance(op, SchemaOp)
         x, other = operands[0], operands[1]
         bias = operands[2] if len(operands) > 2 else None
@@ -158,9 +158,9 @@ class Playback:
             x = rounded(x, op.arg(first), axis, groups)
             other = rounded(other, op.arg(second), axis)
         if isinstance(op, MxLinearOp):
-            return F.linear(x, other, bias)
+            return (F.linear(x, other, bias),)
         if isinstance(op, MxMatmulOp):
-            return torch.matmul(x, other.transpose(1, 2))
+            return (torch.matmul(x, other.transpose(1, 2)),)
         names = ("stride", "padding", "dilation")
         stride, padding, dilation = (list[int](op.arg(name)) for name in names)
-        return F.conv2d(x, other, bias, stride, padding, dilation, op.arg("groups"))
+        return (F.conv2d(x, other, bias, stride, padding, dilation, op.arg("groups")),)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import torch
 
-from stepwell.attributing.attribute import Attribution
 from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.result import Accuracy, Cured
@@ -19,11 +18,11 @@ from stepwell.curing.weights import Weights
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
 
-Cure = Callable[[Weights, Sequence[Batch], Attribution], Weights]
+Cure = Callable[[Weights, Sequence[Batch]], Weights]
 CURES: Mapping[str, Cure] = {
-    "mixing": lambda weights, _, found: mixed(weights, found),
-    "rounding": lambda weights, batches, _: second_order(weights, batches[:MOMENTS]),
-    "distilling": lambda weights, batches, _: distil(weights, batches),
+    "mixing": mixed,
+    "rounding": lambda weights, batches: second_order(weights, batches[:MOMENTS]),
+    "distilling": distil,
 }
 """By name: other weights, fitted on batches, or the same in a program of other payloads."""
 MOMENTS = 4
@@ -66,7 +65,7 @@ def cured(
     kept = False
     tried: list[Cured] = []
     for name in cures:
-        weights = CURES[name](best, fit, found.attribution)
+        weights = CURES[name](best, fit)
         given = judge(weights)
         loss, score = difference(now, given, "loss"), difference(given, now, "score")
         lost, won = difference(low, base, "loss"), difference(low, given, "loss")

@@ -19,7 +19,7 @@ from stepwell.attributing.metrics import Batch, first
 from stepwell.attributing.playback import Playback
 from stepwell.curing.weights import Weights
 
-STEPS = 140
+STEPS = 200
 """Batches that are looked at, in turn."""
 RATE = 0.01
 """Of a step, as a share of a tensor's root mean square."""
