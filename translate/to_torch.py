@@ -105,6 +105,8 @@ class _Method:
     constants: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
     names: dict[str, str] = field(default_factory=dict[str, str])
     """Weight key → its name in the torch program."""
+    placeholders: dict[str, Node] = field(default_factory=dict[str, Node])
+    """Weight key → what stands for it in the graph."""
 
     def __post_init__(self) -> None:
         self.symbols = Symbols(self.signature.ranges)
@@ -182,6 +184,9 @@ class _Method:
         made = "#" in key
         kind = InputKind.BUFFER
         if isinstance(op, WeightOp):
+            if key in self.placeholders:  # Torch has a tensor once, however many read it.
+                self.exporter.values[op.result] = self.placeholders[key]
+                return
             kind = _KINDS[op.kind.data]
             if kind is InputKind.CONSTANT_TENSOR and made:
                 kind = InputKind.BUFFER
@@ -204,6 +209,8 @@ class _Method:
         example = self.symbols.mode.from_tensor(held, static_shapes=True)
         node = self.exporter.placeholder(name, op.result, example)
         self.inputs.append(InputSpec(kind, TensorArgument(node.name), target, persistent))
+        if isinstance(op, WeightOp):
+            self.placeholders[key] = node
 
     def _user_inputs(self) -> dict[int, str]:
         """Placeholders of the user's inputs; run-time ones by their index."""

@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 import stepwell
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.weights import WeightStore
 from stepwell.terminal.sources import random_values
 
 WAYS = (
@@ -180,3 +181,18 @@ def test_what_a_kernel_reads_as_it_lies_goes_up_in_the_order_that_the_file_decla
     for way, found in ways.items():
         torch.testing.assert_close(found.run(x)[0], net(x), msg=way)
     assert "as_strided" not in str(ways["down"].program)
+
+
+def test_a_weight_that_is_read_twice_is_one_of_torchs() -> None:
+    text = """func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %a = stepwell.weight <"w"> "constant" : tensor<3xf32>
+      %y = aten.mul.Tensor(%x, %a) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+      %b = stepwell.weight <"w"> "constant" : tensor<3xf32>
+      %z = aten.add.Tensor(%y, %b) : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+      func.return %z : tensor<2x3xf32>
+    }"""
+    weights = WeightStore()
+    w, x = torch.rand(3), torch.rand(2, 3)
+    weights.add("w", w)
+    exported = stepwell.parse(text, weights=weights).to_exported_program()
+    assert torch.equal(exported.module()(x), x * w + w)
