@@ -44,7 +44,7 @@ guards: $(READY)
 prove: $(READY)
 	@$(BIN)/python -c 'import z3' 2>/dev/null || $(BIN)/pip install -q -e '.[prove]'
 	$(BIN)/stepwell prove --keep --table docs/proofs.md
-	$(BIN)/stepwell prove --guards
+	$(BIN)/stepwell prove --guards --keep --table docs/proofs.md
 
 # The tests marked `kernels` as other CPUs would run them; needs Debian's qemu-user for two of them.
 other-cpus: $(READY)

@@ -21,9 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import stepwell
-from stepwell.certifying.certificate import PROVED
+from stepwell.certifying.certificate import PROVED, Certificate, certificate
+from stepwell.certifying.recording import Recorder
+from stepwell.checking.contracts.campaign import documented, subject_of
+from stepwell.checking.contracts.draft import Dropped, draft_of
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.rewriting.rewrite import Rewrite
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import History, Rewrite, Together
 from stepwell.reading.models import open_model
 from stepwell.translate.rules.rewrite import RuleRewrite
 
@@ -62,28 +66,57 @@ def certified(model: str, target: str) -> dict[str, Any]:
     sys.path[:0] = [] if str(EXAMPLES) in sys.path else [str(EXAMPLES)]
     held: Any = open_model(str(EXAMPLES / model)).program
     lowered = stepwell.lower(held() if callable(held) else held, target, certify=True)
-    entries = lowered.certificate.entries
+    return counted([lowered.certificate], begun)
+
+
+def of_examples(place: str) -> dict[str, Any]:
+    """The same of the examples that a module's rewrites state, which all of them are tried on."""
+    begun = time.process_time()
+    subject = subject_of(place)
+    rewrites = tuple(step for step in subject.steps if isinstance(step, Rewrite))
+    step = Together(place, rewrites) if rewrites else subject.steps[0]
+    made: list[Certificate] = []
+    for text in subject.examples:
+        program = draft_of(text).build()
+        recorder = Recorder(program)
+        Pipeline(place, (step,)).run(program, recorder.behind, history=History(watch=recorder))
+        made.append(certificate(recorder, place))
+    return counted(made, begun)
+
+
+def _is_of_rules(place: str) -> bool:
+    return any(isinstance(step, RuleRewrite) for step in subject_of(place).steps)
+
+
+def counted(certificates: list[Certificate], begun: float) -> dict[str, Any]:
+    """By rewrite, how many applications are proved, of how many; and why others are not."""
     counts: dict[str, list[int]] = {}
-    for entry in entries:
+    reasons: dict[str, str] = {}
+    for entry in (entry for each in certificates for entry in each.entries):
         row = counts.setdefault(entry.rewrite, [0, 0])
         row[0] += entry.by in PROVED
         row[1] += 1
-    return {"rewrites": counts, "seconds": time.process_time() - begun}
+        if entry.by not in PROVED:
+            reasons.setdefault(entry.rewrite, f"{entry.by}: {entry.reason}"[:200])
+    return {"rewrites": counts, "reasons": reasons, "seconds": time.process_time() - begun}
 
 
 def main() -> None:
     """Read the command line, certify, count."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="*", help="these models of examples/models alone")
+    parser.add_argument("--only", nargs="*", help="these models of examples/models, or `examples`")
     parser.add_argument("--state", type=Path, required=True, help="a file that a run goes on from")
     given = parser.parse_args()
     rows: dict[str, Any] = json.loads(given.state.read_text()) if given.state.exists() else {}
-    for model, target in CASES:
+    examples = [place for place in documented() if not _is_of_rules(place)]
+    for model, target in (*CASES, *((place, "examples") for place in examples)):
         name = f"{model}, {target}"
-        if name not in rows and (not given.only or model in given.only):
+        if name not in rows and (not given.only or model in given.only or target in given.only):
             try:
-                rows[name] = certified(model, target)
-            except StepwellError as error:
+                rows[name] = (
+                    of_examples(model) if target == "examples" else certified(model, target)
+                )
+            except (StepwellError, Dropped) as error:
                 rows[name] = {"rewrites": {}, "refused": str(error).splitlines()[0]}
             given.state.write_text(json.dumps(rows, indent=1))
         if name in rows:
@@ -109,7 +142,8 @@ def show(rows: dict[str, Any]) -> None:
         whole = {name for name in applied if proved[name] == made[name]}
         print(f"{said}: {len(whole)} of {len(applied)} applied proved; {len(names)} in all")
         for name in sorted(applied - whole):
-            print(f"    {name}: {proved[name]} of {made[name]}")
+            why = next(r["reasons"][name] for r in rows.values() if name in r.get("reasons", ()))
+            print(f"    {name}: {proved[name]} of {made[name]}: {why}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
     python tools/contracts.py -n 1500 -s 1     as `make soak` tries them
     python tools/contracts.py -k 'tosa.lower'  only modules in whose name this is found
     python tools/contracts.py --bounds         numbers of every size: the table of bounds
+    python tools/contracts.py --derived docs/proofs.md    what is derived of rules, as its table
 
 Exit status 1 if a variant is wrong, or a rewrite applied to none.
 """
@@ -14,12 +15,15 @@ import argparse
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 from stepwell.checking.contracts.campaign import Tally, documented, tally
 from stepwell.checking.contracts.magnitudes import Sized, sized, subjects
 from stepwell.checking.contracts.trial import Outcome
+from stepwell.checking.watching import describe_bound
 
 COLUMNS: tuple[Outcome, ...] = ("applied", "refused", "not matched", "dropped", "wrong")
 
@@ -51,6 +55,28 @@ def bounds(pattern: str, rounds: int) -> int:
     return bool(bad)
 
 
+START, END = "<!-- bounds of rules: tools/contracts.py -->", "<!-- end of bounds -->"
+
+
+def derived(page: Path, rounds: int) -> int:
+    """Write the table of rules' bounds into a page; gives 1 if one is false."""
+    lines = [START, "", "| rule | stated | derived | wider |", "|---|---|---|---|"]
+    found = [sized(name, rounds) for name in subjects() if ": " in name]
+    for each in sorted(found, key=lambda each: (each.stated is None, each.needed)):
+        stated = each.stated and describe_bound(replace(each.stated, reason=""))
+        wider = f"{1 / each.needed:.1f}" if each.stated and each.needed else "–"
+        said = [(s or "of roundings").replace("|", "\\|") for s in (stated, each.derived)]
+        lines.append(f"| `{each.name.rpartition(': ')[2]}` | {said[0]} | {said[1]} | {wider} |")
+    wide = [f"`{each.name.rpartition(': ')[2]}`" for each in found if each.is_wide]
+    false = [each for each in found if not each.is_true]
+    lines += ["", f"{len(false)} false; wider than ten times: {', '.join(wide) or 'none'}.", ""]
+    before, _, rest = page.read_text().partition(START)
+    page.write_text(before + "\n".join(lines) + END + rest.partition(END)[2])
+    for each in false:
+        print(each, file=sys.stderr)
+    return bool(false)
+
+
 def main() -> int:
     """Print the table; what is wrong goes to standard error."""
     parser = argparse.ArgumentParser(description="variants of every rewrite's example")
@@ -58,8 +84,11 @@ def main() -> int:
     parser.add_argument("-s", type=int, default=0, help="seed")
     parser.add_argument("-k", default="", help="only modules in whose name this is found")
     parser.add_argument("--bounds", action="store_true", help="numbers from 1e-30 to 1e30")
+    parser.add_argument("--derived", type=Path, metavar="PAGE", help="a page's table of bounds")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.derived:
+        return derived(given.derived, max(given.n // 20, 1))
     if given.bounds:
         return bounds(given.k, max(given.n // 10, 1))
     print("| rewrite | tried | applied | refused | not matched | dropped | wrong |")

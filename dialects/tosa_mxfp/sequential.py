@@ -39,6 +39,8 @@ def product(left: Tensor, right: Tensor, dtype: torch.dtype = torch.float32) -> 
     rows, columns = left.shape[1], right.shape[-1]
     batch = max(left.shape[0], right.shape[0])
     left, right = left.expand(batch, -1, -1), right.expand(batch, -1, -1)
+    if type(left) is not Tensor or type(right) is not Tensor:
+        return torch.bmm(left, right).to(dtype)  # Of expressions, whose sums have no order.
     result = torch.empty(batch, rows, columns, dtype=dtype)
     together = max(1, CACHED // max(1, rows * columns))
     step = max(1, CACHED // max(1, columns))

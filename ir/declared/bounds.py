@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -35,6 +35,12 @@ class Bound:
     def exact(self) -> bool:
         """Whether results must be equal bit for bit (a NaN equals a NaN)."""
         return not (self.relative or self.absolute or self.is_local)
+
+    def times(self, factor: float) -> Bound:
+        """So many times the numbers of this one."""
+        scaled = tuple((factor * each, names) for each, names in self.magnitudes)
+        numbers = factor * self.relative, factor * self.absolute
+        return replace(self, relative=numbers[0], absolute=numbers[1], magnitudes=scaled)
 
     @property
     def is_local(self) -> bool:

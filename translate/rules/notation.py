@@ -42,8 +42,8 @@ A `where` clause names a predicate of the module the rule stands in. Where it do
 refuses with the sentence behind `else` (in this line or the next), in which `{c}` is what `$c` is;
 without one the op is not the rule's business. Arguments after may be `function($c, …)`, computed by
 a function of the module.
-`where p($c) for termination` (`cost`, `overflow`, `target`) says what a condition is for without
-which the rule would be right too (`src/stepwell/proving/guards.py`).
+`where p($c) for termination` (`cost`, `overflow`, `target`, `accuracy`) says what a condition is
+for without which the rule would be right too (`src/stepwell/proving/guards.py`).
 `unless guard(%y)` asks a guard that says itself why it refuses: it returns a `Refusal`, or None.
 `with $p = function(%x, $c)` computes once what conditions and lines behind it need; where it gives
 None the op is not the rule's business, where it gives a `Refusal` the rule refuses. A function of
@@ -184,7 +184,7 @@ class Rule:
         return self.before[-1]
 
 
-LABELS = ("termination", "cost", "overflow", "target")
+LABELS = ("termination", "cost", "overflow", "target", "accuracy")
 """What a condition may be for where the rule is right without it (`stepwell/proving/guards.py`)."""
 _LABEL = rf"(?: for (?P<label>{'|'.join(LABELS)}))?"
 _START = re.compile(r"^rule (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)$", re.M)

@@ -78,15 +78,8 @@ def _pad(op: t.PadOp, args: Args, ctx: Interpreter) -> Args:
     x, padding, value = args
     pairs = [padding[i : i + 2] for i in range(0, len(padding), 2)]
     flat = [n for pair in reversed(pairs) for n in pair]
-    padded = torch.full(
-        [d + sum(p) for d, p in zip(x.shape, pairs, strict=True)],
-        _bits(value).reshape(-1)[0].item(),
-        dtype=_bits(x).dtype,
-    )
-    inner = tuple(slice(p[0], p[0] + d) for d, p in zip(x.shape, pairs, strict=True))
-    padded[inner] = _bits(x)
-    assert len(flat) == 2 * x.dim()
-    return (_of_dtype(padded, x.dtype),)
+    filled = _bits(value).reshape(-1)[0].item()
+    return (_of_dtype(torch.constant_pad_nd(_bits(x), flat, filled), x.dtype),)
 
 
 @interprets(t.GatherOp)

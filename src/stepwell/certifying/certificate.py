@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from stepwell.certifying.applying import allowed, follows_rule, hash_of_rule, runs
-from stepwell.certifying.deciding import GIVEN, KINDS, Undecided, is_constant
+from stepwell.certifying.deciding import KINDS, TRIED, Undecided, is_constant
 from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
 from stepwell.certifying.recording import Application, Recorder
 from stepwell.certifying.renaming import Decisions
@@ -29,7 +29,7 @@ from stepwell.ir.weights import WeightStore
 VERSION = 1
 VALUES = "values"
 """That both sides were run on all values of their bytes."""
-PROVED = ("rule", *KINDS, VALUES, "step", "follows")
+PROVED = ("rule", *KINDS, *(f"{kind}{TRIED}" for kind in KINDS), VALUES, "step", "follows")
 """What an application may rest on that is a proof."""
 
 QUOTED = re.compile(r'"([^"\n]*)"')
@@ -43,7 +43,8 @@ class Entry:
     Attributes:
         step, rewrite, op, node: which, and where.
         by: `rule`: a proof of the rule; `bits`, `reals`: its own instance was decided, for any
-            weights or `by the numbers of small weights`; `values`: its sides are as close as its
+            weights or `by the numbers of small weights`, of symbolic sizes `at sizes that were
+            tried`; `values`: its sides are as close as its
             bound says for all values of their bytes; `follows`: nothing had to be proved;
             `step`: the step as a whole was decided; `run`: it was run; `nothing`: not even that.
         statement: its text.
@@ -139,7 +140,8 @@ def certificate(recorder: Recorder, target: str) -> Certificate:
             entry = Entry(*_place(made), kind, reason="" if kind == "step" else entry.reason)
         found.append(entry)
     texts = [entry.statement for entry in found] + [recorder.start, str(program)]
-    given = [entry.statement for entry in found if entry.by.endswith(GIVEN)]
+    counted = (*KINDS[2:], *(f"{kind}{TRIED}" for kind in KINDS[2:]), VALUES)
+    given = [entry.statement for entry in found if entry.by in counted]
     kept = _weights(recorder.weights, texts, given)
     return Certificate(target, recorder.start, str(program), tuple(found), kept)
 

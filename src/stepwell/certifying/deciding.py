@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-import stepwell.certifying.casts  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.certifying.casts
+import stepwell.certifying.lookups  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.certifying.graph import said_by
 from stepwell.certifying.shadows import NotFollowed, Reading, Shadow
 from stepwell.certifying.statements import pairs_of
@@ -22,19 +23,27 @@ from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import History
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
+from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
 
 SMALL = 4096
 """Elements of a constant made by a rewrite that are read as the numbers they are."""
 GIVEN = ", by the numbers of small weights"
 """Behind a reading: small weights of the model are the numbers they are, such as scales."""
+TRIED = ", at sizes that were tried"
 KINDS = ("bits", "reals", f"bits{GIVEN}", f"reals{GIVEN}")
 """Readings that decide a statement, those that hold for any weights first."""
 _FAILS = (
     NotFollowed, StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError,
     AttributeError, NotImplementedError, AssertionError,
 )  # fmt: skip
+
+
+_CHOICES = ("control.cond", "tosa.cond_if")
+_WAYS = (True, False)
 
 
 class Undecided(Exception):
@@ -53,6 +62,8 @@ def decide(
 ) -> str:
     """The first reading in which all pairs of a statement are equal.
 
+    A statement of symbolic sizes is decided at two choices of them, and the reading says so.
+
     Args:
         program: the statement: of one method.
         kinds: readings to try, in order.
@@ -63,6 +74,10 @@ def decide(
     Raises:
         Undecided: they are equal in none, with the reason.
     """
+    sizes = [] if pairs is not None else list(_at_sizes(program))
+    if sizes:
+        found = [decide(each, kinds, seed, numbers=numbers) for each in sizes]
+        return max(found, key=KINDS.index) + TRIED
     reason = ""
     for kind in kinds:
         plain = kind.removesuffix(GIVEN)
@@ -76,6 +91,27 @@ def decide(
             return kind
         reason = apart
     raise Undecided(reason)
+
+
+def _at_sizes(program: Program) -> Iterator[Program]:
+    """A statement of symbolic sizes, at numbers for them; none of a statement of numbers.
+
+    Raises:
+        Undecided: nothing is known of a size, or it cannot be a number.
+    """
+    (method,) = program.methods.values()
+    types = [a.type for a in method.body.block.args if isinstance(a.type, TensorType)]
+    symbols = sorted({s for t in types for d in dims(t) if isinstance(d, Size) for s in d.symbols})
+    if not any(isinstance(d, Size) for t in types for d in dims(t)):
+        return
+    for start in (4, 6):
+        copy = Program(program.module.clone(), program.weights)
+        chosen = {symbol: start + 2 * at for at, symbol in enumerate(symbols)}
+        try:
+            PinSymbolicSizes.of(chosen).apply(copy, History())
+        except _FAILS as error:
+            raise Undecided(f"of symbolic sizes: {error}") from error
+        yield copy
 
 
 class _Shadows:
@@ -152,6 +188,10 @@ class _Run:
         if isinstance(op, StateOp):
             return [self.input(f"state {op.key.data}", op.result.type)]
         rule = rule_for(type(op))
+        if rule is not None and op.name in _CHOICES and isinstance(operands[0], Shadow):
+            ways = [rule(op, [torch.tensor(w), *operands[1:]], self.interpreter) for w in _WAYS]
+            test = operands[0].reshape([])
+            return [torch.where(test, one, other) for one, other in zip(*ways, strict=True)]
         if rule is not None:
             try:
                 if (steps := C_LIBRARY.get(op.name)) is not None:

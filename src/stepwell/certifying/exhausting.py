@@ -1,4 +1,7 @@
-"""Pairs that one or two bytes decide, element by element: run on all values that there are."""
+"""Pairs that a few bytes and truth values decide, element by element: run on all that there are.
+
+Constants of one number are part of the functions, and so are tables for look-ups.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,30 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.certifying.deciding import is_constant
 from stepwell.certifying.statements import pairs_of
+from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import i1, i8, torch_dtype, ui8
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.sizes.size import number_of
-from stepwell.ir.types import dims, is_static
+from stepwell.ir.types import dims, element, is_static
 
 _MOST_RUNS = 1024
+_MOST_INPUTS = 3
+_MOST_VALUES = 1 << 18
 _BYTE = 256
+_TABLES = ("tosa.table", "cmsis.quantized_activation")
+"""Ops whose second operand is a table, in which the first is looked up."""
 
 
 class NotOfBytes(Exception):
-    """Pairs that are no elementwise functions of one or two bytes, in the order of elements."""
+    """Pairs that are no elementwise functions of few bytes, in the order of elements."""
 
 
 def apart_on_all(
@@ -51,18 +61,23 @@ def apart_on_all(
     ops = _ops_of([value for pair in pairs for value in pair])
     (method,) = program.methods.values()
     inputs = [a for a in method.body.block.args if _is_read(a, ops, pairs)]
-    count = _count(inputs, ops, pairs)
+    count, shape = _count(program, inputs, ops, pairs)
     numbers = [_all_of(value) for value in inputs]
-    total = len(numbers[0]) * (len(numbers[1]) if len(numbers) > 1 else 1)
+    total = prod(map(len, numbers))
+    if total > _MOST_VALUES:
+        raise NotOfBytes("too many values")
+    if shape:  # All have it, and an axis may be longer for what computes element by element.
+        shape = (-(-total * shape[0] // count), *shape[1:])
+        count = prod(shape)
     if -(-total // count) > _MOST_RUNS:
         raise NotOfBytes("too many runs")
     interpreter = Interpreter(program.weights)
     for begin in range(0, total, count):
         places = torch.arange(begin, begin + count) % total
-        picked = [places // (total // len(numbers[0])), places % len(numbers[-1])]
         environment: dict[SSAValue, Any] = {}
-        for value, held, at in zip(inputs, numbers, picked, strict=False):
-            environment[value] = held[at].reshape([*map(number_of, dims(value.type))])
+        for value, held in zip(inputs, numbers, strict=True):
+            picked, places = held[places % len(held)], places // len(held)
+            environment[value] = picked.reshape(shape or [*map(number_of, dims(value.type))])
         with torch.no_grad():
             for op in method.body.block.ops:
                 if op in ops and not isinstance(op, ReturnOp):
@@ -71,6 +86,8 @@ def apart_on_all(
                     except (StepwellError, RuntimeError, NotImplementedError) as error:
                         raise NotOfBytes(str(error)) from error
         for old, new in pairs:
+            if shape and environment[old].shape != environment[new].shape:
+                raise NotOfBytes("an op computes in its own shape")
             difference = differs(environment[old], environment[new], bound, against="tensor")
             if difference is not None:
                 return str(difference)
@@ -78,31 +95,60 @@ def apart_on_all(
 
 
 def _count(
+    program: Program,
     inputs: Sequence[SSAValue],
     ops: dict[Operation, None],
     pairs: Sequence[tuple[SSAValue, SSAValue]],
-) -> int:
-    """The elements of each tensor, as many in all, of which each is a function of those before."""
-    if not 1 <= len(inputs) <= 2:
-        raise NotOfBytes("it has not one input, or two")
-    values = [*inputs, *(v for op in ops for v in op.results), *(v for pair in pairs for v in pair)]
+) -> tuple[int, tuple[int, ...]]:
+    """The elements of each tensor, as many in all, of which each is a function of those before.
+
+    The shape comes with them, if all have one.
+    """
+    if not 1 <= len(inputs) <= _MOST_INPUTS:
+        raise NotOfBytes("it has no input, or many")
+    computed = [op for op in ops if not _is_part(op, program)]
+    made = [v for op in computed for v in op.results]
+    values = [*inputs, *made, *(v for pair in pairs for v in pair)]
     if not all(isinstance(value.type, TensorType) for value in values):
         raise NotOfBytes("a number of run time")
     if not all(is_static(value.type) for value in values):
         raise NotOfBytes("a symbolic size")
     shapes = {dims(value.type) for value in values}
     counts = {prod(map(number_of, shape)) for shape in shapes}
-    for op in ops:
-        keeps_places = is_of(op, "elementwise", "cast", "reshape") and op.regions == ()
-        if isinstance(op, WeightOp) or not keeps_places:
+    for op in computed:
+        keeps_places = is_of(op, "elementwise", "cast", "reshape") or isinstance(op, StorageCast)
+        if not (keeps_places or op.name in _TABLES) or op.regions:
             raise NotOfBytes(f"{op.name} is not elementwise")
     if len(counts) != 1 or (len(inputs) > 1 and len(shapes) > 1):
         raise NotOfBytes("shapes broadcast")
-    return counts.pop() or 1
+    first = tuple(map(number_of, shapes.pop()))
+    return counts.pop() or 1, () if shapes or 0 in first else first
+
+
+def _is_part(op: Operation, program: Program) -> bool:
+    """Whether an op is a constant of one number, or a table that is looked up in.
+
+    Raises:
+        NotOfBytes: it is another weight.
+    """
+    if not isinstance(op, WeightOp):
+        return False
+    known = is_constant(program.weights, op.key.data, True)
+    is_table = all(u.operation.name in _TABLES and u.index == 1 for u in op.result.uses)
+    count = prod(map(number_of, dims(op.result.type)))
+    if known and (count == 1 or is_table):
+        return True
+    raise NotOfBytes(f"the weight {op.key.data} is any")
 
 
 def _all_of(value: SSAValue) -> Any:
     held = quantization(value.type)
+    if held is None and element(value.type) in (i1, i8, ui8):
+        dtype = torch_dtype(element(value.type))
+        least, most = (
+            (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+        )
+        return torch.arange(least, most + 1).to(dtype)
     if held is None or not held.is_per_tensor or held.high - held.low >= _BYTE:
         raise NotOfBytes(f"{value.type} has more values than a byte")
     return torch.arange(held.low, held.high + 1).to(storage_dtype(held))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.ir.syntax.text import to_text
 
@@ -27,6 +27,7 @@ class Definition:
         op: of its class; its operands may be others by now.
         operands, results: numbers of values.
         said: everything else that it says.
+        regions: as they were.
     """
 
     op: Operation
@@ -35,6 +36,7 @@ class Definition:
     operands: tuple[int, ...]
     results: tuple[int, ...]
     said: str
+    regions: tuple[Region, ...] = ()
 
 
 def said_by(op: Operation) -> str:

@@ -9,7 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.certifying.field import PRIME, bilinear, digest, inverse, mixed, power, times
+from stepwell.certifying.field import (
+    PRIME,
+    bilinear,
+    digest,
+    inverse,
+    mixed,
+    of_number,
+    power,
+    times,
+)
 from stepwell.certifying.field import unordered as commuting
 from stepwell.certifying.shadows import (
     EXACT_STEPS,
@@ -17,12 +26,14 @@ from stepwell.certifying.shadows import (
     STEPS,
     Reading,
     is_shadow,
+    is_whole,
     kept,
     moved,
 )
 from stepwell.checking import kernel_steps
 from stepwell.ir.outside.torch_private import operator_and_overload
 
+_INFINITIES = tuple(of_number(sign * math.inf) for sign in (1, -1))
 Operator = Callable[[Reading, Any, tuple[Any, ...], dict[str, Any]], Any]
 _MOVES = """view _unsafe_view reshape _reshape_alias permute transpose t expand slice select
     unsqueeze squeeze alias detach clone contiguous cat stack index index_select gather flip roll
@@ -63,7 +74,12 @@ class Numbers:
         self.rounds = not is_ring and (reading.is_exact or not of.is_floating_point)
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
-        return commuting(f"add:{self.of}", x, y) if self.rounds else (x + y) % PRIME
+        if self.rounds:
+            return commuting(f"add:{self.of}", x, y)
+        found = (x + y) % PRIME
+        for end in _INFINITIES if self.of.is_floating_point else ():
+            found = torch.where((x == end) | (y == end), end, found)  # The others are finite.
+        return found
 
     def multiply(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.rounds:
@@ -231,7 +247,23 @@ def _commutes(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     name = operator_and_overload(func)[0]
     of = _compared_in(args) if name == "eq" else bare.dtype
     x, y = (reading.numbers(each, of) for each in args)
-    return reading.made(commuting(name, x, y).expand(bare.shape), bare.dtype)
+    found = commuting(name, x, y)
+    if name == "bitwise_and" and args[1] == _WORD and not reading.is_exact:
+        found = x  # It does not overflow.
+    elif name == "eq":
+        zero = reading.numbers(torch.zeros((), dtype=of))
+        found = torch.where(y == zero, 1 - digest("nonzero", x), found)
+    elif name in _NEUTRAL:
+        end, other_end = (reading.numbers(sign * math.inf, of) for sign in _NEUTRAL[name])
+        found = torch.where(y == end, x, torch.where(x == end, y, found))
+        if not reading.is_exact:
+            found = torch.where((x == other_end) | (y == other_end), other_end, found)
+    return reading.made(found.expand(bare.shape), bare.dtype)
+
+
+_WORD = 0xFFFFFFFF
+_NEUTRAL = {"maximum": (-1, 1), "minimum": (1, -1)}
+"""The infinity that changes nothing, and the one that is always taken."""
 
 
 @handles("lt", "le", "gt", "ge", "ne")
@@ -252,6 +284,12 @@ def _compared_in(args: Sequence[Any]) -> torch.dtype:
         torch.empty(a.shape, dtype=a.dtype, device="meta") if is_shadow(a) else a for a in args
     ]
     return torch.result_type(*given)
+
+
+@handles("isfinite")
+def _finite(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
+    """Real numbers are."""
+    return NotImplemented if reading.is_exact else torch.ones(args[0].shape, dtype=torch.bool)
 
 
 @handles("logical_not")
@@ -287,7 +325,12 @@ def _triangle(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
 @handles("_to_copy", "to")
 def _converted(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     bare = reading.type_of(func, args, {k: v for k, v in kwargs.items() if k != "device"})
-    return reading.made(reading.numbers(args[0], bare.dtype), bare.dtype)
+    x, is_float = args[0], bare.dtype.is_floating_point
+    if x.is_whole and not is_float and bare.dtype.itemsize >= 4 and not reading.is_exact:
+        return reading.made(x.held, bare.dtype)  # It does not overflow.
+    made = reading.made(reading.numbers(x, bare.dtype), bare.dtype)
+    made.is_whole = is_float and bare.dtype.itemsize >= 4 and is_whole(x)
+    return made
 
 
 # -- folds ---------------------------------------------------------------------------------------

@@ -90,7 +90,8 @@ class Recorder:
         read = tuple(map(self.number, operands))
         results = tuple(map(self.number, op.results))
         held = dict(op.properties), dict(op.attributes)
-        return Definition(op, *held, read, results, said_by(op))
+        regions = tuple(region.clone() for region in op.regions)
+        return Definition(op, *held, read, results, said_by(op), regions)
 
     def _define(self, op: Operation) -> Definition:
         made = self._now(op, op.operands)

@@ -31,6 +31,14 @@ STEPS: dict[str, Handler] = {}
 """By operator: a function of torch that it computes step by step."""
 EXACT_STEPS: set[str] = set()
 """Operators that are read by their steps where roundings count too."""
+LOOKUPS: list[Handler] = []
+"""What gives elements at indices that are not known."""
+_WHOLE = frozenset(
+    """add sub rsub mul neg abs mm bmm addmm baddbmm mv sum maximum minimum clamp relu view reshape
+    _unsafe_view permute transpose t expand slice select unsqueeze squeeze clone cat stack
+    constant_pad_nd unfold convolution as_strided index""".split()
+)
+"""Operators whose results are whole numbers where their operands are."""
 _FACTORIES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
 _ASKS = frozenset(("_local_scalar_dense", "equal", "is_nonzero", "nonzero", "item"))
 _INDICES = frozenset(("index", "indices"))
@@ -46,10 +54,12 @@ class Shadow(torch.Tensor):
     Attributes:
         held: their numbers, int64, of its shape.
         reading: what operators make of them.
+        is_whole: whether they are floats that are known to be whole numbers.
     """
 
     held: Tensor
     reading: Reading
+    is_whole: bool = False
 
     @staticmethod
     def __new__(cls: type[Shadow], held: Tensor, dtype: torch.dtype, reading: Reading) -> Shadow:
@@ -71,6 +81,17 @@ class Shadow(torch.Tensor):
         """What an operator makes of shadows."""
         reading = next(a.reading for a in flat([*args, *(kwargs or {}).values()]) if is_shadow(a))
         return reading.run(func, tuple(args), dict(kwargs or {}))
+
+
+def is_whole(value: Any) -> bool:
+    """Whether floats of a tensor, or a number, are known to be whole; True of what is none."""
+    if isinstance(value, list | tuple):
+        return all(map(is_whole, value))
+    if isinstance(value, Shadow):
+        return value.is_whole or not value.dtype.is_floating_point
+    if isinstance(value, Tensor):
+        return not value.is_floating_point() or bool((value == value.trunc()).all())
+    return not isinstance(value, float) or value == int(value)
 
 
 def is_shadow(value: Any) -> bool:
@@ -137,11 +158,14 @@ class Reading:
             return held
         if wanted == torch.bool:
             return digest("nonzero", held)
-        is_whole = not given.is_floating_point
+        of_integers = not given.is_floating_point
         if wanted.is_floating_point and given.itemsize > 0 and wanted.itemsize > 1:
-            fits = given.itemsize > 1 or is_whole
+            fits = given.itemsize > 1 or of_integers
             return held if fits and not self.is_exact else digest(f"{given}→{wanted}", held)
-        widens = is_whole and (given == torch.bool or wanted.itemsize > given.itemsize)
+        widens = of_integers and (given == torch.bool or wanted.itemsize > given.itemsize)
+        widens |= (
+            of_integers and wanted.itemsize >= 4 and not self.is_exact
+        )  # It does not overflow.
         if widens and (given.itemsize < 4 or not self.is_exact):
             return held  # Nothing narrow is computed with in its own type.
         return digest(f"→{wanted}", held)
@@ -150,6 +174,12 @@ class Reading:
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operator of which at least one argument is a shadow."""
+        made = self._ran(func, args, kwargs)
+        if isinstance(made, Shadow) and schema_of(func).name.partition("::")[2] in _WHOLE:
+            made.is_whole = is_whole([*args, *kwargs.values()])
+        return made
+
+    def _ran(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         schema = schema_of(func)
         name = schema.name.partition("::")[2]
         if name in _FACTORIES or name.startswith(("empty", "new_empty")):
@@ -256,7 +286,9 @@ def moved(reading: Reading, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     names = [argument.name for argument in schema.arguments]
     given = dict(zip(names, args, strict=False)) | kwargs
     if any(is_shadow(each) for n in _INDICES for each in flat([given.get(n)])):
-        return reading.opaque(func, name, args, kwargs)
+        made = next((m for look in LOOKUPS if (m := look(reading, name, given)) is not None), None)
+        is_made = made is not None and made is not NotImplemented
+        return made if is_made else reading.opaque(func, name, args, kwargs)
     first = next(v for v in flat(list(given.values())) if is_shadow(v))
     data = [v for n, v in given.items() if n not in _INDICES for v in flat([v])]
     kinds = {v.dtype for v in data if isinstance(v, Tensor)}

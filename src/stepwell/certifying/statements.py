@@ -161,7 +161,7 @@ def remade(made: Definition, operands: Sequence[SSAValue]) -> Operation:
         result_types=[result.type for result in made.op.results],
         properties=dict(made.properties),
         attributes=dict(made.attributes),
-        regions=[region.clone() for region in made.op.regions],
+        regions=[region.clone() for region in made.regions],
     )
 
 

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.certifying.applying import by_hash, follows_rule, runs
 from stepwell.certifying.certificate import PROVED, VALUES, Certificate, Entry, parsed, store_of
-from stepwell.certifying.deciding import KINDS, Undecided
+from stepwell.certifying.deciding import KINDS, TRIED, Undecided
 from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
 from stepwell.certifying.graph import Definition, Graph, said_by
 from stepwell.certifying.recording import observed
@@ -29,7 +29,11 @@ from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.weights import WeightStore
 
 _NAME = re.compile(r"v(\d+)")
-_READINGS = {kind: KINDS[i // 2 * 2 : i + 1] for i, kind in enumerate(KINDS)}
+_READINGS = {
+    f"{kind}{tried}": KINDS[i // 2 * 2 : i + 1]
+    for i, kind in enumerate(KINDS)
+    for tried in ("", TRIED)
+}
 """Those tried up to each."""
 
 

@@ -7,7 +7,7 @@ however little of the fault reaches the outputs, and only the new ops are evalua
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -265,14 +265,15 @@ def _definition(value: SSAValue) -> str:
     return describe_value(value)
 
 
-def describe_bound(bound: Bound) -> str:
+def describe_bound(bound: Bound, spelled: Callable[[float], str] = "{:g}".format) -> str:
     """`exact`, `1 unit of its scale (why)`, or `2e-05 relative + 1e-05 absolute (why)`."""
     if bound.exact:
         return "exact"
-    parts = [f"{bound.relative:g} relative" if bound.relative else ""]
-    parts.append(f"{bound.absolute:g} absolute" if bound.absolute else "")
+    parts = [f"{spelled(bound.relative)} relative" if bound.relative else ""]
+    parts.append(f"{spelled(bound.absolute)} absolute" if bound.absolute else "")
     parts += [
-        f"{factor:g} of {' + '.join(f'|{n}|' for n in names)}" for factor, names in bound.magnitudes
+        f"{spelled(factor)} of {' + '.join(f'|{n}|' for n in names)}"
+        for factor, names in bound.magnitudes
     ]
     if bound.derived and not any(parts):
         parts.append("what both sides round")

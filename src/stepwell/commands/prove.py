@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Print a verdict a rule; 1 if one is refuted."""
-    from stepwell.proving.known import keep
+    from stepwell.proving.known import keep, known_conditions
     from stepwell.proving.known import known as kept
-    from stepwell.proving.running import prove_each, without_conditions
+    from stepwell.proving.running import prove_each
     from stepwell.proving.verdicts import SAID, Verdict, hash_of, rules
 
     known = rules()
@@ -41,19 +41,11 @@ def run(arguments: argparse.Namespace) -> Outcome:
             f"there is no rule {unknown[0]!r}", help="`stepwell prove` without names proves all"
         )
     verdicts: list[Verdict] = []
-    without: list[dict[str, str]] = []
     files: list[Path] = []
     names = list(arguments.rules or known)
-    if arguments.guards:
-        for name, dropped in without_conditions(names, arguments.jobs):
-            for condition, found in dropped:
-                said = f"{'right' if found.is_right else 'OPEN '} {found}"
-                print(f"{name:40} without {condition}: {said}", flush=True)
-                without.append({"rule": name, "without": condition, "found": said})
-        right = sum(row["found"].startswith("right") for row in without)
-        print(f"{right} of {len(without)} conditions are needed, or hold what their label says")
-        return Outcome({"guards": without}, files, 0)
     texts = {name: hash_of(rewrite.rule) for name, rewrite in known.items()}
+    if arguments.guards:
+        return _guards(arguments, names, texts)
     held = {
         name: verdict
         for name in names
@@ -81,9 +73,40 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if arguments.table:
         from stepwell.proving.page import with_table
 
-        page = with_table(arguments.table.read_text(), rows)
+        page = with_table(arguments.table.read_text(), rows, known_conditions())
         write_atomically(arguments.table, page.encode())
         files.append(arguments.table)
     told = [{**vars(v), "counterexample": str(v.counterexample or "")} for v in verdicts]
-    result = {"verdicts": told, "counts": counted, "guards": without}
+    result = {"verdicts": told, "counts": counted}
     return Outcome(result, files, 1 if counted["refuted"] else 0)
+
+
+def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, str]) -> Outcome:
+    """Drop conditions, and print what becomes of each rule; what is kept is not asked again."""
+    from stepwell.proving.known import Dropped, keep_conditions, known, known_conditions
+    from stepwell.proving.page import with_table
+    from stepwell.proving.running import without_conditions
+
+    kept: dict[str, list[Dropped]] = {}
+    for row in known_conditions():
+        if texts.get(row.rule) == row.hash:
+            kept.setdefault(row.rule, []).append(row)
+    asked = [name for name in names if not (arguments.new and name in kept)]
+    shown: list[Dropped] = []
+    for name, rows in zip(asked, without_conditions(asked, arguments.jobs), strict=True):
+        kept[name] = rows
+        for row in rows:
+            print(f"{name:40} without {row.condition}: {row}", flush=True)
+        shown += rows
+        if arguments.keep:
+            keep_conditions(row for each in texts for row in kept.get(each, ()))
+    rows = [row for each in texts for row in kept.get(each, ())]
+    counted = Counter(row.kind for row in (rows if arguments.new else shown))
+    print(", ".join(f"{count} {kind}" for kind, count in counted.items()) or "no conditions")
+    files: list[Path] = []
+    if arguments.table:
+        verdicts = [known()[text] for text in texts.values() if text in known()]
+        page = with_table(arguments.table.read_text(), verdicts, rows)
+        write_atomically(arguments.table, page.encode())
+        files.append(arguments.table)
+    return Outcome({"guards": [vars(row) for row in shown], "counts": counted}, files, 0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, Literal
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -20,7 +21,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import Size, number_of
 from stepwell.ir.syntax.text import to_text
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import IntType, dims, element, tensor
 from stepwell.proving.instances import SOME, Instance, Unknown
 from stepwell.proving.instantiating import NotWritten, Statement, Written
 from stepwell.proving.numbers import Unproven
@@ -28,7 +29,7 @@ from stepwell.translate.rules.examples import root_of
 
 SPECIAL = (1.0, 0.0, -0.0, -1.0, 2.5, -2.5, 0.3, 7.0, -30.0, 1e-3, 100.0,
            math.nan, math.inf, -math.inf, 1e-40, 3e38, -3e38, 16777216.0,
-           1.7, -1.3, 0.1, 2.9)  # fmt: skip
+           1.7, -1.3, 0.1, 2.9, 1.0146484375)  # fmt: skip
 MODERATE = tuple(n for n in SPECIAL if n == 0 or 0.1 <= abs(n) < 100)
 """For rules that round: what they claim is of numbers that nothing overflows of."""
 FLOATS = (2.5, 0.0, -0.0, 1.0, -1.0, 0.3, -3.0, 1e-30, 3e38, -1e38, math.inf, math.nan)
@@ -93,7 +94,7 @@ def search(
     `does not run` says that what stands before is no program that runs, whatever the numbers are.
     """
     runs = fails = False
-    for given in islice(_concrete(instance), _MOST_NUMBERS):
+    for given in islice(concrete(instance), _MOST_NUMBERS):
         try:
             written = statement.concrete(given)
         except NotWritten:
@@ -104,7 +105,7 @@ def search(
             continue
         if written is None:
             continue
-        found = _differs(written, bound)
+        found = differs(written, bound)
         if isinstance(found, Counterexample):
             return found
         runs |= found == "agrees"
@@ -115,7 +116,7 @@ def search(
 def _runs(program: Program) -> bool:
     """Whether what stands before is a program that runs."""
     method = program.method()
-    inputs = tuple(_input(a.type, number) for number, a in enumerate(method.body.block.args))
+    inputs = tuple(input_of(a.type, number) for number, a in enumerate(method.body.block.args))
     try:
         values_of(program, inputs, list(root_of(program).results))
     except (StepwellError, RuntimeError, IndexError):
@@ -123,7 +124,7 @@ def _runs(program: Program) -> bool:
     return True
 
 
-def _concrete(instance: Instance) -> Iterator[Mapping[str, Any]]:
+def concrete(instance: Instance) -> Iterator[Mapping[str, Any]]:
     """The instance with numbers for numbers and for sizes, small ones first."""
     unknown = [name for name, value in instance.given.items() if isinstance(value, Unknown)]
     if any(instance.given[name].is_late for name in unknown):
@@ -131,12 +132,13 @@ def _concrete(instance: Instance) -> Iterator[Mapping[str, Any]]:
     numbers = [INTS if instance.given[name].is_int else FLOATS for name in unknown]
     for picked in product(*numbers):
         for scale in (1, 2) if instance.is_pointwise else (2, 1):
-            yield {
-                name: _pinned(value, scale, instance.is_pointwise)
-                for name, value in (
-                    instance.given | dict(zip(unknown, picked, strict=True))
-                ).items()
-            }
+            yield pinned(instance, dict(zip(unknown, picked, strict=True)), scale)
+
+
+def pinned(instance: Instance, numbers: Mapping[str, Any], scale: int) -> dict[str, Any]:
+    """The instance with these numbers, and with sizes that are numbers."""
+    given = {**instance.given, **numbers}
+    return {name: _pinned(value, scale, instance.is_pointwise) for name, value in given.items()}
 
 
 def _pinned(value: Any, scale: int, is_pointwise: bool) -> Any:
@@ -159,11 +161,24 @@ def _size(size: Size, scale: int, is_pointwise: bool) -> int:
     return 1 + int(digits) if scale == 2 else 2
 
 
-def _differs(written: Written, bound: Bound) -> Counterexample | Literal["agrees", "does not run"]:
+def differs(
+    written: Written, bound: Bound, *, is_strict: bool = False, of_classes: bool = False
+) -> Counterexample | Literal["agrees", "does not run"]:
+    """Run both sides on numbers.
+
+    Args:
+        written: both sides.
+        bound: how far they may be apart.
+        is_strict: whether numbers that the bound states count for every element type.
+        of_classes: look only for what is infinite, or zero, on one side alone.
+    """
     program = written.program
     method = program.method()
-    table = SPECIAL if bound.exact or (bound.absolute and not bound.derived) else MODERATE
-    inputs = tuple(_input(a.type, number, table) for number, a in enumerate(method.body.block.args))
+    is_special = bound.exact or (bound.absolute and not bound.derived) or of_classes
+    table = SPECIAL if is_special else MODERATE
+    inputs = tuple(
+        input_of(a.type, number, table) for number, a in enumerate(method.body.block.args)
+    )
     olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
     try:
         wanted = values_of(program, inputs, olds)
@@ -180,10 +195,26 @@ def _differs(written: Written, bound: Bound) -> Counterexample | Literal["agrees
     for one, other in zip(wanted, found, strict=True):
         if one.shape != other.shape or one.dtype != other.dtype:
             return _example(written, inputs, one, other)
-        wrong = _apart(one, other, bound, inputs)
+        if of_classes:
+            wrong = (one.isfinite() ^ other.isfinite()) | ((one == 0) ^ (other == 0))
+        elif is_strict and (bound.relative or bound.absolute or bound.magnitudes):
+            wrong = _beyond(one, other, bound, written, inputs)
+        else:
+            wrong = _apart(one, other, bound, inputs)
         if bool(wrong.any()):
             return _shrunk(written, inputs, wrong, one, other)
     return "agrees"
+
+
+def _beyond(one: Any, other: Any, bound: Bound, written: Written, inputs: tuple[Any, ...]) -> Any:
+    """Where two results differ by more than twice what a bound states in numbers."""
+    wide, seen = one.double(), other.double()
+    allowed = bound.absolute + bound.relative * wide.abs()
+    for factor, names in bound.magnitudes:
+        values = values_of(written.program, inputs, [written.named[name] for name in names])
+        allowed = allowed + factor * sum(value.double().abs() for value in values)
+    apart = (wide - seen).abs() > 2 * allowed
+    return wide.isfinite() & (seen.isfinite() & apart | seen.isnan())
 
 
 def _apart(one: Any, other: Any, bound: Bound, inputs: tuple[Any, ...]) -> Any:
@@ -242,8 +273,10 @@ def values_of(program: Program, inputs: tuple[Any, ...], values: list[SSAValue])
     return [environment[value] for value in values]
 
 
-def _input(type_: Any, number: int, numbers: tuple[float, ...] = SPECIAL) -> Any:
+def input_of(type_: Any, number: int, numbers: tuple[float, ...] = SPECIAL) -> Any:
     """Special numbers in an order of its own, so that two inputs meet in all pairs."""
+    if not isinstance(type_, TensorType):
+        return 3 if isinstance(type_, IntType) else 1.5
     shape = [number_of(size) for size in dims(type_)]
     count = math.prod(shape)
     held = quantization(type_)

@@ -1,41 +1,44 @@
 """Conditions dropped one at a time: without one, a rule is wrong, or the condition says what for.
 
-`where reads_once(%a) for cost` is labelled: it is no part of the statement that is proved, which
-holds without it. Labels are `termination` (the rule would fire on its own result), `cost` (the
-program would be no better), `overflow` (a number on the way leaves the range of its type, which
-real numbers do not show) and `target` (the engine that is lowered to does not take it).
+What a condition keeps a rule from are the programs that match without it and not with it; one of
+those must become something else, or nothing that is written at all. A condition with a label
+(`where reads_once(%a) for cost`) is no part of the statement that is proved: the proof that is kept
+is of the rule without it (`verdicts.prove`), and here it is shown to be what it says: `termination`
+(the rule fires on its own result), `cost` (the program has no fewer ops) or `overflow` (a number is
+lost to infinity, or to zero). What `target` and `accuracy` refuse is run: it is the same without
+the condition, within the rule's bound, or the target has no op for it; `accuracy` refuses halves,
+to which more ops round behind than before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from stepwell.proving.verdicts import Verdict, prove
+from torch import Tensor
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import bf16, f16
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.types import element, is_static
+from stepwell.proving.counterexamples import Counterexample, differs, input_of, values_of
+from stepwell.proving.drafts import drafts
+from stepwell.proving.instantiating import FAILS, NotWritten, Written, applied
+from stepwell.proving.known import Dropped, Kind, known
+from stepwell.proving.numbers import Unproven
+from stepwell.proving.verdicts import UNNEEDED, hash_of
+from stepwell.translate.rules.compiling import Matched, Matcher, compile_rule
+from stepwell.translate.rules.examples import root_of
 from stepwell.translate.rules.notation import Rule, Where
 from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.translate.rules.writing import Writer
 
-
-@dataclass(frozen=True)
-class Dropped:
-    """What becomes of a rule without one of its conditions.
-
-    Attributes:
-        label: what the rule's text says that the condition is for.
-    """
-
-    label: str
-    verdict: Verdict
-
-    @property
-    def is_right(self) -> bool:
-        """A condition is needed, or the rule holds without it, of numbers that do not overflow."""
-        if not self.label:
-            return self.verdict.kind == "refuted"
-        return self.verdict.kind != "refuted" or self.label == "overflow"
-
-    def __str__(self) -> str:
-        return f"for {self.label}; {self.verdict}" if self.label else str(self.verdict)
+_TRIED, _ALIKE = 60, 3
+"""Programs that a condition refuses and that are run, and those of one instance."""
 
 
 def conditions(rule: Rule) -> list[Where]:
@@ -43,25 +46,288 @@ def conditions(rule: Rule) -> list[Where]:
     return [clause for clause in rule.where if not clause.binds]
 
 
-def without(rewrite: type[RuleRewrite], clause: Where) -> tuple[Rule, ...]:
-    """The forms of a rule without a condition."""
-    return tuple(
-        replace(form, where=tuple(c for c in form.where if not _is(c, clause)))
-        for form in rewrite.rule.forms
-    )
-
-
-def _is(one: Where, other: Where) -> bool:
-    return (one.predicate, one.arguments) == (other.predicate, other.arguments)
-
-
 def spelled(clause: Where) -> str:
     """A condition in short."""
     kind = "unless" if clause.is_guard else "where not" if clause.negated else "where"
-    return f"{kind} {clause.predicate}"
+    return f"{kind} {clause.predicate}({', '.join(map(_term, clause.arguments))})"
 
 
-def without_each(rewrite: type[RuleRewrite]) -> Iterator[tuple[str, Dropped]]:
+def _term(term: Any) -> str:
+    name = getattr(term, "name", None)
+    if name is None:
+        return str(term)
+    return f"{'%' if type(term).__name__ == 'ValueName' else '$'}{name}"
+
+
+def without_each(name: str, rewrite: type[RuleRewrite]) -> Iterator[Dropped]:
     """Each condition, and what becomes of the rule without it."""
+    hash_ = hash_of(rewrite.rule)
     for clause in conditions(rewrite.rule):
-        yield spelled(clause), Dropped(clause.label, prove(rewrite, without(rewrite, clause)))
+        show = _labelled if clause.label else _needed
+        kind, reason = show(rewrite, clause)
+        yield Dropped(name, spelled(clause), clause.label, kind, _short(reason), hash_)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) < 160 else line[:157] + "…"
+
+
+# -- what a condition keeps a rule from ----------------------------------------------------------
+
+
+@dataclass
+class _Without:
+    """One form of a rule without a condition."""
+
+    rewrite: type[RuleRewrite]
+    form: Rule
+    clause: Where
+
+    def __post_init__(self) -> None:
+        """Compile both.
+
+        Raises:
+            StepwellError: it is no rule without.
+        """
+        left = tuple(c for c in self.form.where if c is not self._mine())
+        self.bare = replace(self.form, where=left)
+        self.whole: Matcher = compile_rule(self.form, self.rewrite.namespace)
+        self.matcher: Matcher = compile_rule(self.bare, self.rewrite.namespace)
+        self.writer = Writer(self.bare, self.rewrite.namespace)
+
+    def _mine(self) -> Where:
+        alike = (self.clause.predicate, self.clause.arguments, self.clause.negated)
+        return next(c for c in self.form.where if (c.predicate, c.arguments, c.negated) == alike)
+
+    def programs(self) -> Iterator[tuple[Program, Refusal | None]]:
+        """Programs that the condition alone keeps the rule from, with the reason if it gives one.
+
+        Raises:
+            Unproven: without the condition, others fail.
+        """
+        tried = 0
+        for instance in drafts(self.rewrite, self.form):
+            alike = 0
+            for program in instance:
+                refused = self._refused(program)
+                if refused:
+                    yield program, refused[0]
+                    alike += 1
+                if alike == _ALIKE:
+                    break
+            tried += alike
+            if tried >= _TRIED:
+                return
+
+    def applications(self) -> Iterator[tuple[Program, None]]:
+        """A few programs to which the rule applies as it is."""
+        count = 0
+        for instance in drafts(self.rewrite, self.form):
+            for program in instance:
+                if self._applies(program):
+                    yield program, None
+                    count += 1
+                if count == _ALIKE * _ALIKE:
+                    return
+
+    def _applies(self, program: Program) -> bool:
+        try:
+            return isinstance(self.whole(root_of(program), program), Matched)
+        except (*FAILS, StepwellError):
+            return False
+
+    def _refused(self, program: Program) -> tuple[Refusal | None] | None:
+        """What the condition says of a program, if it alone keeps the rule from it."""
+        root = root_of(program)
+        try:
+            whole = self.whole(root, program)
+        except (*FAILS, StepwellError):
+            return None
+        if isinstance(whole, Matched):
+            return None
+        try:
+            return (whole,) if isinstance(self.matcher(root, program), Matched) else None
+        except (*FAILS, StepwellError) as error:
+            raise Unproven(f"another condition fails: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def _needed(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
+    count = 0
+    for form in rewrite.rule.forms:
+        try:
+            without = _Without(rewrite, form, clause)
+        except StepwellError as error:
+            return "refuted", error.problems[0].fact
+        try:
+            for program, _ in without.programs():
+                count += 1
+                if (wrong := _wrong(without, program)) is not None:
+                    return "refuted", wrong
+        except Unproven as error:
+            return "refuted", error.problems[0].fact
+    if not count:
+        return "open", "no program was drafted that it refuses"
+    return "open", f"{count} programs that it refuses are right without it"
+
+
+def _wrong(form: _Without, program: Program) -> str | None:
+    """What is wrong with what a rule writes without a condition."""
+    lost = _lost(form, program)
+    if lost:
+        return lost
+    inputs = ", ".join(str(a.type) for a in program.method().body.block.args)
+    try:
+        written = applied(form.bare, program, form.matcher, form.writer)
+    except (Unproven, NotWritten) as error:
+        return f"of {inputs}: {error.problems[0].fact}"
+    if written is None:
+        return None
+    if written.misfits:
+        return f"of {inputs}: {written.misfits[0]}"
+    if not _can_run(program):
+        return None
+    found = differs(written, form.rewrite.bound, is_strict=True)
+    if isinstance(found, Counterexample):
+        return str(found)
+    gives_it_back = form.bare.after[-1].forwards is not None
+    return _lies_otherwise(written) if gives_it_back and found == "agrees" else None
+
+
+def _lies_otherwise(written: Written) -> str | None:
+    """What is replaced by an operand, and lay in another order."""
+    arguments = written.program.method().body.block.args
+    inputs = tuple(input_of(a.type, number) for number, a in enumerate(arguments))
+    for pair in written.pairs:
+        one, other = values_of(written.program, inputs, list(pair))
+        if isinstance(one, Tensor) and one.stride() != other.stride():
+            return f"of {arguments[0].type}: it lies by {one.stride()}, then by {other.stride()}"
+    return None
+
+
+def _can_run(program: Program) -> bool:
+    """Whether its inputs have sizes that are numbers."""
+    types = [a.type for a in program.method().body.block.args]
+    return all(is_static(type_) for type_ in types if isinstance(type_, TensorType))
+
+
+def _lost(form: _Without, program: Program) -> str | None:
+    """A result that something reads and for which nothing stands behind."""
+    defined = {name for line in form.bare.after for name in line.results}
+    root = root_of(program)
+    for name, result in zip(form.bare.root.results, root.results, strict=True):
+        if name not in defined and result.first_use is not None:
+            return f"%{name} is read, and nothing gives it"
+    return None
+
+
+# -- labels --------------------------------------------------------------------------------------
+
+
+def _labelled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
+    if clause.label in UNNEEDED:
+        return _of_target(rewrite, clause)
+    proof = known().get(hash_of(rewrite.rule))
+    if proof is None or not proof.is_proved or not proof.of_labels:
+        return "open", "the rule is not proved without it"
+    show = {"termination": _fires_again, "cost": _is_no_better, "overflow": _overflows}
+    try:
+        for each in rewrite.rule.forms:
+            form = _Without(rewrite, each, clause)
+            found = form.applications() if clause.label == "termination" else form.programs()
+            for program, _ in found:
+                if (shown := show[clause.label](form, program)) is not None:
+                    return "labelled", f"proved without it; {shown}"
+    except (Unproven, StepwellError) as error:
+        return "open", error.problems[0].fact
+    return "open", f"proved without it; that it is for {clause.label} was not shown"
+
+
+def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
+    """What it refuses is the same without it, or no program of the target."""
+    same, refused, reason, halves = 0, 0, "", ""
+    for each in rewrite.rule.forms:
+        form = _Without(rewrite, each, clause)
+        for program, refusal in form.programs():
+            reason = reason or ("" if refusal is None else refusal.reason)
+            try:
+                written = applied(form.bare, program, form.matcher, form.writer)
+            except (Unproven, NotWritten):
+                refused += 1
+                continue
+            if written is None or written.misfits:
+                refused += 1
+                continue
+            found = differs(written, rewrite.bound) if _can_run(program) else "agrees"
+            if isinstance(found, Counterexample):
+                return "open", f"it is needed: {found}"
+            same += 1
+            halves = halves or _rounds_more(written)
+    if clause.label == "accuracy" and same:
+        return ("labelled" if halves else "open"), f"{same} the same within its bound; {halves}"
+    if not same + refused:
+        return "open", "no program was drafted that it refuses"
+    kind = "labelled" if reason else "open"
+    return kind, f"refuses “{reason}”: {refused} that the target has no op for, {same} the same"
+
+
+def _rounds_more(written: Written) -> str:
+    """How many ops round to halves, for how many that did."""
+    of = element(written.pairs[0][1].type)
+    if of not in (f16, bf16):
+        return ""
+    before = sum(op.name.startswith("aten.") for op in _read_by_results(written.program))
+    after = sum(element(op.results[0].type) == of for op in written.fresh)
+    return f"{after} ops round to {of} for {before}" if after > before else ""
+
+
+def _fires_again(form: _Without, program: Program) -> str | None:
+    """Whether what a rule writes is what it is about, without the condition."""
+    written = applied(form.bare, program, form.matcher, form.writer)
+    if written is None:
+        return None
+    ops = {new.owner for _, new in written.pairs} | set(written.fresh)
+    again = [op for op in ops if isinstance(op, Operation) and _fires(form, op, program)]
+    return f"it fires on its own {again[0].name}" if again else None
+
+
+def _fires(form: _Without, op: Operation, program: Program) -> bool:
+    try:
+        return isinstance(form.matcher(op, program), Matched)
+    except (*FAILS, StepwellError):
+        return False
+
+
+def _is_no_better(form: _Without, program: Program) -> str | None:
+    before = len(_read_by_results(program))
+    written = applied(form.bare, program, form.matcher, form.writer)
+    if written is None:
+        return None
+    for old, new in written.pairs:
+        old.replace_all_uses_with(new)
+    after = len(_read_by_results(program))
+    return f"{after} ops for {before}" if after >= before else None
+
+
+def _read_by_results(program: Program) -> set[Operation]:
+    last = program.method().body.block.last_op
+    assert last is not None
+    found, waiting = set[Operation](), list[SSAValue](last.operands)
+    while waiting:
+        owner = waiting.pop().owner
+        if isinstance(owner, Operation) and owner not in found:
+            found.add(owner)
+            waiting += owner.operands
+    return found
+
+
+def _overflows(form: _Without, program: Program) -> str | None:
+    written = applied(form.bare, program, form.matcher, form.writer)
+    if written is None or not _can_run(program):
+        return None
+    found = differs(written, form.rewrite.bound, of_classes=True)
+    return str(found) if isinstance(found, Counterexample) else None

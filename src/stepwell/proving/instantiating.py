@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
 
@@ -25,6 +25,10 @@ from stepwell.translate.rules.notation import Computed, Line, Rule, Term
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.translate.rules.writing import Found, Writer
 
+FAILS = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionError,
+         NotImplementedError, ZeroDivisionError, OverflowError)  # fmt: skip
+"""What functions and predicates raise of what they are not meant for."""
+
 
 class NotWritten(StepwellError):
     """An instance that is no program: shapes or element types that no op takes."""
@@ -37,12 +41,15 @@ class Written:
     Attributes:
         pairs: each value that is replaced, and the one that replaces it.
         misfits: what is wrong with the types of what was written.
+        fresh: the ops that were written.
+        named: the values before, by their names in the rule.
     """
 
     program: Program
     pairs: tuple[tuple[SSAValue, SSAValue], ...]
     misfits: tuple[str, ...]
     fresh: tuple[Operation, ...]
+    named: Mapping[str, SSAValue] = field(default_factory=dict[str, SSAValue])
 
 
 class _Draft(Example):
@@ -133,7 +140,8 @@ class Statement:
         self.tokens.__init__()
         self.tokens.path = path
         given = {name: self._token(value) for name, value in instance.given.items()}
-        return self._apply(drafted(self.rewrite, self.rule, given), self._matcher, self._writer)
+        program = drafted(self.rewrite, self.rule, given)
+        return applied(self.rule, program, self._matcher, self._writer)
 
     def concrete(self, given: Mapping[str, Any]) -> Written | None:
         """Both sides of numbers that are known, by the rule's own matcher."""
@@ -142,7 +150,7 @@ class Statement:
                 compile_rule(self.rule, self.rewrite.namespace),
                 Writer(self.rule, self.rewrite.namespace),
             )
-        return self._apply(drafted(self.rewrite, self.rule, given), *self._plain)
+        return applied(self.rule, drafted(self.rewrite, self.rule, given), *self._plain)
 
     def before(self, given: Mapping[str, Any]) -> Program:
         """What stands before, of numbers that are known."""
@@ -156,36 +164,39 @@ class Statement:
             self.tokens.int(node) if value.is_int else self.tokens.float(node)
         )
 
-    def _apply(self, program: Program, matcher: Matcher, writer: Writer) -> Written | None:
-        root = root_of(program)
-        present = set(program.module.walk())
-        try:
-            found = matcher(root, program)
-            if not isinstance(found, Matched):
-                return None
-            values = writer.write(root, found.found, Rewriter(root, program))
-        except (StepwellError, RecursionError) as error:
-            if isinstance(error, Unproven):
-                raise
-            raise Unproven(f"it cannot be written: {str(error).splitlines()[0]}") from error
-        except (
-            TypeError,
-            ValueError,
-            AttributeError,
-            KeyError,
-            IndexError,
-            AssertionError,
-        ) as error:
-            raise Unproven(f"its functions fail: {type(error).__name__}: {error}") from error
-        defined = {name for line in self.rule.after for name in line.results}
-        names = self.rule.root.results
-        pairs = tuple(
-            (old, values[f"%{name}"])
-            for name, old in zip(names, root.results, strict=True)
-            if name in defined
-        )
-        fresh = tuple(op for op in program.module.walk() if op not in present)
-        return Written(program, pairs, tuple(_misfits(pairs, fresh)), fresh)
+
+def applied(rule: Rule, program: Program, matcher: Matcher, writer: Writer) -> Written | None:
+    """Both sides, where a rule's form is applied to the last op of a program.
+
+    Raises:
+        Unproven: what stands behind cannot be written.
+    """
+    root = root_of(program)
+    present = set(program.module.walk())
+    try:
+        found = matcher(root, program)
+        if not isinstance(found, Matched):
+            return None
+        values = writer.write(root, found.found, Rewriter(root, program))
+    except (StepwellError, RecursionError) as error:
+        if isinstance(error, Unproven):
+            raise
+        raise Unproven(f"it cannot be written: {str(error).splitlines()[0]}") from error
+    except FAILS as error:
+        raise Unproven(f"its functions fail: {type(error).__name__}: {error}") from error
+    defined = {name for line in rule.after for name in line.results}
+    pairs = tuple(
+        (old, values[f"%{name}"])
+        for name, old in zip(rule.root.results, root.results, strict=True)
+        if name in defined
+    )
+    fresh = tuple(op for op in program.module.walk() if op not in present)
+    named = {name: value for name, value in found.found.items() if isinstance(value, SSAValue)}
+    try:
+        misfits = tuple(_misfits(pairs, fresh))
+    except FAILS as error:
+        raise Unproven(f"what it writes has no type: {type(error).__name__}: {error}") from error
+    return Written(program, pairs, misfits, fresh, named)
 
 
 def _misfits(pairs: Sequence[tuple[SSAValue, SSAValue]], fresh: Sequence[Operation]) -> list[str]:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from stepwell.proving.guards import Dropped, without_each
+from stepwell.proving.guards import without_each
+from stepwell.proving.known import Dropped
 from stepwell.proving.verdicts import Verdict, prove, rules
 
 T = TypeVar("T")
@@ -28,9 +29,7 @@ def prove_each(names: Sequence[str], jobs: int | None = None) -> Iterator[Verdic
     return _each(_proved, names, jobs)
 
 
-def without_conditions(
-    names: Sequence[str], jobs: int | None = None
-) -> Iterator[tuple[str, list[tuple[str, Dropped]]]]:
+def without_conditions(names: Sequence[str], jobs: int | None = None) -> Iterator[list[Dropped]]:
     """For each rule what becomes of it without each of its conditions."""
     return _each(_dropped, names, jobs)
 
@@ -39,8 +38,8 @@ def _proved(name: str) -> Verdict:
     return replace(prove(rules()[name]), rule=name)
 
 
-def _dropped(name: str) -> tuple[str, list[tuple[str, Dropped]]]:
-    return name, list(without_each(rules()[name]))
+def _dropped(name: str) -> list[Dropped]:
+    return list(without_each(name, rules()[name]))
 
 
 def _each(function: Callable[[str], T], names: Sequence[str], jobs: int | None) -> Iterator[T]:

@@ -51,6 +51,7 @@ class Verdict:
         partial: of how many shapes not all arguments were tried.
         seconds: of CPU time.
         hash: of the rule's text.
+        of_labels: whether it holds without the conditions that have a label, but for the target's.
     """
 
     rule: str
@@ -62,6 +63,7 @@ class Verdict:
     partial: int = 0
     seconds: float = 0.0
     hash: str = ""
+    of_labels: bool = True
     counterexample: Counterexample | None = field(default=None, repr=False)
 
     @property
@@ -84,6 +86,15 @@ def hash_of(rule: Rule) -> str:
     return hashlib.sha256(rule.text.encode()).hexdigest()[:16]
 
 
+UNNEEDED = ("target", "accuracy")
+"""Labels of conditions whose instances are run, not proved: another type, another engine."""
+
+
+def without_labels(rule: Rule) -> Rule:
+    """A form without the conditions that are no part of the statement."""
+    return replace(rule, where=tuple(c for c in rule.where if not c.label or c.label in UNNEEDED))
+
+
 def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> Verdict:
     """The verdict on a rule.
 
@@ -92,7 +103,11 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
         forms: in place of its own: with other conditions, say.
     """
     begun = time.process_time()
-    verdict = _Case(rewrite).verdict(forms or rewrite.rule.forms)
+    whole = forms or rewrite.rule.forms
+    bare = tuple(map(without_labels, whole))
+    verdict = _Case(rewrite).verdict(bare)
+    if bare != whole and not verdict.is_proved:
+        verdict = replace(_Case(rewrite).verdict(whole), of_labels=False)
     return replace(verdict, seconds=time.process_time() - begun, hash=hash_of(rewrite.rule))
 
 

@@ -13,7 +13,7 @@ After:
     %y = viewed(%l, %y)
 where keeps_last_axis(%x, %v)
 where is_matrix(%w) else "the weight is a vector: the result has no features"
-unless is_read_by_others(%v)
+unless is_read_by_others(%v) for cost
 unless has_no_view(%x, %y)
 bound of roundings: "a batched GEMM may sum in another order"
 for $size = [6, 4], $R = [6], $F = 5, $E = f32, %x = "tensor<2x3x4xf32>", %w = "tensor<5x4xf32>"

@@ -94,8 +94,6 @@ Before:
 After:
     %y = aten.rms_norm.default(%x, $n, $w, $e)
 where is_unread(%r) else "the reciprocal root that it saves for training is used"
-where is_single_or_double($E) else "torch normalises this dtype in float32"
-where are_of_element($E, $w) else "the weight is of another dtype than what it scales"
 where normalises_axes(%x, %y, $n) else "it normalises no axis"
 bound of roundings: "the mean may be summed in another order"
 for $n = [3], $w = [3], $e = 1.0e-5
@@ -111,7 +109,7 @@ After:
     %r = aten.rsqrt.default(%s)
     %p = aten.mul.Tensor(%x, %r) : … -> tensor<$*S x $E>
     %y = aten.mul.Tensor(%p, %w)
-where is_single_or_double($E) else "torch normalises this dtype in float32"
+where is_single_or_double($E) for accuracy else "torch normalises this dtype in float32"
 where are_of_element($E, %w) else "the weight is of another dtype than what it scales"
 where normalises_axes(%x, %y, $n) else "it normalises no axis"
 bound of roundings: "the mean may be summed in another order"
@@ -127,7 +125,7 @@ After:
     %s = aten.add.Scalar(%m, epsilon($e, $E))
     %r = aten.rsqrt.default(%s)
     %y = aten.mul.Tensor(%x, %r)
-where is_single_or_double($E) else "torch normalises this dtype in float32"
+where is_single_or_double($E) for accuracy else "torch normalises this dtype in float32"
 where normalises_axes(%x, %y, $n) else "it normalises no axis"
 bound of roundings: "the mean may be summed in another order"
 for $n = [3], $e = none

@@ -6,7 +6,6 @@ Before:
     %y = aten.relu.default(%x)
 After:
     %y = aten.clamp.default(%x, 0, none)
-where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
 
 rule relu6-to-clamp
     A clamp from 0 to 6.
@@ -14,7 +13,6 @@ Before:
     %y = aten.relu6.default(%x)
 After:
     %y = aten.clamp.default(%x, 0, 6)
-where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
 
 rule hardtanh-to-clamp
     A clamp of both sides.
@@ -22,7 +20,6 @@ Before:
     %y = aten.hardtanh.default(%x, $?a, $?b)
 After:
     %y = aten.clamp.default(%x, $a, $b)
-where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
 unless promotes(%x, $a)
 unless promotes(%x, $b)
 for $a = 0.0, $b = 6.0
@@ -33,9 +30,7 @@ Before:
     %y = aten.clip.default(%x, $?a, $?b)
 After:
     %y = aten.clamp.default(%x, $a, $b)
-where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
-unless promotes(%x, $a)
-unless promotes(%x, $b)
+where same_type(%x, %y) for target else "a bound promotes the tensor to another dtype"
 for $a = none, $b = 5
 
 rule clamp-min-to-clamp
@@ -44,8 +39,7 @@ Before:
     %y = aten.clamp_min.default(%x, $?a)
 After:
     %y = aten.clamp.default(%x, $a, none)
-where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
-unless promotes(%x, $a)
+where same_type(%x, %y) for target else "a bound promotes the tensor to another dtype"
 for $a = 0
 
 rule clamp-max-to-clamp
@@ -54,8 +48,7 @@ Before:
     %y = aten.clamp_max.default(%x, $?b)
 After:
     %y = aten.clamp.default(%x, none, $b)
-where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
-unless promotes(%x, $b)
+where same_type(%x, %y) for target else "a bound promotes the tensor to another dtype"
 for $b = 5
 
 rule threshold-to-clamp
@@ -64,7 +57,6 @@ Before:
     %y = aten.threshold.default(%x, $?t, $?v)
 After:
     %y = aten.clamp.default(%x, 0, none)
-where same_type(%x, %y) else "a bound promotes the tensor to another dtype"
 where is_zero($t) else "a threshold other than 0 jumps"
 where is_zero($v) else "a threshold other than 0 jumps"
 bound 5e-324 absolute: "torch's threshold of −0 is +0"
@@ -92,7 +84,7 @@ Before:
     %y = aten.clamp.Tensor(%x, %a)
 After:
     %y = aten.maximum.default(%x, %a)
-where same_element(%y, %x, %a) else "a bound promotes the tensor to another dtype"
+where same_element(%y, %x, %a) for target else "a bound promotes the tensor to another dtype"
 proven keeps_nans(%x, %a) else "a NaN may be lost beside a bound"
 bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
 
@@ -102,7 +94,7 @@ Before:
     %y = aten.clamp.Tensor(%x, max=%b)
 After:
     %y = aten.minimum.default(%x, %b)
-where same_element(%y, %x, %b) else "a bound promotes the tensor to another dtype"
+where same_element(%y, %x, %b) for target else "a bound promotes the tensor to another dtype"
 proven keeps_nans(%x, %b) else "a NaN may be lost beside a bound"
 bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
 
@@ -113,7 +105,8 @@ Before:
 After:
     %m = aten.maximum.default(%x, %a)
     %y = aten.minimum.default(%m, %b)
-where same_element(%y, %x, %a, %b) else "a bound promotes the tensor to another dtype"
+where same_element(%y, %x, %a, %b) for target
+    else "a bound promotes the tensor to another dtype"
 proven keeps_nans(%x, %a, %b) else "a NaN may be lost beside a bound"
 bound 5e-324 absolute: "which of two zeros is greater hangs on the kernel"
 
@@ -124,7 +117,7 @@ Before:
     %y = aten.clamp.default(%m, $?c, $?d)
 After:
     %y = aten.clamp.default(%x, lower_of($a, $c, $d), upper_of($b, $c, $d))
-where same_type(%x, %y)
+where same_type(%x, %y) for target else "the types of the clamps are not the same"
 where is_interval($a, $b) else "the bounds are not numbers in order"
 where is_interval($c, $d) else "the bounds are not numbers in order"
 where all_fit(%y, $a, $b, $c, $d) else "a negative bound of unsigned bytes wraps"
@@ -138,7 +131,7 @@ Before:
     %y = aten.clamp.default(%x, $?a, $?b) : (tensor<$*S x ui8>) -> tensor<$*S x ui8>
 After:
     %y = aten.clamp.default(%x, as_byte($a), as_byte($b))
-where any_wraps($a, $b)
+where any_wraps($a, $b) for termination
 for $a = -1, $b = 3
 """
 

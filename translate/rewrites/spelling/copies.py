@@ -85,7 +85,7 @@ Before:
     %y = aten.type_as.default(%x, %z) : (…, tensor<$*Z x $E>) -> …
 After:
     %y = aten._to_copy.default(%x, dtype=$E)
-where not same_element(%x, %z)
+where not same_element(%x, %z) for cost
 for $E = f16
 """
 

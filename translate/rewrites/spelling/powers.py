@@ -6,7 +6,6 @@ Before:
     %y = aten.square.default(%x) : (tensor<$*S x $E>) -> …
 After:
     %y = aten.mul.Tensor(%x, %x)
-where same_element(%x, %y) else "the exponent promotes the tensor to another dtype"
 where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
 
 rule power-to-square
@@ -15,7 +14,6 @@ Before:
     %y = aten.pow.Tensor_Scalar(%x, 2) : (tensor<$*S x $E>) -> …
 After:
     %y = aten.mul.Tensor(%x, %x)
-where same_element(%x, %y) else "the exponent promotes the tensor to another dtype"
 where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
 
 rule power-to-cube
@@ -25,7 +23,6 @@ Before:
 After:
     %s = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
     %y = aten.mul.Tensor(%s, %x)
-where same_element(%x, %y) else "the exponent promotes the tensor to another dtype"
 where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
 
 rule power-to-root
@@ -34,7 +31,6 @@ Before:
     %y = aten.pow.Tensor_Scalar(%x, 0.5) : (tensor<$*S x $E>) -> …
 After:
     %y = aten.sqrt.default(%x)
-where same_element(%x, %y) else "the exponent promotes the tensor to another dtype"
 where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
 
 rule power-to-inverse-root
@@ -43,7 +39,6 @@ Before:
     %y = aten.pow.Tensor_Scalar(%x, -0.5) : (tensor<$*S x $E>) -> …
 After:
     %y = aten.rsqrt.default(%x)
-where same_element(%x, %y) else "the exponent promotes the tensor to another dtype"
 where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
 proven keeps_root_of_zero(%x)
     else "the reciprocal root of zero or of a denormal number may be NaN"
@@ -54,7 +49,6 @@ Before:
     %y = aten.pow.Tensor_Scalar(%x, -1) : (tensor<$*S x $E>) -> …
 After:
     %y = aten.reciprocal.default(%x)
-where same_element(%x, %y) else "the exponent promotes the tensor to another dtype"
 where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
 
 rule power-to-inverse-square
@@ -64,7 +58,6 @@ Before:
 After:
     %s = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
     %y = aten.reciprocal.default(%s)
-where same_element(%x, %y) else "the exponent promotes the tensor to another dtype"
 where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
 
 rule division-to-multiplication

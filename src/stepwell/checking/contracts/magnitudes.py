@@ -6,9 +6,10 @@ round there (`checking/derived.py`), and a rule's stated bound with that.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,11 +23,11 @@ from stepwell.checking.contracts.draft import Dropped, draft_of
 from stepwell.checking.contracts.fills import value_of
 from stepwell.checking.recording import record
 from stepwell.checking.samples import Sample
-from stepwell.checking.watching import Margin
+from stepwell.checking.watching import Margin, describe_bound
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
-from stepwell.ir.rewriting.rewrite import Rewrite, Together
+from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Together
 from stepwell.ir.types import dims, element
 from stepwell.program import Program
 
@@ -34,6 +35,8 @@ KINDS = ("moderate", "hundreds", "each operand of a size", "sizes mixed", "cance
 """How operands are filled, each of them several times."""
 DECADES = 30
 """Powers of ten to either side of 1."""
+_BOUNDED = 1e-3
+"""A share of the result above which a bound is no multiple of it: something cancels."""
 WIDE = 10
 """A stated bound that is so many times wider than what is derived is told."""
 
@@ -48,6 +51,9 @@ class Sized:
         classes: elements that are finite on one side alone, or another infinity.
         short: elements at which a stated bound is less than the derived one.
         width: by how much the stated bound is wider than the derived one, at the median.
+        needed: the largest share of the stated bound that the derived one takes up.
+        relative: the derived bound as a share of the result, at the largest.
+        stated: what the rule says.
         closest: the largest share of a derived bound that was taken up.
         underived: why bounds could not be derived.
         declared: what rewrites said that an application loses (`Rewrite.deviates`).
@@ -60,6 +66,9 @@ class Sized:
     classes: Counter[str] = field(default_factory=Counter[str])
     short: int = 0
     width: float = 0.0
+    needed: float = 0.0
+    relative: float = 0.0
+    stated: Bound | None = None
     closest: float = 0.0
     underived: Counter[str] = field(default_factory=Counter[str])
     declared: Counter[str] = field(default_factory=Counter[str])
@@ -74,6 +83,20 @@ class Sized:
     def is_true(self) -> bool:
         """Whether bounds hold, none is less than is derived, and lost classes are declared."""
         return not self.exceeded and not self.short and (not self.loses_classes or self.declares)
+
+    @property
+    def derived(self) -> str:
+        """The derived bound in numbers: in terms of the magnitudes of the stated one, if one is."""
+        if self.stated is None:
+            is_relative = 0 < self.relative < _BOUNDED
+            return f"{_up(self.relative)} relative" if is_relative else "element by element"
+        scaled = self.stated.times(self.needed)
+        return describe_bound(replace(scaled, reason=""), _up)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether ten times less could be stated."""
+        return self.stated is not None and self.needed * WIDE < 1
 
     @property
     def declares(self) -> bool:
@@ -142,9 +165,13 @@ def _add(found: Sized, margin: Margin) -> None:
     held = finite & (derived > 0) & derived.isfinite()
     if bool(held.any()):
         found.closest = max(found.closest, float((gap / derived)[held].max()))
+    normal = held & (before.abs() > torch.finfo(old.dtype).smallest_normal)
+    if bool(normal.any()):
+        found.relative = max(found.relative, float((derived / before.abs())[normal].max()))
     stated = margin.stated
     if stated.magnitudes or stated.relative or stated.absolute:
         found.is_stated = True
+        found.stated = replace(stated, allowance=None)
         allowed = stated.absolute + stated.relative * before.abs()
         allowed = allowed if stated.allowance is None else allowed + stated.allowance
         denormal = torch.finfo(old.dtype).smallest_normal
@@ -155,8 +182,18 @@ def _add(found: Sized, margin: Margin) -> None:
             at = tuple(t.reshape(-1)[worst].item() for t in (before, allowed, derived))
             found.example = f"{margin.sample}: at {at[0]!r} stated {at[1]:.3g}, derived {at[2]:.3g}"
         usual = held & (derived > denormal)
+        if bool(usual.any()):
+            found.needed = max(found.needed, float((derived / allowed)[usual].max()))
         if bool(usual.any()) and margin.sample.startswith("moderate"):
             found.width = max(found.width, float((allowed / derived)[usual].median()))
+
+
+def _up(number: float) -> str:
+    """Two digits, rounded up."""
+    if number <= 0 or not math.isfinite(number):
+        return f"{number:g}"
+    step = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return f"{math.ceil(number / step * 0.9999999) * step:.2g}"
 
 
 def samples(func: FuncOp, rounds: int) -> Iterator[Sample]:

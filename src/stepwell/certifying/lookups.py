@@ -1,0 +1,100 @@
+"""Elements at places that are not known, and the places of extrema, as numbers of expressions.
+
+What is looked up is a function of the place and of all that could stand there, each at its own:
+so a look-up of rows is the same by whichever operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stepwell.certifying.field import PRIME, digest
+from stepwell.certifying.operators import handles
+from stepwell.certifying.shadows import EXACT_STEPS, LOOKUPS, STEPS, Reading, is_shadow
+from stepwell.ir.outside.torch_private import operator_and_overload
+
+
+def rows(held: Tensor, axis: int) -> Tensor:
+    """For each line along an axis, a number of all that stands in it, each at its place."""
+    shape = [1] * held.dim()
+    shape[axis] = held.shape[axis]
+    places = torch.arange(held.shape[axis]).reshape(shape)
+    return digest("row", held, places).sum(axis) % PRIME
+
+
+def looked_up(reading: Reading, name: str, given: dict[str, Any]) -> Any:
+    """What operators give at indices that are not known; NotImplemented for other forms."""
+    table = given.get("weight") if name == "embedding" else given["self"]
+    held, of = reading.numbers(table), table.dtype
+    if name == "embedding":
+        index = reading.numbers(given["indices"])
+        return reading.made(digest("lookup", index.unsqueeze(-1), rows(held, 0)), of)
+    if name == "gather":
+        index = reading.numbers(given["index"])
+        axis = given["dim"] % held.dim()
+        line = rows(held, axis).unsqueeze(axis)
+        for at, size in enumerate(index.shape):
+            line = line if at == axis else line.narrow(at, 0, size)
+        return reading.made(digest("lookup", index, line), of)
+    if name == "index_select":
+        axis = given["dim"] % held.dim()
+        index = reading.numbers(given["index"])
+        shape = [1] * held.dim()
+        shape[axis] = index.numel()
+        line = rows(held, axis).unsqueeze(axis)
+        return reading.made(digest("lookup", index.reshape(shape), line), of)
+    return _at_indices(reading, held, of, given) if name == "index" else NotImplemented
+
+
+def _at_indices(reading: Reading, held: Tensor, of: torch.dtype, given: dict[str, Any]) -> Any:
+    """`x[known, …, unknown]`: the last index is not known, and no axis is passed over."""
+    *known, last = given["indices"]
+    if not is_shadow(last) or any(k is None or is_shadow(k) for k in known):
+        return NotImplemented
+    index = reading.numbers(last)
+    line = rows(held, len(known))
+    rest = line.dim() - len(known)
+    if known:
+        line = line[tuple(k.expand(index.shape) for k in known)]
+    return reading.made(digest("lookup", index.reshape(*index.shape, *[1] * rest), line), of)
+
+
+LOOKUPS.append(looked_up)
+
+
+def _axis_and_keeps(args: Any, kwargs: Any) -> tuple[Any, bool]:
+    given = dict(zip(("dim", "keepdim"), args[1:], strict=False)) | kwargs
+    return given.get("dim"), bool(given.get("keepdim", False))
+
+
+@handles("argmax", "argmin")
+def _place_of_greatest(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
+    axis, keeps = _axis_and_keeps(args, kwargs)
+    if axis is None:
+        return NotImplemented
+    held = reading.numbers(args[0])
+    name = "max" if operator_and_overload(func)[0] == "argmax" else "min"
+    found = digest(f"place of {name}", rows(held, axis % held.dim()))
+    return reading.made(found.unsqueeze(axis) if keeps else found, torch.int64)
+
+
+def _greatest_and_place(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    return torch.amax(x, dim, keepdim), torch.argmax(x, dim, keepdim)
+
+
+def _least_and_place(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    return torch.amin(x, dim, keepdim), torch.argmin(x, dim, keepdim)
+
+
+STEPS.update(max=_greatest_and_place, min=_least_and_place)
+EXACT_STEPS.update(("max", "min"))
+
+
+@handles("copy")
+def _copied(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
+    bare = reading.type_of(func, args, kwargs)
+    held = reading.numbers(args[1], bare.dtype)
+    return reading.made(held.expand(bare.shape), bare.dtype)
