@@ -23,8 +23,8 @@ from xnnpack import count, made, program_of, run_in_turn, set_threads
 import stepwell
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Together
+from stepwell.translate.rewrites.layers import fold_batch_norm
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
-from stepwell.translate.rewrites.layers.fold_batch_norm import FoldBatchNorm
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldBiasIntoLayer,
     FoldScaleIntoLayer,
@@ -32,12 +32,12 @@ from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
 from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream
 from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
 
-ABSORPTIONS: dict[str, type[Any]] = {
+ABSORPTIONS: dict[str, type[Any] | tuple[type[Any], ...]] = {
     "mean of residual stream": CentreResidualStream,
     "scale and shift of norms": FoldAffineIntoLayer,
     "scale of attention": FoldScaleIntoLayer,
     "added constants": FoldBiasIntoLayer,
-    "batch norms": FoldBatchNorm,
+    "batch norms": tuple(fold_batch_norm.RULES),
     "layers in a row": MergeLinears,
 }
 MODELS = "deit_tiny,gpt2_2layers,gpt2_2layers:128,llama_block:128,mobilenet_v2,resnet18"
@@ -55,7 +55,7 @@ class Without:
     error: float
 
 
-def without(pipeline: Pipeline, rewrite: type[Any]) -> Pipeline:
+def without(pipeline: Pipeline, rewrite: type[Any] | tuple[type[Any], ...]) -> Pipeline:
     """The pipeline without a rewrite, wherever it stands."""
 
     def kept(steps: Iterable[Any]) -> tuple[Any, ...]:
