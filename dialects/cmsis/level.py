@@ -14,6 +14,17 @@ from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.levels import Level, register_level
 
+EXTREMES = ("aten.amax.default", "aten.amin.default")
+COMPARING = (
+    "aten.argmax.default",
+    "aten.argmin.default",
+    *(
+        f"aten.{word}.{kind}"
+        for word in "eq ne lt le gt ge".split()
+        for kind in ("Scalar", "Tensor")
+    ),
+)
+"""What says the same of stored integers of one quantisation, which are ordered as the reals are."""
 _BOUNDARY = ("quantized_decomposed.", "torchao.", "ethosu.")
 
 
@@ -44,9 +55,9 @@ def _misuse(op: StorageCast) -> str | None:
             if user in seen or isinstance(user, ReturnOp | UpdateOp | MutateInputOp | StorageCast):
                 continue
             seen.add(user)
-            if is_of(user, "movement", "lookup"):
+            if is_of(user, "movement", "lookup", "choice") or user.name in EXTREMES:
                 pending.extend(user.results)
-            elif not user.name.startswith(_BOUNDARY):
+            elif user.name not in COMPARING and not user.name.startswith(_BOUNDARY):
                 return f"{user.name} reads its stored integers as if they were the numbers"
     return None
 

@@ -83,6 +83,27 @@ def reshape(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     return weight.reshape(tuple(shape))
 
 
+@recipe("cmsis.spread")
+def spread(
+    weight: torch.Tensor, groups: int, dilation: Sequence[int], behind: Sequence[int]
+) -> torch.Tensor:
+    """A filter `[inputs, outputs, h, w]` with zeros for what it is dilated by and lacks.
+
+    Args:
+        weight: of a transposed convolution, `outputs` those of one group.
+        groups: how many; a group's outputs get zeros for the others' inputs.
+        dilation: of height and width.
+        behind: further rows and columns of zeros at the end.
+    """
+    inputs, outputs, *sides = weight.shape
+    spans = [(side - 1) * step + 1 for side, step in zip(sides, dilation, strict=True)]
+    whole = [span + more for span, more in zip(spans, behind, strict=True)]
+    made = weight.new_zeros((groups, inputs // groups, groups, outputs, *whole))
+    for at, part in enumerate(weight.chunk(groups)):
+        made[at, :, at, :, : spans[0] : dilation[0], : spans[1] : dilation[1]] = part
+    return made.reshape(inputs, groups * outputs, *whole)
+
+
 @recipe("cmsis.expand")
 def expand(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """The weight broadcast to a shape, written out."""

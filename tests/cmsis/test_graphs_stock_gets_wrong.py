@@ -210,10 +210,7 @@ def test_the_lowered_program_computes_what_the_pt2e_graph_computes(
     result.check(torch.randn_like(x) * 0.7)
 
 
-STAYS_FLOAT = {
-    "where on a linear's sign": "aten.where.self",
-    "softmax over 1000 classes": "511 is the longest safe one",
-}
+STAYS_FLOAT = {"softmax over 1000 classes": "511 is the longest safe one"}
 
 
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name not in STAYS_FLOAT])

@@ -12,6 +12,7 @@ convolutions, layer norms and more as floats; graphs it made lower too. PT2E wor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from torchao.quantization.pt2e.quantizer import (
 
 from stepwell.dialects.cmsis.arithmetic import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
 from stepwell.translate.pt2e.decompose_for_annotation import decompose
+from stepwell.translate.quantised.functions import OF_ONE
 
 aten = torch.ops.aten
 Targets = frozenset[Any]
@@ -47,15 +49,14 @@ def _ops(*names: str) -> Targets:
 
 
 CONVOLUTIONS = _ops("conv1d", "conv1d.padding", "conv2d", "conv2d.padding")
-TRANSPOSED = _ops("conv_transpose2d.input")
+TRANSPOSED = _ops("conv_transpose1d", "conv_transpose2d.input")
 LINEAR = _ops("linear")
 PRODUCTS = _ops("matmul", "bmm", "mm")
 ADDMM = _ops("addmm")
 BINARY = _ops("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "minimum", "maximum")
 UNARY = _ops(
-    *"relu relu6 hardtanh hardsigmoid hardswish leaky_relu elu gelu silu mish sigmoid tanh "
-    "softplus exp log log1p sqrt rsqrt reciprocal square abs neg clamp clamp_min clamp_max "
-    "pow.Tensor_Scalar rsub.Scalar add.Scalar sub.Scalar mul.Scalar div.Scalar".split()
+    *OF_ONE,
+    *"pow.Tensor_Scalar rsub.Scalar add.Scalar sub.Scalar mul.Scalar div.Scalar".split(),
 )
 CLAMPS = _ops("relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max")
 AVERAGES = _ops("avg_pool2d", "avg_pool1d", "adaptive_avg_pool2d")
@@ -64,10 +65,18 @@ SHARING = _ops(
     *"max_pool2d max_pool1d view reshape flatten.using_ints permute transpose.int t squeeze "
     "squeeze.dim squeeze.dims unsqueeze expand slice.Tensor select.int contiguous clone dropout "
     "constant_pad_nd pad repeat flip unflatten.int chunk split.Tensor expand_as roll unbind.int "
-    "pixel_shuffle pixel_unshuffle channel_shuffle narrow".split()
+    "pixel_shuffle pixel_unshuffle channel_shuffle narrow amax amin max min gather index_select "
+    "upsample_nearest1d.vec upsample_nearest2d.vec _upsample_nearest_exact1d.vec "
+    "_upsample_nearest_exact2d.vec".split()
 )
 CONCATENATIONS = _ops("cat", "stack")
 SOFTMAX = _ops("softmax.int", "_softmax")
+EMBEDDINGS = _ops("embedding")
+CHOICES = _ops("where.self")
+ORDERS = _ops("argmax", "argmin") | _ops(
+    *(f"{word}.{kind}" for word in "eq ne lt le gt ge".split() for kind in ("Tensor", "Scalar"))
+)
+"""What only asks how numbers are ordered, and gives none."""
 
 
 class CortexMQuantizer(Quantizer):
@@ -116,7 +125,7 @@ class CortexMQuantizer(Quantizer):
     def annotate(self, model: GraphModule) -> GraphModule:
         """Annotate every node that has a lowering."""
         for node in model.graph.nodes:
-            if node.op == "call_function" and _is_float(node):
+            if node.op == "call_function" and (_is_float(node) or node.target in ORDERS):
                 self._annotate(node)
         return model
 
@@ -149,6 +158,12 @@ class CortexMQuantizer(Quantizer):
             self._shared(node, [_first(node)])
         elif target in CONCATENATIONS:
             self._shared(node, list(_tensors(cast("list[Any]", node.args[0]))))
+        elif target in EMBEDDINGS:
+            self._shared(node, [_first(node)])
+        elif target in CHOICES:
+            self._shared(node, list(_tensors(node.args[1:])))
+        elif target in ORDERS:
+            self._ordered(node, list(_tensors(node.args)))
 
     def _weighted(self, node: Node, place: int, spec: QuantizationSpec) -> None:
         weight = cast(Node, node.args[place])
@@ -173,6 +188,12 @@ class CortexMQuantizer(Quantizer):
         specs: dict[Any, Any] = dict.fromkeys(inputs, anchor)
         specs[inputs[0]] = self.activation
         self._mark(node, specs, anchor)
+
+    def _ordered(self, node: Node, inputs: list[Node]) -> None:
+        numbers = [value for value in node.args if isinstance(value, float)]
+        if inputs and all(map(math.isfinite, numbers)):  # An infinity is asked of reals alone.
+            self._shared(node, inputs)
+            node.meta["quantization_annotation"].output_qspec = None
 
     def _mark(self, node: Node, inputs: dict[Any, Any], output: Any = None) -> None:
         node.meta["quantization_annotation"] = QuantizationAnnotation(

@@ -3,8 +3,8 @@
 Layer norm becomes two products with ones (mean and variance, each already spread over its row), a
 subtraction, two products and a table for 1/√, norms of groups and standard deviations likewise with
 means; a PReLU is a ReLU and a product; batch norm after a linear layer folds into it; fused
-attention becomes its two matrix products and a softmax; a recurrent layer its steps. `torch.fx` in,
-`torch.fx` out.
+attention becomes its two matrix products and a softmax; the logarithm of a softmax exponentials,
+their sum and tables; a recurrent layer its steps. `torch.fx` in, `torch.fx` out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 
 from stepwell.translate.pt2e.graph_writing import Writer, tensor_of
 from stepwell.translate.pt2e.recurrences_for_annotation import unrolled
+from stepwell.translate.pt2e.resizes_for_annotation import RESIZES
 
 aten = torch.ops.aten
 
@@ -37,8 +38,8 @@ def decompose(model: GraphModule, recurrences: bool = True) -> GraphModule:
             _attention(model, node)
         elif node.target is aten.batch_norm.default:
             _fold_batch_norm(model, node)
-        elif node.target in NORMS:
-            NORMS[node.target](model, node)
+        elif node.target in PARTS:
+            PARTS[node.target](model, node)
         elif recurrences:
             unrolled(model, node)
     model.graph.eliminate_dead_code()
@@ -167,7 +168,7 @@ def _standard_deviation(model: GraphModule, node: Node) -> None:
     shape, axes = x.meta["val"].shape, _argument(node, 1, "dim", None)
     if not all(isinstance(size, int) for size in shape) or not axes:
         return
-    if node.target is aten.std.correction:
+    if node.target in (aten.std.correction, aten.var.correction):
         given = cast("float | None", node.kwargs.get("correction", 1))
         less, keeps = 1 if given is None else given, bool(node.kwargs.get("keepdim", False))
     else:
@@ -180,7 +181,21 @@ def _standard_deviation(model: GraphModule, node: Node) -> None:
     _, variance = _centred(write, x, list(axes), keeps)
     if less:
         variance = write.call(aten.mul.Tensor, variance, count / (count - less))
-    write.replace(write.call(aten.sqrt.default, variance))
+    is_root = node.target in (aten.std.dim, aten.std.correction)
+    write.replace(write.call(aten.sqrt.default, variance) if is_root else variance)
+
+
+def _root_mean_square_norm(model: GraphModule, node: Node) -> None:
+    x, axes = node.args[0], list(range(-len(cast("list[int]", node.args[1])), 0))
+    eps = _argument(node, 3, "eps", None)
+    write = Writer(model, node)
+    squares = write.call(aten.mul.Tensor, x, x)
+    mean = write.call(aten.mean.dim, squares, axes, True)
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    inverse = write.call(aten.rsqrt.default, write.call(aten.add.Tensor, mean, eps))
+    value = write.call(aten.mul.Tensor, x, inverse)
+    weight = _argument(node, 2, "weight", None)
+    write.replace(value if weight is None else write.call(aten.mul.Tensor, value, weight))
 
 
 def _euclidean(model: GraphModule, node: Node) -> None:
@@ -204,12 +219,61 @@ def _prelu(model: GraphModule, node: Node) -> None:
     write.replace(write.call(aten.add.Tensor, write.call(aten.relu.default, x), below))
 
 
-NORMS = {
+# -- softmax, choices ----------------------------------------------------------------------------
+
+
+LONGEST_LOGARITHM = 64
+"""Steps of the sum are a 255th of the row: where it is 1, its logarithm is 0.12 off at most."""
+
+
+def _log_softmax(model: GraphModule, node: Node) -> None:
+    """Of short rows: of a sum between 1 and its length, int8 tells the logarithm."""
+    row = cast(Node, node.args[0]).meta["val"].shape[node.args[1]]
+    if not isinstance(row, int) or row > LONGEST_LOGARITHM:
+        return
+    write, x, axis = Writer(model, node), node.args[0], node.args[1]
+    below = write.call(aten.sub.Tensor, x, write.call(aten.amax.default, x, [axis], True))
+    powers = write.call(aten.exp.default, below)
+    total = write.call(aten.sum.dim_IntList, powers, [axis], True)
+    write.replace(write.call(aten.sub.Tensor, below, write.call(aten.log.default, total)))
+
+
+def _choice_of_number(model: GraphModule, node: Node) -> None:
+    first, second, number = node.args
+    if not isinstance(number, int | float) or not math.isfinite(number):
+        return
+    write = Writer(model, node)
+    other = write.constant(f"stepwell_{node.name}", torch.tensor([float(number)]))
+    is_fill = node.target is aten.masked_fill.Scalar
+    sides = (second, other, first) if is_fill else (first, second, other)
+    write.replace(write.call(aten.where.self, *sides))
+
+
+def _extreme_of_axis(model: GraphModule, node: Node) -> None:
+    """The value and the place of a maximum (minimum) are two ops, if they are read."""
+    x, axis, keeps = node.args[0], node.args[1], bool(_argument(node, 2, "keepdim", False))
+    is_most = node.target is aten.max.dim
+    write = Writer(model, node)
+    value = write.call(aten.amax.default if is_most else aten.amin.default, x, [axis], keeps)
+    place = write.call(aten.argmax.default if is_most else aten.argmin.default, x, axis, keeps)
+    write.replace_results([value, place])
+
+
+PARTS = {
+    **RESIZES,
     aten.group_norm.default: _norm_of_groups,
     aten.instance_norm.default: _norm_of_groups,
     aten.std.dim: _standard_deviation,
     aten.std.correction: _standard_deviation,
+    aten.var.dim: _standard_deviation,
+    aten.var.correction: _standard_deviation,
+    aten.rms_norm.default: _root_mean_square_norm,
     aten.linalg_vector_norm.default: _euclidean,
     aten.prelu.default: _prelu,
+    aten.log_softmax.int: _log_softmax,
+    aten.where.ScalarOther: _choice_of_number,
+    aten.masked_fill.Scalar: _choice_of_number,
+    aten.max.dim: _extreme_of_axis,
+    aten.min.dim: _extreme_of_axis,
 }
 """Operator → what takes it apart, where it can."""

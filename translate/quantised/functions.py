@@ -22,7 +22,7 @@ from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.quantised.recognise import not_int8
 
-_NAMES = (
+OF_ONE = (
     "relu",
     "relu6",
     "hardtanh",
@@ -82,6 +82,7 @@ _NAMES = (
     "sinc",
     "lgamma",
 )
+"""Functions of one tensor, beside numbers."""
 _OTHERS = (
     "aten.pow.Tensor_Scalar",
     "aten.add.Scalar",
@@ -115,7 +116,7 @@ _OTHERS = (
     ),
 )
 FUNCTIONS: tuple[type[SchemaOp], ...] = tuple(
-    op_class(name) for name in (*(f"aten.{name}.default" for name in _NAMES), *_OTHERS)
+    op_class(name) for name in (*(f"aten.{name}.default" for name in OF_ONE), *_OTHERS)
 )
 """Elementwise ops; one of them alone, or many, of one value and constants of one element."""
 

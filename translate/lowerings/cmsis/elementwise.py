@@ -100,7 +100,7 @@ def arithmetic(
     sides = (x.value, other.value)
     chooses = form in (Minimum, Maximum)
     if chooses:
-        sides = (_requantized(b, x.value, use), _requantized(b, other.value, use))
+        sides = (requantized(b, x.value, use), requantized(b, other.value, use))
 
     def node(sides: Sides, wide: AnyTensor) -> SSAValue:
         if form is QuantizedAdd:
@@ -203,7 +203,7 @@ def _retyped(b: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
     return b.insert(StorageCast(raw.results[0], type_)).results[0]
 
 
-def _requantized(b: Rewriter, value: SSAValue, use: Use) -> SSAValue:
+def requantized(b: Rewriter, value: SSAValue, use: Use) -> SSAValue:
     """An operand of minimum or maximum in the result's quantisation, which both must have."""
     wanted = quantization(kernel_type(use))
     assert wanted is not None

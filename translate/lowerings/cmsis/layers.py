@@ -76,6 +76,7 @@ LAYER = """
     %q = quant.qcast %y : tensor<{4}xf32> to tensor<{4}x!quant.uniform<i8:f32, 2.0:-1>>
 """
 SCALES = "{0.25, 0.5, 1.0}"
+BY_CHANNEL = ("scales", "zero_points")
 
 
 # -- convolutions ------------------------------------------------------------------------------
@@ -155,32 +156,29 @@ def _image(x: Activation, form: Geometry, b: Rewriter) -> SSAValue:
     return padded(b, image, (0, *before, 0), (0, *after, 0), x.held.zero_point)
 
 
-def _transposed(op: SchemaOp) -> Parts | Refusal | None:
+def _upwards(op: SchemaOp) -> Parts | Refusal | None:
     """A transposed convolution within the kernel's limits."""
     if op.name == "aten.convolution.default" and not op.arg("transposed"):
         return None
-    if not is_static(op.results[0].type) or len(dims(op.results[0].type)) != 4:
-        return Refusal("the kernel takes images of a shape known ahead of time")
-    if op.arg("groups") != 1:
-        return Refusal(f"groups is {op.arg('groups')}; the kernel has none")
-    if pair(op.arg("dilation")) != (1, 1):
-        return Refusal(f"dilation is {op.arg('dilation')}; the kernel has none")
-    if any(pair(op.arg("output_padding"))):
-        return Refusal("the kernel leaves the cells that output_padding adds unwritten")
-    down, across = pair(op.arg("stride"))
-    if across > max(down, cast(int, dims(op.operands[1].type)[3])):
-        return Refusal(
-            f"strides are {down} and {across}: CMSIS-NN sizes the scratch of such a kernel "
-            "too small (#243)"
-        )
+    rank = len(dims(op.results[0].type))
+    if not is_static(op.results[0].type) or rank != len(dims(op.operands[1].type)) or rank > 4:
+        return Refusal("the kernel takes batches of images of a shape known ahead of time")
+    if rank == 4:
+        down, across = pair(op.arg("stride"))
+        if across > max(down, cast(int, dims(op.operands[1].type)[3])):
+            return Refusal(
+                f"strides are {down} and {across}: CMSIS-NN sizes the scratch of such a kernel "
+                "too small (#243)"
+            )
     return Parts(op.operands[:1], op.operands[1], op.operand("bias"), axis=1)
 
 
 @lowers(
+    "aten.conv_transpose1d.default",
     "aten.conv_transpose2d.input",
     "aten.convolution.default",
     to="cmsis",
-    reads=_transposed,
+    reads=_upwards,
     takes_empty=True,
     sample=LAYER.format(
         "2x3x2x2",
@@ -191,28 +189,64 @@ def _transposed(op: SchemaOp) -> Parts | Refusal | None:
     ),
 )
 def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
-    """NHWC input, one op for each distinct quantisation of the result, NCHW back."""
+    """NHWC input, one op for each distinct quantisation of the result, NCHW back.
+
+    What the kernel lacks are zeros in the filter: between its cells for a dilation, for the inputs
+    of other groups, and behind it for what `output_padding` adds beyond the padding. A height or
+    width that is padded otherwise than the kernel can is computed whole, and cropped. A line
+    is an image one wide.
+    """
     no_refusal(not_for_each_output(layer.weight, 1))
-    channels = cast(int, dims(op.results[0].type)[1])
+    is_line, groups = len(dims(op.results[0].type)) == 3, cast(int, op.arg("groups"))
+    stride, padding, dilation, more = (
+        (pair(op.arg(name))[0], plain) if is_line else pair(op.arg(name))
+        for name, plain in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0))
+    )
+    given, made_shape = (
+        (*shape, 1) if is_line else shape
+        for shape in (dims(x.value.type), cast("tuple[int, ...]", dims(op.results[0].type)))
+    )
+    weight = layer.weight
+    if is_line:
+        shape = [*dims(b.weights.type_of(weight.key)), 1]
+        weight = replace(weight, key=b.weights.derive("cmsis.reshape", [weight.key], shape=shape))
+    behind = tuple(max(0, most - side) for most, side in zip(more, padding, strict=True))
+    if groups > 1 or dilation != (1, 1) or any(behind):
+        fields: dict[str, Any] = {"groups": groups, "dilation": dilation, "behind": behind}
+        key = b.weights.derive("cmsis.spread", [weight.key], **fields)
+        weight = StoredWeight(key, weight.held)
+        if weight.held.axis is not None and groups > 1:  # One scale for each output of a group.
+            count = len(weight.held.scales) * groups
+            numbers = {name: [*getattr(weight.held, name)] * groups for name in BY_CHANNEL}
+            weight = replace(weight, held=replace(weight.held, **numbers, grid=(count,)))
+    layer = replace(layer, constant=weight)
+    channels = cast(int, made_shape[1])
     scales = {use: _for_each(layer, use, channels) for use in layer.uses}
-    held = b.weights.get(layer.weight.key)
-    rows = held.transpose(0, 1).reshape(held.shape[1], -1)
+    held = b.weights.get(weight.key)
+    rows = held.transpose(0, 1).reshape(channels, -1)
     needs_sums(layer, rows, [*scales.values()], b.program, padded=True)
-    image = to_nhwc(b, x.value)
-    weight = permuted_weight(layer.weight, (1, 2, 3, 0), b)
+    image = to_nhwc(b, reshaped(b, x.value, given))
+    filter_ = permuted_weight(weight, (1, 2, 3, 0), b)
     bias = bias_key(layer, channels, b.program)
-    stride, padding = pair(op.arg("stride")), pair(op.arg("padding"))
-    cropped = padding[0] if padding[0] % stride[0] else 0
+    is_cropped = (
+        bool(more[0]) or padding[0] % stride[0] != 0,
+        bool(more[1]),
+    )
+    sides = [0 if crops else side for crops, side in zip(is_cropped, padding, strict=True)]
+    whole = [
+        (cells - 1) * step + kernel - 2 * side
+        for cells, step, kernel, side in zip(given[2:], stride, held.shape[2:], sides, strict=True)
+    ]
 
     def of_use(use: Use) -> SSAValue:
-        n, c, h, w = cast("tuple[int, ...]", dims(use.type))
+        n, c, *wanted = made_shape
         made = QuantizedTransposeConv2dNhwc.make(
             image,
-            weight,
+            filter_,
             None if bias is None else b.weight(bias),
-            result=tensor((n, h + 2 * cropped, w, c), element(use.type)),
+            result=tensor((n, *whole, c), element(use.type)),
             stride=stride,
-            padding=(padding[0] - cropped, padding[1]),
+            padding=tuple(sides),
             output_padding=(0, 0),
             dilation=(1, 1),
             **requantisation(x.held, use, scales[use]),
@@ -220,7 +254,11 @@ def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewr
             output_scratch=0,
         )
         value = written(made, b)
-        return to_nchw(b, sliced(b, value, 1, cropped, cropped + h) if cropped else value)
+        for axis, crops in enumerate(is_cropped):
+            if crops:
+                start = padding[axis]
+                value = sliced(b, value, 1 + axis, start, start + wanted[axis])
+        return reshaped(b, to_nchw(b, value), dims(use.type))
 
     return of_use
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.translate.lowerings.cmsis import borders, elementwise, layers, pooling
+from stepwell.translate.lowerings.cmsis import borders, carried, elementwise, layers, pooling
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.cmsis import COMPOSE_TABLES, FoldHardSigmoid
 
@@ -14,6 +14,10 @@ TO_CMSIS = (
     step(layers.transposed_convolution),
     step(pooling.pooling),
     step(pooling.mean),
+    step(pooling.maximum),
+    step(carried.pick),
+    step(carried.nearest),
+    step(carried.compare),
     step(elementwise.softmax),
     step(elementwise.arithmetic),
     step(borders.pad),

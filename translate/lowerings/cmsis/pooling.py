@@ -25,7 +25,7 @@ from stepwell.dialects.cmsis.ops import (
     QuantizedLinear,
     QuantizedMaxPool2dNhwc,
 )
-from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.translate.lowerings.cmsis.values import (
     AVERAGED,
@@ -38,7 +38,7 @@ from stepwell.translate.lowerings.cmsis.values import (
 )
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.quantised.layers import Layer, Parts
-from stepwell.translate.quantised.recognise import Activation, Use, is_finer
+from stepwell.translate.quantised.recognise import Activation, Use, is_finer, quantised_source
 from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.placing.reshape import (
@@ -150,6 +150,8 @@ def _pooled(
         "ceil_mode": window.ceil,
     }
     if not is_mean:
+        if window.ceil:  # The kernel rounds its size down: least values stand behind.
+            image, fields["ceil_mode"] = _rounded_up(b, x, window, image, result), False
         made: Any = QuantizedMaxPool2dNhwc.make(
             image,
             dilation=(1, 1),
@@ -162,6 +164,19 @@ def _pooled(
     else:
         made = QuantizedAvgPool2dNhwc.make(image, **_scale(x), **fields)
     return written(made, b)
+
+
+def _rounded_up(
+    b: Rewriter, x: Activation, window: Window, image: SSAValue, result: AnyTensor
+) -> SSAValue:
+    """An NHWC image with what its last windows lack, which is never the maximum."""
+    given, made = (cast("tuple[int, ...]", dims(type_))[1:3] for type_ in (image.type, result))
+    each = zip(given, made, window.kernel, window.stride, window.padding, strict=True)
+    behind = [
+        max(0, (cells - 1) * stride + kernel - size - 2 * padding)
+        for size, cells, kernel, stride, padding in each
+    ]
+    return padded(b, image, (0,) * 4, (0, *behind, 0), x.held.low) if any(behind) else image
 
 
 def _scale(x: Activation) -> dict[str, Any]:
@@ -198,9 +213,7 @@ def window_of(op: Operation, form: str) -> Window:
     if form == MAXIMUM:
         if _pair(op.arg("dilation"), is_flat, 1) != (1, 1):
             refuse(f"dilation is {op.arg('dilation')}; the kernel has none")
-        if ceil:
-            refuse("its output size is rounded up; the maximum kernel does not")
-        return Window(kernel, stride, padding, False, False)
+        return Window(kernel, stride, padding, ceil, False)
     if not is_flat and op.arg("divisor_override") is not None:
         refuse("its divisor is overridden; the kernel divides by the cells it sees")
     counts = bool(op.arg("count_include_pad")) and any(padding)
@@ -219,10 +232,29 @@ def _pair(value: Any, is_flat: bool, default: int) -> tuple[int, int]:
 SAFE_CELLS = (1 << 31) // 255 - 1
 
 
+def fixed(op: SchemaOp) -> Parts | Refusal:
+    """The operand of a fold, whose shape is known."""
+    return not_fixed(op.operands[0]) or Parts(op.operands[:1])
+
+
+def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | None:
+    """Elements before, along and behind axes that are neighbours; whether they are an image's.
+
+    Height and width of NCHW are those of NHWC, as the kernels take it.
+    """
+    axes = sorted(axis % len(shape) for axis in (dim or range(len(shape))))
+    if not axes or axes != list(range(axes[0], axes[-1] + 1)):
+        return None
+    if len(shape) == 4 and axes == [2, 3]:
+        return shape[0], shape[2] * shape[3], shape[1], True
+    first, last = axes[0], axes[-1] + 1
+    return prod(shape[:first]), prod(shape[first:last]), prod(shape[last:]), False
+
+
 @lowers(
     {"aten.mean.dim": True, "aten.sum.dim_IntList": False},
     to="cmsis",
-    reads=lambda op: not_fixed(op.operands[0]) or Parts(op.operands[:1]),
+    reads=fixed,
     bound=AVERAGED,
     sample="""
         %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
@@ -235,18 +267,12 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
     if dtype is not None:
         refuse("it changes the element type")
     shape = cast("tuple[int, ...]", dims(x.value.type))
-    if not shape:
-        refuse("a scalar has no axes")
-    axes = sorted(axis % len(shape) for axis in (dim or range(len(shape))))
-    if axes != list(range(axes[0], axes[-1] + 1)):
-        refuse(f"dimensions {axes} do not lie next to each other")
-    over = prod(shape[axes[0] : axes[-1] + 1])
+    run = _run_of(shape, dim)
+    if run is None:
+        refuse(f"dimensions {dim} of {len(shape)} do not lie next to each other")
+    before, over, after, is_image = run
     if over > SAFE_CELLS:
         refuse(f"a sum of {over} values can overflow int32")
-    before, after = prod(shape[: axes[0]]), prod(shape[axes[-1] + 1 :])
-    is_image = len(shape) == 4 and axes == [2, 3]
-    if is_image:  # Over height and width of NCHW, which the kernels take as NHWC.
-        before, after = shape[0], shape[1]
     share = 1.0 / over if form else 1.0
     factors = {use: factor_of(x.held.scale * share / use.held.scale) for use in layer.uses}
     for factor in factors.values():
@@ -289,6 +315,30 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
         return reshaped(b, value, dims(use.type))
 
     return of_use
+
+
+@lowers(
+    "aten.amax.default",
+    to="cmsis",
+    reads=lambda op: None if quantised_source(op.operands[0]) is None else fixed(op),
+    bound=EXACT,
+    sample="""
+        %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+        %m = aten.amax.default(%a, [-1], true) : (tensor<2x4xf32>) -> tensor<2x1xf32>
+        %q = quant.qcast %m : tensor<2x1xf32> to tensor<2x1x!quant.uniform<i8:f32, 0.5:3>>
+    """,
+)
+def maximum(x: Activation, *, dim: Any, layer: Layer, b: Rewriter) -> OfUse | None:
+    """A maximum pool of an image that is made of views, then a table for another quantisation."""
+    run = _run_of(cast("tuple[int, ...]", dims(x.value.type)), dim)
+    if run is None:
+        return None
+    before, over, after, is_image = run
+    image = reshaped(b, to_nhwc(b, x.value) if is_image else x.value, (before, over, 1, after))
+    window = Window((over, 1), (1, 1), (0, 0), False, False)
+    result = tensor((before, 1, 1, after), element(image.type))
+    pooled = _pooled(b, x, window, image, result, is_mean=False)
+    return lambda use: rescaled(b, reshaped(b, pooled, dims(use.type)), use)
 
 
 RULES = lowerings_of(__name__)

@@ -43,9 +43,26 @@ class OrderOperators(Pass):
         return sum(_reorder(func) for func in program.methods.values())
 
 
+def lower_bound(func: FuncOp) -> int | None:
+    """Bytes that no order of a method's operators gets below; None where they run row by row.
+
+    By search over all orders, and where they are too many, by its largest operator.
+    """
+    held = _operators(func)
+    if not held or not all(map(_is_known, held)):
+        return None
+    graph = Graph(held, func.body.block.last_op)
+    order = least(graph)
+    return graph.unavoidable() if order is None else graph.busiest(order)
+
+
+def _operators(func: FuncOp) -> list[Operation]:
+    return [op for op in func.body.block.ops if not isinstance(op, WeightOp | ReturnOp)]
+
+
 def _reorder(func: FuncOp) -> bool:
     block = func.body.block
-    held = [op for op in block.ops if not isinstance(op, WeightOp | ReturnOp)]
+    held = _operators(func)
     if not held or not all(map(_is_known, held)):
         return False
     graph = Graph(held, block.last_op)

@@ -1,0 +1,86 @@
+"""Operators that the library has none like: in parts they are the same function, and all int8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.export import export
+
+from stepwell.translate.pt2e.decompose_for_annotation import decompose
+
+
+class Images(nn.Module):
+    """Resizes and pools of images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(2, 3, 3, padding=1)
+        self.up = nn.ConvTranspose2d(3, 3, 3, 2, 1, output_padding=1, groups=3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.stem(x)
+        return (
+            F.interpolate(x, scale_factor=3.0, mode="bilinear"),
+            F.interpolate(x, (5, 9), mode="bilinear", align_corners=True),
+            F.interpolate(x, (9, 5), mode="bicubic"),
+            F.interpolate(x, (9, 5)),
+            F.interpolate(x[0], scale_factor=2.0, mode="linear"),
+            F.adaptive_max_pool2d(x, (3, 2)),
+            F.adaptive_max_pool2d(x, (4, 3)),
+            F.adaptive_avg_pool2d(x, (3, 4)),
+            F.max_pool2d(x, 4, 3, ceil_mode=True),
+            self.up(x),
+        )
+
+
+class Rows(nn.Module):
+    """Functions of rows and choices among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.words, self.norm = nn.Linear(6, 8), nn.Embedding(5, 8), nn.RMSNorm(8)
+
+    def forward(self, x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+        x = self.stem(x)
+        return (
+            F.log_softmax(x, -1),
+            torch.where(x > 0.1, x, 0.5),
+            x.masked_fill(x <= -0.2, -0.25),
+            torch.where(x > x.flip(1), x, self.words(at)),
+            torch.max(x, 1).values,
+            torch.min(x, 1, keepdim=True).indices,
+            x.var(-1),
+            x.amin((0, 2)),
+            self.norm(x),
+        )
+
+
+IMAGES = (Images, (torch.linspace(-2, 2, 2 * 8 * 6).reshape(1, 2, 8, 6).sin(),))
+ROWS = (
+    Rows,
+    (torch.linspace(-3, 3, 30).reshape(1, 5, 6).cos(), torch.tensor([[0, 4, 2, 1, 3]])),
+)
+
+
+@pytest.mark.parametrize("module, inputs", [IMAGES, ROWS], ids=["images", "rows"])
+def test_the_parts_are_the_same_function(module: type[nn.Module], inputs: Any) -> None:
+    torch.manual_seed(0)
+    model = module().eval()
+    parts = decompose(export(model, inputs).module(check_guards=False))
+    left = {str(node.target) for node in parts.graph.nodes if node.op == "call_function"}
+    for name in ("softmax", "bilinear", "adaptive", "masked_fill", "max.dim", "var"):
+        assert not any(name in target for target in left)
+    for made, wanted in zip(parts(*inputs), model(*inputs), strict=True):
+        torch.testing.assert_close(made, wanted)
+
+
+@pytest.mark.parametrize("module, inputs", [IMAGES, ROWS], ids=["images", "rows"])
+def test_all_of_them_are_int8(module: type[nn.Module], inputs: Any, lower: Any) -> None:
+    torch.manual_seed(0)
+    result = lower.module(module(), *inputs)
+    assert not result.floats, result.refusals
+    result.check(*inputs)

@@ -1,0 +1,229 @@
+"""Ops that pick among numbers, or ask only for their order: the same ops on the stored integers.
+
+A resize to the nearest, a choice by truth values, a look-up and a minimum give elements of their
+operands as they are; a comparison and the place of a maximum are the same of the integers, which
+are ordered as the reals are. The library has none of them: ExecuTorch's portable kernels run them
+on bytes, and no float is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.builtin import AnyFloat
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.interpretation import plan_of
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import op_class
+from stepwell.dialects.cmsis.level import COMPARING, EXTREMES
+from stepwell.dialects.quant import StorageCast
+from stepwell.dialects.quant.ops import dequantize
+from stepwell.dialects.quant.types import Quantization, storage_element
+from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
+from stepwell.ir.rewriting.rewriter import remade
+from stepwell.ir.types import dims, element, tensor, with_element
+from stepwell.translate.lowerings.aten.values import Value
+from stepwell.translate.lowerings.cmsis.elementwise import requantized
+from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.quantised.layers import Layer, Parts
+from stepwell.translate.quantised.recognise import Activation, Use, activation, quantised_source
+from stepwell.translate.rewrites.cmsis.operators.broadcast import EXPAND
+from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
+from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
+from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped, to_nchw, to_nhwc
+
+SELECT = op_class("aten.index_select.default")
+PICKED: dict[str, slice] = {
+    **dict.fromkeys(
+        ("aten.gather.default", "aten.index.Tensor", "aten.embedding.default"), slice(1)
+    ),
+    **dict.fromkeys(EXTREMES, slice(1)),
+    "aten.where.self": slice(1, 3),
+}
+"""Op → which of its operands are the numbers that it picks from."""
+
+
+def _quantised(op: SchemaOp, place: slice) -> Parts | Refusal | None:
+    """Operands of a known shape; None where all are floats, which is nobody's business here."""
+    values = op.operands[place]
+    if all(quantised_source(value) is None for value in values):
+        return None
+    return not_fixed(*values) or Parts(values)
+
+
+@lowers(
+    *PICKED,
+    to="cmsis",
+    reads=lambda op: _quantised(op, PICKED[op.name]),
+    bound=EXACT,
+    sample="""
+        %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+        %m = aten.amin.default(%a, [0], true) : (tensor<2x4xf32>) -> tensor<1x4xf32>
+        %q = quant.qcast %m : tensor<1x4xf32> to tensor<1x4x!quant.uniform<i8:f32, 0.5:3>>
+    """,
+)
+def pick(*given: Activation, op: SchemaOp, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
+    """The op on integers of one quantisation, then a table where another is wanted."""
+    place, alike = PICKED[op.name], len({x.held for x in given}) == 1
+
+    def of_use(use: Use) -> SSAValue:
+        values = [x.value if alike else requantized(b, x.value, use) for x in given]
+        operands = list(op.operands)
+        operands[place] = [raw(b, value) for value in values]
+        type_ = element(values[0].type)
+        stored = with_element(op.results[0].type, element(operands[place][0].type))
+        made = b.insert(remade(op, operands, [stored]))
+        typed = b.insert(StorageCast(made.results[0], with_element(stored, type_))).results[0]
+        return rescaled(b, typed, use)
+
+    return of_use
+
+
+def raw(b: Rewriter, value: SSAValue) -> SSAValue:
+    """The stored integers of a quantised value."""
+    held = cast(Any, element(value.type)).data
+    stored = with_element(value.type, storage_element(held))
+    return b.insert(StorageCast(value, stored)).results[0]
+
+
+# -- resizes to the nearest ---------------------------------------------------------------------
+
+
+@lowers(
+    *(
+        f"aten.{name}{rank}d.{form}"
+        for name in ("upsample_nearest", "_upsample_nearest_exact")
+        for rank in (1, 2)
+        for form in ("vec", "default")
+    ),
+    to="cmsis",
+    reads=lambda op: _quantised(op, slice(1)),
+    bound=EXACT,
+    sample="""
+        %a = quant.dcast %x : tensor<1x1x2x2x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x1x2x2xf32>
+        %m = aten.upsample_nearest2d.default(%a, [4, 2]) : (tensor<1x1x2x2xf32>) -> tensor<1x1x4x2xf32>
+        %q = quant.qcast %m : tensor<1x1x4x2xf32> to tensor<1x1x4x2x!quant.uniform<i8:f32, 0.5:3>>
+    """,
+)
+def nearest(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
+    """Rows and columns of NHWC repeated where the factors are whole, else looked up by axis."""
+    places = _places(op)
+    given = [torch.arange(size) for size in cast("tuple[int, ...]", dims(x.value.type)[2:])]
+    factors = [len(at) // len(whole) for at, whole in zip(places, given, strict=True)]
+    repeats = all(
+        torch.equal(at, whole.repeat_interleave(factor))
+        for at, whole, factor in zip(places, given, factors, strict=True)
+    )
+    value = x.value
+    if repeats and len(places) == 2:
+        value = _repeated(b, value, (factors[0], factors[1]))
+    else:
+        for axis, (at, whole) in enumerate(zip(places, given, strict=True), 2):
+            if not torch.equal(at, whole):
+                type_ = element(value.type)
+                shape = [*dims(value.type)]
+                shape[axis] = len(at)
+                stored = raw(b, value)
+                made = SELECT.from_arguments(
+                    {"self": stored, "dim": axis, "index": b.constant(at, "places")},
+                    [tensor(shape, element(stored.type))],
+                )
+                cast_ = StorageCast(b.insert(made).results[0], tensor(shape, type_))
+                value = b.insert(cast_).results[0]
+    return lambda use: rescaled(b, value, use)
+
+
+def _places(op: SchemaOp) -> list[torch.Tensor]:
+    """For each axis of an image, the index that each index of the result reads, asked of torch."""
+    sides = cast("tuple[int, ...]", dims(op.operands[0].type)[2:])
+    found: list[torch.Tensor] = []
+    overload, count = plan_of(type(op)).overload, len(sides)
+    for axis, size in enumerate(sides):
+        line = torch.arange(size, dtype=torch.float32)
+        image = line.reshape(*(size if at == axis else 1 for at in range(-2, count))).expand(
+            1, 1, *sides
+        )
+        made = overload(image, *(op.arg(a.name) for a in op.SCHEMA.arguments[1:]))
+        found.append(made[0, 0].movedim(axis, 0).reshape(made.shape[2 + axis], -1)[:, 0].long())
+    return found
+
+
+def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValue:
+    """An image with rows and columns repeated, as NHWC holds it between convolutions."""
+    image = to_nhwc(b, value)
+    n, h, w, c = cast("tuple[int, ...]", dims(image.type))
+    down, across = factors
+    stored = raw(b, reshaped(b, image, (n, h, 1, w, 1, c)))
+    spread = EXPAND.from_arguments({"self": stored, "size": [n, h, down, w, across, c]})
+    whole = b.insert(spread).results[0]
+    typed = b.insert(StorageCast(whole, with_element(whole.type, element(image.type)))).results[0]
+    return to_nchw(b, reshaped(b, typed, (n, h * down, w * across, c)))
+
+
+# -- order -------------------------------------------------------------------------------------
+
+
+def _of_one_scale(op: SchemaOp) -> tuple[SSAValue, ...]:
+    """The quantised operands; refused: those whose integers are not ordered as the reals are."""
+    found: list[Activation] = []
+    for value in op.operands[: 2 if op.name.endswith(".Tensor") else 1]:
+        given = activation(value)
+        if isinstance(given, Refusal):
+            refuse(given.reason)
+        found.append(given)
+    if len({x.held for x in found}) != 1:
+        refuse("its operands have two scales, so that their integers do not compare")
+    if dequantize(_CODES, found[0].held).unique().numel() != len(_CODES):
+        refuse(f"a scale of {found[0].held.scale:g} makes equal reals of different integers")
+    return tuple(x.value for x in found)
+
+
+_CODES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
+
+
+@lowers(
+    *COMPARING,
+    to="cmsis",
+    fits="none",
+    bound=EXACT,
+    name="compare-integers",
+    sample="""
+        %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+        %m = aten.argmax.default(%a, 1) : (tensor<2x4xf32>) -> tensor<2xi64>
+    """,
+)
+def compare(*_: Any, op: SchemaOp, b: Rewriter) -> Value | None:
+    """What the op says of the integers; a number that it compares with becomes one of theirs."""
+    if not isinstance(element(op.operands[0].type), AnyFloat):
+        return None
+    if quantised_source(op.operands[0]) is None:
+        return None
+    values = _of_one_scale(op)
+    given = op.present()
+    for name, value in zip(("self", "other"), values, strict=False):
+        given[name] = raw(b, value)
+    if op.name.endswith(".Scalar"):
+        held = cast(Quantization, cast(Any, element(values[0].type)).data)
+        given["other"] = _threshold(op, held)
+    made = type(op).from_arguments(given, [op.results[0].type])
+    return Value(b.insert(made).results[0], b)
+
+
+def _threshold(op: SchemaOp, held: Quantization) -> int:
+    """The integer that stands for a number in a comparison, tried on every stored value."""
+    number = op.arg("other")
+    if not isinstance(number, int | float):
+        refuse("what it compares with is known only at run time")
+    overload = plan_of(type(op)).overload
+    wanted = overload(dequantize(_CODES, held), number)
+    codes = (code for code in range(-128, 128) if torch.equal(overload(_CODES, code), wanted))
+    code = next(codes, None)
+    if code is not None:
+        return code
+    return refuse(f"no integer is to its operand's as {number:g} is to the reals")
+
+
+RULES = lowerings_of(__name__)

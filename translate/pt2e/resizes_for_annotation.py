@@ -1,0 +1,127 @@
+"""Resizes and adaptive pools as layers of constants, which PT2E annotates and CMSIS-NN has.
+
+Bilinear by a whole factor is a depthwise convolution that makes the cells between four neighbours,
+and a pixel shuffle. Any other resize whose rows and columns are mixed by numbers of their own
+(linear, bicubic, averages of uneven windows) is a product with a matrix along each axis: what the
+operator makes of the unit vectors. A maximum of uneven windows is one of slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule, Node
+
+from stepwell.translate.pt2e.graph_writing import Writer
+
+aten = torch.ops.aten
+
+
+def bilinear(model: GraphModule, node: Node) -> None:
+    """A convolution and a pixel shuffle by a factor that both sides share, else two matrices."""
+    x = cast(Node, node.args[0])
+    sides, made = x.meta["val"].shape, node.meta["val"].shape
+    if not all(isinstance(size, int) for size in (*sides, *made)):
+        return
+    factor, rest = divmod(made[2], sides[2])
+    scales = node.args[3] if len(node.args) > 3 else None
+    is_whole = not rest and factor > 1 and made[3] == factor * sides[3]
+    if not is_whole or node.args[2] or scales not in (None, [factor, factor]):
+        mixed(model, node)
+        return
+    write, channels = Writer(model, node), sides[1]
+    for axis in (2, 3):
+        ends = [write.call(aten.slice.Tensor, x, axis, at, end)
+                for at, end in ((0, 1), (sides[axis] - 1, sides[axis]))]  # fmt: skip
+        x = write.call(aten.cat.default, [ends[0], x, ends[1]], axis)
+    away = (torch.arange(factor) + 0.5) / factor - 0.5
+    line = torch.stack([(-away).clamp_min(0), 1 - away.abs(), away.clamp_min(0)], 1)
+    cells = torch.einsum("ia,jb->ijab", line, line).reshape(-1, 1, 3, 3).repeat(channels, 1, 1, 1)
+    filter_ = write.constant(f"stepwell_{node.name}_between", cells.contiguous())
+    ones = [1, 1]
+    shares = write.call(aten.conv2d.default, x, filter_, None, ones, [0, 0], ones, channels)
+    write.replace(write.call(aten.pixel_shuffle.default, shares, factor))
+
+
+def mixed(model: GraphModule, node: Node) -> None:
+    """A matrix along each axis behind the channels that the operator changes."""
+    x, operator = cast(Node, node.args[0]), cast(Callable[..., torch.Tensor], node.target)
+    sides, made = x.meta["val"].shape, node.meta["val"].shape
+    if not all(isinstance(size, int) for size in (*sides, *made)):
+        return
+    leading, rank = len(sides) - _spatial(operator), len(sides)
+    if operator is aten.adaptive_avg_pool2d.default and _divides(sides[leading:], made[leading:]):
+        return  # An average pool.
+    write = Writer(model, node)
+    for at in range(leading, rank):
+        if operator is not aten.adaptive_avg_pool2d.default or sides[at] != made[at]:
+            matrix = _of_unit_vectors(operator, node, at - leading, sides[at], made[at])
+            name = f"stepwell_{node.name}_{at}"
+            x = write.call(aten.transpose.int, x, at, rank - 1) if at != rank - 1 else x
+            x = write.call(aten.linear.default, x, write.constant(name, matrix))
+            x = write.call(aten.transpose.int, x, at, rank - 1) if at != rank - 1 else x
+    write.replace(x)
+
+
+def _spatial(operator: Any) -> int:
+    return 1 if "1d" in str(operator) else 2
+
+
+def _divides(sides: Any, made: Any) -> bool:
+    return not any(size % cells for size, cells in zip(sides, made, strict=True))
+
+
+def _of_unit_vectors(
+    operator: Callable[..., torch.Tensor], node: Node, axis: int, size: int, made: int
+) -> torch.Tensor:
+    """How cells along an axis are mixed: `[made, size]`."""
+    count = _spatial(operator)
+    unit = torch.eye(size).reshape(1, size, *(size if at == axis else 1 for at in range(count)))
+    sizes = [made if at == axis else 1 for at in range(count)]
+    if operator is aten.adaptive_avg_pool2d.default:
+        return operator(unit, sizes).reshape(size, made).t().contiguous()
+    aligns = bool(node.args[2])
+    scales = cast("list[float] | None", node.args[3] if len(node.args) > 3 else None)
+    if scales is None:
+        found = operator(unit, sizes, aligns, None)
+    else:
+        found = operator(
+            unit, None, aligns, [s if at == axis else 1.0 for at, s in enumerate(scales)]
+        )
+    return found.reshape(size, made).t().contiguous()
+
+
+def adaptive_maximum(model: GraphModule, node: Node) -> None:
+    """A maximum pool where windows are even, else the maximum of slices along each axis."""
+    x = cast(Node, node.args[0])
+    values = [user for user in node.users if user.args[1] == 0]
+    if len(values) != len(node.users) and any(
+        user.users for user in node.users if user not in values
+    ):
+        return  # The places of the maxima are read.
+    sides, made = x.meta["val"].shape[-2:], node.meta["val"][0].shape[-2:]
+    if not all(isinstance(size, int) for size in (*sides, *made)):
+        return
+    write = Writer(model, node)
+    if _divides(sides, made):
+        window = [size // cells for size, cells in zip(sides, made, strict=True)]
+        x = write.call(aten.max_pool2d.default, x, window, window)
+    else:
+        for axis, size, cells in zip((-2, -1), sides, made, strict=True):
+            spans = [(at * size // cells, -(-(at + 1) * size // cells)) for at in range(cells)]
+            parts = [write.call(aten.slice.Tensor, x, axis, *span) for span in spans]
+            most = [write.call(aten.amax.default, part, [axis], True) for part in parts]
+            x = write.call(aten.cat.default, most, axis)
+    write.replace_results([x, x])
+
+
+RESIZES = {
+    aten.upsample_bilinear2d.vec: bilinear,
+    aten.upsample_linear1d.vec: mixed,
+    aten.upsample_bicubic2d.vec: mixed,
+    aten.adaptive_avg_pool2d.default: mixed,
+    aten.adaptive_max_pool2d.default: adaptive_maximum,
+}
+"""Operator → what takes it apart, where it can."""
