@@ -22,8 +22,23 @@ SANITIZED = "-O1 -g -fsanitize=undefined,address -fno-sanitize-recover=all".spli
 HAS_GCC = shutil.which("gcc") is not None
 HAS_BOARDS = all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm")))
 
-BOARDS = {"cortex-m4": "mps2-an386", "cortex-m55": "mps3-an547"}
-"""CPU → the board of qemu that has it; both start at address 0 with their vector table."""
+BOARDS = {
+    "cortex-m0plus": "mps2-an385",
+    "cortex-m4": "mps2-an386",
+    "cortex-m7": "mps2-an500",
+    "cortex-m55": "mps3-an547",
+}
+"""CPU → the board of qemu that has it; each starts at address 0 with its vector table.
+
+None has a Cortex-M0+ with the memory that a net takes: its code runs on a Cortex-M3, which has all
+of its instructions.
+"""
+FLOATS = {
+    "cortex-m4": "-mfloat-abi=hard -mfpu=fpv4-sp-d16".split(),
+    "cortex-m7": "-mfloat-abi=hard -mfpu=fpv5-d16".split(),
+    "cortex-m55": ["-mfloat-abi=hard"],
+}
+"""What makes a compiler use the floating-point unit of a CPU that has one."""
 
 _STARTUP = """
 #include <stdint.h>
@@ -54,6 +69,32 @@ void reset(void)
 __attribute__((section(".vectors"), used))
 static const void *const vectors[2] = {&stack_top, (const void *)reset};
 """
+_FILES = """
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+extern uint32_t stack_top;
+extern void initialise_monitor_handles(void);
+int main(void);
+void reset(void);
+void _init(void);
+void _fini(void);
+void _init(void) { }
+void _fini(void) { }
+void reset(void)
+{
+    extern uint32_t bss_start, bss_end;
+    for (volatile uint32_t *to = &bss_start; to < &bss_end; to++) { *to = 0; }
+    *(volatile uint32_t *)0xE000ED88u |= 0xFu << 20; /* floating point on */
+    __asm__ volatile("dsb; isb");
+    initialise_monitor_handles();
+    if (!freopen("input", "rb", stdin) || !freopen("output", "wb", stdout)) { exit(9); }
+    exit(main());
+}
+__attribute__((section(".vectors"), used))
+static const void *const vectors[2] = {&stack_top, (const void *)reset};
+"""
+"""Runs the program's own `main` on a file, by semihosting."""
 _LINK = """
 MEMORY {{
   FLASH : ORIGIN = {flash}, LENGTH = {flash_size}
@@ -66,10 +107,25 @@ SECTIONS {{
   stack_top = ORIGIN(RAM) + LENGTH(RAM);
 }}
 """
+_LINK_FILES = """
+MEMORY {{
+  FLASH : ORIGIN = {flash}, LENGTH = {flash_size}
+  RAM : ORIGIN = {ram}, LENGTH = {ram_size}
+}}
+SECTIONS {{
+  .text : {{ KEEP(*(.vectors)) *(.text*) *(.rodata*) }} > FLASH
+  .ARM.exidx : {{ *(.ARM.exidx*) }} > FLASH
+  .data : {{ *(.data*) }} > RAM
+  .bss : {{ bss_start = .; *(.bss*) *(COMMON) . = ALIGN(8); bss_end = .; end = .; }} > RAM
+  stack_top = ORIGIN(RAM) + LENGTH(RAM);
+}}
+"""
+"""Data is in RAM from the start: qemu puts it there."""
 _PLACES = {
     "cortex-m4": {"flash": "0", "flash_size": "4M", "ram": "0x20000000", "ram_size": "4M"},
     "cortex-m55": {"flash": "0", "flash_size": "512K", "ram": "0x21000000", "ram_size": "2M"},
 }
+_PLACES["cortex-m0plus"] = _PLACES["cortex-m7"] = _PLACES["cortex-m4"]
 
 
 def run_on_host(
@@ -142,7 +198,8 @@ def sizes_on(cpu: str, sources: Sources, folder: Path) -> dict[str, int]:
 
 def compile_for(cpu: str, arguments: Sequence[str], folder: Path) -> None:
     """Run the cross compiler."""
-    flags = ["-mthumb", f"-mcpu={cpu}", "-O2", "-ffreestanding", *STRICT[1:5], "-std=gnu99"]
+    machine = ["-mthumb", f"-mcpu={cpu}", *FLOATS.get(cpu, ())]
+    flags = [*machine, "-O2", "-ffreestanding", *STRICT[1:5], "-std=gnu99"]
     command = ["arm-none-eabi-gcc", *flags, *arguments]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
 
@@ -171,3 +228,53 @@ def run_on_board(cpu: str, sources: Sources, folder: Path, x: Tensor, wanted: Te
     board = ["qemu-system-arm", "-M", BOARDS[cpu], "-nographic", "-semihosting", "-kernel", "image"]
     done = subprocess.run(board, cwd=folder, capture_output=True, text=True, timeout=300)
     return (done.stdout + done.stderr).strip()
+
+
+def run_on_files(
+    cpu: str,
+    sources: Sources,
+    folder: Path,
+    inputs: Sequence[Tensor],
+    *,
+    cxx: bool = False,
+    library: Sequence[str | Path] = (),
+    flags: Sequence[str] = (),
+    emulator: Sequence[str] = (),
+) -> bytes:
+    """What the program's `main`, built strictly for a CPU, writes on the board for inputs.
+
+    Args:
+        cpu: a key of `BOARDS`.
+        sources: the program.
+        folder: where it is built.
+        inputs: of one call after the other.
+        cxx: whether it is built as C++.
+        library: what is linked with it.
+        flags: further flags of the compiler.
+        emulator: further flags of qemu.
+    """
+    sources.save(folder)
+    (folder / "startup.c").write_text(_FILES)
+    (folder / "link.ld").write_text(_LINK_FILES.format(**_PLACES[cpu]))
+    (folder / "input").write_bytes(b"".join(in_memory(x).numpy().tobytes() for x in inputs))
+    machine = ["-mthumb", f"-mcpu={cpu}", *FLOATS.get(cpu, ()), "-O2", "-ffunction-sections"]
+    as_cxx = ["-std=c++20", "-fno-exceptions", "-x", "c++", *STRICT[1:-1]]
+    strict = as_cxx if cxx else STRICT
+    names = [name for name in sources.files if name.endswith(".c")]
+    compiler = "arm-none-eabi-g++" if cxx else "arm-none-eabi-gcc"
+    own = [*machine, *strict, *flags, "-c"]
+
+    def run(*command: object) -> None:
+        given = list(map(str, command))
+        subprocess.run(given, cwd=folder, check=True, capture_output=True, text=True)
+
+    for name in names:
+        run(compiler, *own, name, "-o", f"{name}.o")
+    run("arm-none-eabi-gcc", *machine, "-c", "startup.c", "-o", "startup.o")
+    objects = [*(f"{name}.o" for name in names), "startup.o"]
+    start = ["--specs=rdimon.specs", "-nostartfiles", "-Wl,--gc-sections", "-T", "link.ld"]
+    run("arm-none-eabi-gcc", *machine, *start, *objects, *library, "-lm", "-o", "image")
+    quiet = "-display none -serial none -monitor none -semihosting -kernel image".split()
+    board = ["qemu-system-arm", "-M", BOARDS[cpu], *quiet, *emulator]
+    subprocess.run(board, cwd=folder, check=True, capture_output=True, timeout=600)
+    return (folder / "output").read_bytes()

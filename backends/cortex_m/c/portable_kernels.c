@@ -5,36 +5,36 @@
  */
 
 /* section clamp: */
-static int8_t sw_clamp8(int32_t value, int32_t low, int32_t high)
+static inline int8_t sw_clamp8(int32_t value, int32_t low, int32_t high)
 {
     const int32_t floor_ = (value < low) ? low : value;
     return (int8_t)((floor_ > high) ? high : floor_);
 }
 
 /* section fixed_point: clamp */
-static int32_t sw_low32(uint32_t value)
+static inline int32_t sw_low32(uint32_t value)
 {
     return (value <= (uint32_t)INT32_MAX) ? (int32_t)value : (-(int32_t)(UINT32_MAX - value) - 1);
 }
 
-static int64_t sw_shift_right(int64_t value, int32_t bits)
+static inline int64_t sw_shift_right(int64_t value, int32_t bits)
 {
     return (value < 0) ? ~(~value >> bits) : (value >> bits);
 }
 
-static int32_t sw_shift_left(int32_t value, int32_t bits)
+static inline int32_t sw_shift_left(int32_t value, int32_t bits)
 {
     return sw_low32((uint32_t)value << (uint32_t)bits);
 }
 
 /* (a * b + 2^30) >> 31 */
-static int32_t sw_high_mult(int32_t a, int32_t b)
+static inline int32_t sw_high_mult(int32_t a, int32_t b)
 {
     return (int32_t)sw_shift_right(((int64_t)a * b) + ((int64_t)1 << 30), 31);
 }
 
 /* value / 2^bits, half away from zero */
-static int32_t sw_divide_pow2(int32_t value, int32_t bits)
+static inline int32_t sw_divide_pow2(int32_t value, int32_t bits)
 {
     const int32_t mask = (int32_t)(((int64_t)1 << bits) - 1);
     const int32_t quotient = (int32_t)sw_shift_right(value, bits);
@@ -43,7 +43,7 @@ static int32_t sw_divide_pow2(int32_t value, int32_t bits)
     return quotient + ((rest > limit) ? 1 : 0);
 }
 
-static int32_t sw_requantize(int32_t value, int32_t multiplier, int32_t shift)
+static inline int32_t sw_requantize(int32_t value, int32_t multiplier, int32_t shift)
 {
     const int32_t left = (shift > 0) ? shift : 0;
     const int32_t right = (shift < 0) ? -shift : 0;

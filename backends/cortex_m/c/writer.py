@@ -87,8 +87,19 @@ class Sources:
 
 @functools.cache
 def sections() -> dict[str, tuple[tuple[str, ...], str]]:
-    """Section name → what it needs, and its text."""
-    text = Path(__file__).with_name("portable_kernels.c").read_text()
+    """Section name → what it needs, and its text: for vectors too, where it has such a form."""
+    plain, vectors = _sections("portable_kernels.c"), _sections("mve_kernels.c")
+    found = {name: vectors[name] for name in vectors if name not in plain}
+    for name, (needs, text) in plain.items():
+        if name in vectors:
+            needs = (*needs, "mve")
+            text = f"#ifdef SW_MVE\n{vectors[name][1]}#else\n{text}#endif\n"
+        found[name] = needs, text
+    return found
+
+
+def _sections(file: str) -> dict[str, tuple[tuple[str, ...], str]]:
+    text = Path(__file__).with_name(file).read_text()
     parts = re.split(r"^/\* section (\w+):([\w ]*)\*/\n", text, flags=re.MULTILINE)[1:]
     return {
         name: (tuple(needs.split()), body.strip() + "\n")
