@@ -1,4 +1,4 @@
-"""Thirty small nets as microcontrollers run them, with operators that no benchmark suite has."""
+"""Forty small nets as microcontrollers run them, with operators that no benchmark suite has."""
 
 from __future__ import annotations
 
@@ -135,6 +135,27 @@ def nets() -> dict[str, Callable[[], Net]]:
             nn.Sequential(nn.Conv1d(12, 8, 3, padding=2, dilation=2), nn.SiLU(), nn.MaxPool1d(2)),
             (torch.randn(1, 12, 20),),
         ),
+        "nearest_by_three": lambda: image(
+            lambda x: F.interpolate(x, (30, 14), mode="nearest"), nn.Conv2d(8, 4, 1)
+        ),
+        "bicubic": lambda: image(
+            lambda x: F.interpolate(x, (13, 12), mode="bicubic"), nn.Conv2d(8, 4, 1)
+        ),
+        "uneven_average": lambda: image(nn.AdaptiveAvgPool2d((3, 4)), nn.Conv2d(8, 4, 1)),
+        "uneven_maximum": lambda: image(
+            lambda x: F.adaptive_max_pool2d(x, (3, 4)), nn.Conv2d(8, 4, 1)
+        ),
+        "transposed_groups": lambda: image(
+            nn.ConvTranspose2d(8, 8, 3, 2, 2, output_padding=1, groups=4, dilation=2), nn.ReLU()
+        ),
+        "transposed_line": lambda: (
+            nn.Sequential(nn.Conv1d(12, 8, 3), nn.ConvTranspose1d(8, 4, 4, 2, 1)),
+            (torch.randn(1, 12, 20),),
+        ),
+        "best_of_axis": lambda: rows(lambda x: x.max(1).values - x.amin(1), nn.Linear(16, 4)),
+        "masked": lambda: rows(lambda x: x.masked_fill(x < -0.2, -0.5), nn.Linear(16, 4)),
+        "root_mean_square": lambda: rows(nn.RMSNorm(16), nn.Linear(16, 4)),
+        "many_classes": lambda: rows(nn.Linear(16, 600), nn.Softmax(-1)),
         "unbind": lambda: rows(lambda x: torch.stack([p * p for p in x.unbind(1)], 2), nn.ELU()),
     }
 

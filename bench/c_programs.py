@@ -1,22 +1,28 @@
 """Small nets as C without a runtime: what is refused, and elements off what they should be.
 
-    python bench/c_programs.py [NET …] [--quantizers float ours stock] [--cpu cortex-m4] [--cxx]
+    python bench/c_programs.py [NET …] [--quantizers float ours stock] [--cpu cortex-m4 …] [--cxx]
+    python bench/c_programs.py --boards --cpu cortex-m0plus cortex-m4 cortex-m7 cortex-m55
 
 Each net is quantised by this project's quantizer, by ExecuTorch's, and not at all; its C is built
 with gcc (or g++) as strictly as the tests do and run three times, so that state counts. Quantised
 programs are compared with the interpreter, which is CMSIS-NN's arithmetic bit for bit
 (`tests/cmsis/test_kernels_golden.py`), float ones with ExecuTorch's runtime on the same `.pte`. An
-integer is off if it differs, a float if it does by more than the bound (`_small_nets.BOUND`).
+integer is off if it differs, a float if it does by more than the bound (`_small_nets.BOUND`). Of
+quantised programs it says how many operators still compute with floats. With `--boards` the same
+`main` is built by `arm-none-eabi-gcc` and run by qemu, with `--cmsis-nn` over Arm's own kernels
+(`FOLDER/<cpu>/libcmsis-nn.a`, and its headers in `FOLDER/<cpu>/Include`).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import subprocess
 import sys
 import tempfile
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +38,10 @@ import standalone_builds as builds  # noqa: E402
 
 import stepwell  # noqa: E402
 from stepwell.backends.executorch.running.runner import PteSession  # noqa: E402
+from stepwell.translate.rewrites.cmsis.operators.explain_floats import computes_floats  # noqa: E402
 
 CALLS = 3
+QUANTIZERS = ("ours", "stock", "float")
 
 
 def exported(name: str, quantizer: str) -> tuple[ExportedProgram, tuple[Tensor, ...]]:
@@ -63,19 +71,43 @@ def wanted(lowered: Any, calls: list[tuple[Tensor, ...]], quantizer: str) -> lis
     return [list(session.run(*given)) for given in calls]
 
 
-def compare(name: str, quantizer: str, cpu: str, folder: Path, compiler: str) -> tuple[str, bool]:
+@dataclass(frozen=True)
+class Build:
+    """A CPU, whether qemu runs its board or this machine the program, and as what it is built."""
+
+    cpu: str
+    emulated: bool
+    cxx: bool
+    kernels: str = "portable"
+    library: tuple[str, ...] = ()
+
+    def run(self, sources: Any, folder: Path, values: list[Tensor]) -> bytes:
+        if self.emulated:
+            given = list(self.library)
+            return builds.run_on_files(
+                self.cpu, sources, folder, values, cxx=self.cxx, library=given,
+                flags=[f"-isystem{Path(given[0]).parent / 'Include'}"] if given else [],
+            )  # fmt: skip
+        compiler = "g++" if self.cxx else "gcc"
+        return builds.run_on_host(sources, folder, values, compiler=compiler)
+
+
+def compare(
+    build: Build,
+    quantizer: str,
+    program: ExportedProgram,
+    inputs: tuple[Tensor, ...],
+    folder: Path,
+) -> tuple[str, bool]:
     """What became of a net, and whether it is as it should be."""
-    program, inputs = exported(name, quantizer)
-    lowered = stepwell.lower(program, cpu)
+    lowered = stepwell.lower(program, build.cpu)
     try:
-        sources = lowered.to_c("model", runtime=None)
+        sources = lowered.to_c("model", runtime=None, kernels=build.kernels)
     except stepwell.StepwellError as error:
         return "refused: " + "; ".join(problem.fact for problem in error.problems), False
     calls = [tuple(small.like(value, 10 + at) for value in inputs) for at in range(CALLS)]
     try:
-        data = builds.run_on_host(
-            sources, folder, [v for given in calls for v in given], compiler=compiler
-        )
+        data = build.run(sources, folder, [v for given in calls for v in given])
     except subprocess.CalledProcessError as error:
         return f"does not build or run: {error.stderr}", False
     off, worst, at = 0, 0.0, 0
@@ -94,33 +126,71 @@ def compare(name: str, quantizer: str, cpu: str, folder: Path, compiler: str) ->
             else:  # What the quantizer left a float may differ by roundings, never by a step.
                 off += int((apart > small.BOUND).sum())
     distance = f"{worst:.1e} of the largest" if quantizer == "float" else f"{off} elements off"
-    return f"{sources.arena:,} B, {distance}", off == 0 and worst < small.BOUND
+    floats = sum(computes_floats(op) for op in lowered.program.module.walk())
+    left = "" if quantizer == "float" else f", {floats} ops on floats"
+    return f"{sources.arena:,} B, {distance}{left}", off == 0 and worst < small.BOUND
 
 
 def main() -> None:
-    """Print a line for each net and quantizer, and how many are as they should be."""
+    """Print a line for each net, quantizer and CPU, and how many are as they should be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("nets", nargs="*", metavar="NET")
-    parser.add_argument("--quantizers", nargs="+", default=["ours", "stock", "float"])
-    parser.add_argument("--cpu", default="cortex-m4")
+    parser.add_argument("--quantizers", nargs="+", choices=QUANTIZERS, default=QUANTIZERS)
+    parser.add_argument("--cpu", nargs="+", default=["cortex-m4"])
+    parser.add_argument("--boards", action="store_true", help="on emulated boards, not here")
     parser.add_argument("--cxx", action="store_true", help="build as C++20")
+    parser.add_argument(
+        "--cmsis-nn", help="folder that holds, by CPU, a folder with CMSIS-NN built"
+    )
+    parser.add_argument(
+        "--state", type=Path, help="a file of rows that are done, which is gone on with"
+    )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    right = count = 0
+    done = rows_of(arguments.state)
+    kernels = "cmsis-nn" if arguments.cmsis_nn else "portable"
     for name in arguments.nets or small.nets():
         for quantizer in arguments.quantizers:
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    told, is_right = compare(
-                        name, quantizer, arguments.cpu, Path(folder),
-                        "g++" if arguments.cxx else "gcc",
-                    )  # fmt: skip
-                except Exception as error:  # A row of the table.
-                    told, is_right = f"{type(error).__name__}: {error}", False
-            right, count = right + is_right, count + 1
-            print(f"{name:16} {quantizer:6} {'  ' if is_right else '✗ '}{told}", flush=True)
-    print(f"{right} of {count} as they should be")
+            open_ = [cpu for cpu in arguments.cpu if (name, quantizer, cpu, kernels) not in done]
+            try:
+                net = exported(name, quantizer) if open_ else None
+            except Exception as error:  # A row of the table.
+                net = f"{type(error).__name__}: {error}"
+            for cpu in arguments.cpu:
+                key = (name, quantizer, cpu, kernels)
+                if key not in done:
+                    library = (
+                        (f"{arguments.cmsis_nn}/{cpu}/libcmsis-nn.a",) if arguments.cmsis_nn else ()
+                    )
+                    build = Build(cpu, arguments.boards, arguments.cxx, kernels, library)
+                    done[key] = judged(build, quantizer, net)
+                    if arguments.state:
+                        with arguments.state.open("a") as file:
+                            file.write(json.dumps([key, done[key]]) + "\n")
+                told, is_right = done[key]
+                print(
+                    f"{name:16} {quantizer:6} {cpu:13} {'  ' if is_right else '✗ '}{told}",
+                    flush=True,
+                )
+    print(f"{sum(right for _, right in done.values())} of {len(done)} as they should be")
+
+
+def rows_of(state: Path | None) -> dict[tuple[str, ...], tuple[str, bool]]:
+    """Rows that an earlier run left."""
+    lines = state.read_text().splitlines() if state and state.exists() else []
+    return {tuple(key): tuple(row) for key, row in map(json.loads, lines)}
+
+
+def judged(build: Build, quantizer: str, net: Any) -> tuple[str, bool]:
+    """A row of the table: an error is one, too."""
+    if isinstance(net, str):
+        return net, False
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return compare(build, quantizer, *net, Path(folder))
+        except Exception as error:  # A row of the table.
+            return f"{type(error).__name__}: {error}", False
 
 
 if __name__ == "__main__":

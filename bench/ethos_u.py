@@ -2,6 +2,7 @@
 
     python bench/ethos_u.py [model ...] [--accelerators ethos-u55-128,ethos-u65-256,ethos-u85-256]
     python bench/ethos_u.py --stock     ExecuTorch's own flow on the same programs beside it
+    python bench/ethos_u.py --small     the small nets of `_small_nets.py`
 
 By itself, programs are quantised by this project's quantizer and lowered with int8 at the border.
 With `--stock` they are quantised by ExecuTorch's own quantizer for the accelerator, and both flows
@@ -30,6 +31,7 @@ import torch
 import torch.fx.traceback
 
 sys.path.insert(0, str(Path(__file__).parent))
+import _small_nets as small
 from cortex_m import MEMORY, MODELS, load, prepared, quantised
 
 DEFAULT = (
@@ -50,7 +52,14 @@ def stock_quantised(name: str, accelerator: str) -> Any:
 
     quantizer = EthosUQuantizer(EthosUCompileSpec(accelerator))
     quantizer.set_global(get_symmetric_quantization_config())
-    return quantised(*load(name), quantizer)
+    return quantised(*given(name), quantizer)
+
+
+def given(name: str, channels_last: bool = False) -> tuple[Any, Any]:
+    """A model by name, and inputs."""
+    if name in small.nets():
+        return small.net(name)
+    return prepared(name) if channels_last else load(name)
 
 
 def stock(exported: Any, accelerator: str) -> tuple[list[bytes], Counter[str]]:
@@ -132,6 +141,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=list(DEFAULT), help=", ".join(MODELS | MEMORY))
     parser.add_argument("--accelerators", default="ethos-u55-128,ethos-u65-256,ethos-u85-256")
     parser.add_argument("--stock", action="store_true", help="ExecuTorch's own flow beside it")
+    parser.add_argument("--small", action="store_true", help="the small nets")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -139,23 +149,28 @@ def main() -> None:
     import stepwell
     from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
-    for name in options.models:
+    for name in small.nets() if options.small else options.models:
         if options.stock:
             for accelerator in options.accelerators.split(","):
                 print(f"{name:20} {accelerator:14} {compare(name, accelerator)}", flush=True)
             continue
-        exported = quantised(*prepared(name), CortexMQuantizer())
+        exported = quantised(*given(name, channels_last=True), CortexMQuantizer())
         for accelerator in options.accelerators.split(","):
             try:
-                lowered = stepwell.lower(exported, accelerator, io="int8")
+                lowered = stepwell.lower(
+                    exported, accelerator, io=None if options.small else "int8"
+                )
+                lowered.to_pte()
                 found = lowered.estimate()
-            except stepwell.StepwellError as error:
-                print(f"{name:20} {accelerator:14} {str(error).splitlines()[0]}", flush=True)
+            except Exception as error:  # A row of the table.
+                told = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+                print(f"{name:20} {accelerator:14} ends: {told}", flush=True)
                 continue
             beside = dict(lowered.report.outside) or "none"
             print(
                 f"{name:20} {accelerator:14} {sum(e.cycles for e in found):9} cycles, "
-                f"SRAM {max(e.sram for e in found):7}, off chip {sum(e.flash for e in found):8}, "
+                f"SRAM {max((e.sram for e in found), default=0):7}, "
+                f"off chip {sum(e.flash for e in found):8}, "
                 f"{len(found)} delegates, CPU: {beside}",
                 flush=True,
             )

@@ -1,0 +1,134 @@
+"""Instructions of a call of the C without a runtime: our own kernels, and CMSIS-NN's.
+
+    python bench/c_instructions.py --cmsis-nn FOLDER [NET …] [--cpu cortex-m55]
+
+`FOLDER/<cpu>/libcmsis-nn.a` is CMSIS-NN built for the CPU (`-O2`), its headers lie in
+`FOLDER/<cpu>/Include`. Each net is quantised by this project's quantizer on channels-last images,
+lowered with int8 at the border, built by `arm-none-eabi-gcc -O2` and run by qemu with `-icount
+shift=0`, where an instruction takes a nanosecond of the board's clock. SysTick counts, and a loop
+of known length says how many instructions a tick is. A count is of instructions, not of cycles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import sys
+import tempfile
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests/cmsis"), str(ROOT / "bench")]
+
+import cortex_m  # noqa: E402
+import standalone_builds as builds  # noqa: E402
+
+import stepwell  # noqa: E402
+
+NETS = (
+    "ds_cnn",
+    "mobilenet_v1_025",
+    "resnet8",
+    "mlp_autoencoder",
+    "mcunet_like",
+    "tcn",
+    "unet",
+    "crnn_gru",
+    "crnn_lstm",
+    "transformer_encoder",
+)
+_COUNT = """
+#include <stdint.h>
+#include <stdio.h>
+#define SYST_CSR (*(volatile uint32_t *)0xE000E010u)
+#define SYST_RVR (*(volatile uint32_t *)0xE000E014u)
+#define SYST_CVR (*(volatile uint32_t *)0xE000E018u)
+void count_start(void);
+int count_end(int status);
+static uint32_t first;
+void count_start(void)
+{
+    SYST_CSR = 0;
+    SYST_RVR = 0xFFFFFFu;
+    SYST_CVR = 0;
+    SYST_CSR = 5;
+    first = SYST_CVR;
+}
+int count_end(int status)
+{
+    const uint32_t taken = (first - SYST_CVR) & 0xFFFFFFu;
+    uint32_t turns = 1000000;
+    count_start();
+    __asm__ volatile("1: subs %0, %0, #1\\n bne 1b" : "+r"(turns) : : "cc");
+    const uint32_t known = (first - SYST_CVR) & 0xFFFFFFu;
+    FILE *file = fopen("count", "w");
+    if (file != NULL) {
+        (void)fprintf(file, "%lu %lu", (unsigned long)taken, (unsigned long)known);
+        (void)fclose(file);
+    }
+    return status;
+}
+"""
+_KNOWN = 2_000_000
+_MACRO = """
+void count_start(void);
+int count_end(int status);
+#define model_run(...) count_end((count_start(), model_run(__VA_ARGS__)))
+"""
+
+
+def instructions(lowered: Any, inputs: Any, cpu: str, kernels: str, folder: Path | None) -> float:
+    """Of one call on zeros."""
+    sources = lowered.to_c("model", runtime=None, kernels=kernels)
+    files = dict(sources.files)
+    include = '#include "model.h"\n'
+    files["main.c"] = files["main.c"].replace(include, include + _MACRO, 1)
+    sources = replace(sources, files={**files, "count.c": _COUNT})
+    zeros = [torch.zeros(value.shape, dtype=torch.int8) for value in inputs]
+    library = [] if folder is None else [folder / cpu / "libcmsis-nn.a"]
+    flags = [] if folder is None else ["-isystem", str(folder / cpu / "Include")]
+    with tempfile.TemporaryDirectory() as place:
+        counts = ["-icount", "shift=0"]
+        builds.run_on_files(
+            cpu, sources, Path(place), zeros, library=library, flags=flags, emulator=counts
+        )
+        taken, known = map(int, (Path(place) / "count").read_text().split())
+    return taken * _KNOWN / known
+
+
+def main() -> None:
+    """A line for each net, then the worst and the mean ratio."""
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("nets", nargs="*", metavar="NET")
+    parser.add_argument("--cpu", default="cortex-m55")
+    parser.add_argument("--cmsis-nn", type=Path, help="folder of CMSIS-NN as built, by CPU")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    ratios: list[float] = []
+    for name in arguments.nets or NETS:
+        given = cortex_m.prepared(name)
+        exported = cortex_m.quantised(*given, CortexMQuantizer())
+        lowered = stepwell.lower(exported, arguments.cpu, io="int8")
+        own = instructions(lowered, given[1], arguments.cpu, "portable", None)
+        told = f"{name:20} {arguments.cpu} own {own:13,.0f}"
+        if arguments.cmsis_nn:
+            other = instructions(lowered, given[1], arguments.cpu, "cmsis-nn", arguments.cmsis_nn)
+            ratios.append(own / other)
+            told += f"  CMSIS-NN {other:13,.0f}  {ratios[-1]:.2f}"
+        print(told, flush=True)
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"worst {max(ratios):.2f}, geometric mean {mean:.2f}")
+
+
+if __name__ == "__main__":
+    main()
