@@ -35,6 +35,10 @@ Found = Mapping[str, Any]
 """What stands for each `%x` and each `$c`."""
 
 
+MATCHED = ""
+"""Under which name the values are kept that were matched: a line may define one again."""
+
+
 class Writer:
     """Writes the lines after of one form of a rule."""
 
@@ -45,7 +49,7 @@ class Writer:
 
     def write(self, root: Operation, found: Found, rw: Rewriter) -> dict[str, Any]:
         """The values of all names once the lines are written in front of `root`."""
-        values = dict(found)
+        values = {**found, MATCHED: found}
         results = dict(zip(self.rule.root.results, root.results, strict=True))
         for line, step in zip(self.rule.after, self.steps, strict=True):
             replaced = [results.get(name) for name in line.results]
@@ -86,7 +90,7 @@ class Writer:
         def write(
             values: Found, types: Sequence[Attribute | None], rw: Rewriter
         ) -> Sequence[SSAValue]:
-            given = {} if like is None else known.present(values[like].owner)
+            given = {} if like is None else known.present(values[MATCHED][like].owner)
             for name, term in written.items():
                 given[name] = self.value(term, values)
             for name in in_place:
@@ -104,7 +108,7 @@ class Writer:
 
     def _again(self, line: Line, values: Found, types: Sequence[Attribute | None]) -> Operation:
         """The op that was matched, of other operands."""
-        old = cast(Operation, values[self._like(line)].owner)
+        old = cast(Operation, values[MATCHED][self._like(line)].owner)
         given = [
             cast(SSAValue, self.value(term, values))
             for name, term in line.arguments

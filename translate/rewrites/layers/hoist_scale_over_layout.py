@@ -9,8 +9,8 @@ Before:
     %p = $layout of LAYOUTS(%x, …)
     %y = aten.mul.Scalar(%p, $?factor) : ($T) -> $T
 After:
-    %s = aten.mul.Scalar(%x, $factor)
-    %y = $layout(%s, …)
+    %p = aten.mul.Scalar(%x, $factor)
+    %y = $layout(%p, …)
 where is_number($factor)
 where not is_weight(%x)
 where reads_once(%p) else "the tensor is read without the factor too"
