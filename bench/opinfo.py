@@ -43,10 +43,10 @@ class Call(torch.nn.Module):
         return tuple(result) if isinstance(result, list) else result
 
 
-def samples(info: Any) -> Any:
+def samples(info: Any, dtype: torch.dtype = torch.float32) -> Any:
     """The first samples of an operator, as modules with dense inputs."""
     torch.manual_seed(0)
-    for index, sample in enumerate(info.sample_inputs("cpu", torch.float32)):
+    for index, sample in enumerate(info.sample_inputs("cpu", dtype)):
         if index == 3:
             return
         leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
