@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 from torch.export import ExportedProgram
@@ -223,7 +223,8 @@ def convert(
         weights = second or payload
         of_payload = {op for op, held in chosen.items() if held == payload}
         for kind in kinds:
-            rewrite = kind(payload, weights, form, of_payload.__contains__)
+            options = (payload, weights, form, of_payload.__contains__)
+            rewrite = cast("Callable[..., RuleRewrite]", kind)(*options)
             own = History()
             found += run_rewrites(program, (rewrite,), own)
             if history is not None:

@@ -49,7 +49,7 @@ class Writer:
 
     def write(self, root: Operation, found: Found, rw: Rewriter) -> dict[str, Any]:
         """The values of all names once the lines are written in front of `root`."""
-        values = {**found, MATCHED: found}
+        values: dict[str, Any] = {**found, MATCHED: found}
         results = dict(zip(self.rule.root.results, root.results, strict=True))
         for line, step in zip(self.rule.after, self.steps, strict=True):
             replaced = [results.get(name) for name in line.results]

@@ -40,7 +40,7 @@ from stepwell.translate.rewrites.tosa.placing import merge_layout
 from stepwell.translate.rules import read_rules
 
 
-def start_of(part: SSAValue) -> list[int] | Refusal:
+def start_of(part: SSAValue) -> Sequence[int] | Refusal:
     """Where a slice begins."""
     cut = part.owner
     assert isinstance(cut, t.SliceOp)

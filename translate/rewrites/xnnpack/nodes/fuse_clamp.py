@@ -25,7 +25,9 @@ from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.rules import read_rules
 
 RANGED = tuple(
-    op for op in Xnnpack.operations if "output_min" in op.get_irdl_definition().properties
+    op
+    for op in Xnnpack.operations
+    if issubclass(op, XnnpackOp) and "output_min" in op.get_irdl_definition().properties
 )
 """Nodes that clamp what they give."""
 
