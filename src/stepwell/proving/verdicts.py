@@ -221,6 +221,8 @@ class _Case:
             if written.misfits:
                 raise Unproven(f"types do not fit: {written.misfits[0]}")
             for old, new in written.pairs:
+                if not isinstance(old.type, TensorType):
+                    raise Unproven("it replaces a size, which is no tensor")
                 self.pairs += 1
                 self.rank = max(self.rank, len(dims(old.type)))
                 found = self._decided(statement, path, written, (old, new))
