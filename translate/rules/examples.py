@@ -51,13 +51,12 @@ def examples_of(rewrite: type[RuleRewrite]) -> list[tuple[str, str]]:
 
 
 def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
-    example = Example(rewrite, rule)
-    before = example.text()
+    before = Example(rewrite, rule).text()
     program = Program(parse_module(before), WeightStore())
     for op in program.module.walk():
         if isinstance(op, WeightOp) and op.key.data not in program.weights:
             program.weights.add(op.key.data, elements_of(op))
-    rule_rewrite, root = rewrite(), root_of(program, example.behind)
+    rule_rewrite, root = rewrite(), root_of(program, rule)
     found = rule_rewrite.match(root, program)
     assert isinstance(found, Matched), f"the example of rule {rewrite.name} does not match" + (
         f": {found.reason}" if isinstance(found, Refusal) else ""
@@ -70,14 +69,15 @@ def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
     return before, to_text(program.module) + "\n"
 
 
-def root_of(program: Program, behind: int = 0) -> Operation:
-    """The op of an example that its rule replaces: the last, but for so many that read it."""
-    root = program.method().body.block.last_op
-    for _ in range(behind + 1):
-        assert root is not None
-        root = root.prev_op
-    assert root is not None
-    return root
+def root_of(program: Program, rule: Rule) -> Operation:
+    """The op of an example that its rule replaces: what gives the last line's result, by name."""
+    block = program.method().body.block
+    assert block.last_op is not None
+    if not rule.root.results:
+        assert block.last_op.prev_op is not None
+        return block.last_op.prev_op
+    values = (value for op in block.ops for value in op.results)
+    return cast(Operation, next(v.owner for v in values if v.name_hint == rule.root.result))
 
 
 def elements_of(op: WeightOp) -> torch.Tensor:
@@ -97,8 +97,6 @@ class Example:
             name: meant(value) for name, value in rule.example.items()
         }
         self.sizes = count(2)
-        self.behind = 0
-        """How many ops stand behind the one that is replaced."""
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
         inputs = inputs_of(rule) + [
@@ -157,9 +155,6 @@ class Example:
             for name, value in zip(line.results, made, strict=True):
                 value.name_hint = name
                 self.values[f"%{name}"] = value
-            if line.results == self.rule.root.results:
-                self.behind = -len(self.block.ops)
-        self.behind += len(self.block.ops)
         gives = [self.values[f"%{name}"] for name in self.returned()]
         self.block.add_op(ReturnOp(*gives))
         taken = [argument.type for argument in self.block.args]

@@ -19,10 +19,11 @@ loses REORDERED
 bound of roundings: "channels are scaled before the sum, not behind it"
 for %w = weight : tensor<4 x 3 x f32>
 for %g = weight : tensor<4 x f32>
+for %b = weight : tensor<4 x f32>
 for %m = weight : tensor<4 x f32>
 for %v = weight : tensor<4 x f32>
-for $layer = "aten.linear.default", %x = "tensor<2x3xf32>", %v = "#positive", $bias = none
-for %weight = %g, %running_mean = %m, %running_var = %v
+for $layer = "aten.linear.default", %x = "tensor<2x3xf32>", %v = "#positive"
+for %weight = %g, %bias = %b, %running_mean = %m, %running_var = %v
 for $training = false, $momentum = 0.1, $eps = 1e-5, $cudnn_enabled = false
 
 rule batch-norm-to-affine
