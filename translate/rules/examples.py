@@ -69,11 +69,14 @@ def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
     return before, to_text(program.module) + "\n"
 
 
-def root_of(program: Program, rule: Rule) -> Operation:
-    """The op of an example that its rule replaces: what gives the last line's result, by name."""
+def root_of(program: Program, rule: Rule | None = None) -> Operation:
+    """The op of an example that its rule replaces: what gives the last line's result, by name.
+
+    Without a rule it is the last op.
+    """
     block = program.method().body.block
     assert block.last_op is not None
-    if not rule.root.results:
+    if rule is None or not rule.root.results:
         assert block.last_op.prev_op is not None
         return block.last_op.prev_op
     values = (value for op in block.ops for value in op.results)
