@@ -171,7 +171,7 @@ def applied(rule: Rule, program: Program, matcher: Matcher, writer: Writer) -> W
     Raises:
         Unproven: what stands behind cannot be written.
     """
-    root = root_of(program, self.rule)
+    root = root_of(program, rule)
     present = set(program.module.walk())
     try:
         found = matcher(root, program)
