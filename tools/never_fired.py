@@ -26,9 +26,9 @@ from typing import Any
 import torch
 
 import stepwell
-from stepwell.ir.rewriting import Rewrite
+from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.replaying.replay import TARGETS
-from stepwell.steps import step_classes
+from stepwell.staging.steps import step_classes
 from stepwell.translate.exporting import export
 from stepwell.zoo.catalogue import Entry, select
 

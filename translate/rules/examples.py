@@ -72,15 +72,13 @@ def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
 def root_of(program: Program, rule: Rule | None = None) -> Operation:
     """The op of an example that its rule replaces: what gives the last line's result, by name.
 
-    Without a rule it is the last op.
+    Where nothing has that name, or no rule is given, it is the last op.
     """
     block = program.method().body.block
-    assert block.last_op is not None
-    if rule is None or not rule.root.results:
-        assert block.last_op.prev_op is not None
-        return block.last_op.prev_op
-    values = (value for op in block.ops for value in op.results)
-    return cast(Operation, next(v.owner for v in values if v.name_hint == rule.root.result))
+    assert block.last_op is not None and block.last_op.prev_op is not None
+    wanted = rule.root.result if rule else ""
+    named = (op for op in block.ops if wanted and op.results)
+    return next((op for op in named if op.results[0].name_hint == wanted), block.last_op.prev_op)
 
 
 def elements_of(op: WeightOp) -> torch.Tensor:
