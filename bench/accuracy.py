@@ -134,6 +134,8 @@ def int8(name: str, target: str, folder: Path) -> dict[str, Any]:
     if told["lost_points"] > MOST_POINTS:
         found = stepwell.accuracy(model, target, data[:6], quantised=pair.program, levels=0)
         told["sentence"] = found.sentence
+    if target.startswith("tosa"):
+        return told  # Its artefact takes integers.
     inputs: Any = data[0][0]
     given = stepwell.lower(pair.program, target).run(*inputs)[0].argmax(-1)
     wanted = Playback(pair, inputs, free=False).outputs[0].argmax(-1)

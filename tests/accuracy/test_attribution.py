@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.attributing.attribute import attribute, estimates
+from stepwell.attributing.causes import Operand, wrong_gain
 from stepwell.attributing.measure import imported
 from stepwell.attributing.metrics import Tally
 from stepwell.attributing.playback import Playback
@@ -120,3 +121,30 @@ def test_data_of_other_forms_is_refused(data: Any, said: str) -> None:
     model = nn.Sequential(nn.Linear(4, 4)).eval()
     with pytest.raises(stepwell.StepwellError, match=said):
         stepwell.accuracy(model, "xnnpack", data, levels=0)
+
+
+def test_an_operand_without_axes_has_causes_too() -> None:
+    one = Operand("input", torch.tensor(2.0), torch.tensor(3.0), None)
+    assert wrong_gain(one) == "the scale of its input is wrong: numbers come out 1.5 times"
+
+
+class Shared(nn.Module):
+    """A sum of parameters, which all samples share, ahead of a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place, self.shift = (nn.Parameter(torch.randn(12)) for _ in range(2))
+        self.head = nn.Linear(12, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x + (self.place + self.shift))
+
+
+def test_a_site_that_all_samples_share_is_no_obstacle() -> None:
+    torch.manual_seed(0)
+    model, data = Shared().eval(), [((torch.randn(64, 12),), None)]
+    source = imported(model, data[0][0])
+    given = stepwell.quantise(model, "int8-xnnpack", [data[0][0]])
+    pair = paired(imported(given, data[0][0]), source)
+    ranks = {site.name: rank for site, rank in estimates(pair, data).items()}
+    assert ranks["head"] > 0 and ranks["add"] == 0  # Whose integers have no floats to be freed to.

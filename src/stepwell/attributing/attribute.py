@@ -121,14 +121,18 @@ def estimates(quantised: Quantised, batches: Sequence[Batch], seed: int = 0) -> 
                             moved[of] = value - play.values[of]
                 for draw in draws:
                     rows = [
-                        (change * draw[of]).reshape(len(end), -1).sum(-1)
+                        _by_sample(change * draw[of], len(end))
                         for of, change in moved.items()
                         if draw[of] is not None
                     ]
-                    if rows:
-                        square = torch.stack(rows).sum(0).square().mean()
-                        found[site] += float(square) / 2 / len(batches) / count
+                    square = sum(rows, torch.zeros(1)).square().sum() / len(end)
+                    found[site] += float(square) / 2 / len(batches) / count
     return found
+
+
+def _by_sample(change: torch.Tensor, samples: int) -> torch.Tensor:
+    """Its sums: of each sample, or of what all of them share."""
+    return change.reshape(1 if change.numel() % samples else samples, -1).sum(-1)
 
 
 def _drawn(end: torch.Tensor, random: torch.Generator) -> torch.Tensor:

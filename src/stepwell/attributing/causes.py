@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation
@@ -72,7 +73,8 @@ class Operand:
 
     def channels(self, tensor: Tensor, axis: int) -> Tensor:
         """`[channels, rest]`."""
-        return tensor.detach().double().movedim(axis, 0).flatten(1)
+        rows = torch.atleast_1d(tensor.detach().double()).movedim(axis, 0)
+        return rows.reshape(len(rows), -1)
 
 
 def operands(site: Site, play: Playback) -> list[Operand]:
