@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
 from tools import mutations
-from tools.mutating.steps import ways
 
 from stepwell.proving.running import prove_each
+from stepwell.proving.ways import ways
 
 NAMES = ("relu6-to-clamp", "rsub-to-sub", "remove-first-power")
 

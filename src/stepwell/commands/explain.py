@@ -27,6 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CPU",
         help="which decisions the costs of two CPUs take differently, instead",
     )
+    parser.add_argument(
+        "--optimum",
+        nargs="?",
+        type=int,
+        const=64,
+        metavar="N",
+        help="whether one of N programs equal by proved rules is lowered to a cheaper one, instead",
+    )
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
@@ -52,6 +60,12 @@ def run(arguments: argparse.Namespace) -> Outcome:
                 )
                 print(found)
                 return Outcome({"costs": found})
+            if arguments.optimum:
+                from stepwell.weighing.optimum import optimum
+
+                best = optimum(model.program, arguments.target, arguments.optimum, **options)
+                print(best)
+                return Outcome({"target": best.target, "gain": best.gain, "steps": best.steps})
             explanation = explain(model.program, arguments.target, **options)
         if arguments.memory:
             assert explanation.lowered is not None

@@ -1,0 +1,62 @@
+"""How far the pipelines are from the best of equal programs, on blocks of usual models.
+
+    python -m tools.optimum [--most 48] [--state ROWS.jsonl]
+
+Each block (`tools/mutating/programs.py`, and a Llama block of the examples) is put to
+`stepwell.optimum` for each target that takes it; a row says how many programs were lowered and what
+the best of them saves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from pathlib import Path
+
+from tools.mutating.programs import INTEGER, SMALL, case
+
+from stepwell.weighing.optimum import optimum
+
+FLOATS = ("xnnpack", "tosa-1.0+fp")
+BLOCKS = [
+    *(("float32", name, target) for name in (*SMALL, "llama.llama_block") for target in FLOATS),
+    *(
+        (kind, name, target)
+        for kind, target in (
+            ("int8-tosa", "tosa-1.0+int"),
+            ("int8-cortex-m", "cortex-m55"),
+            ("int8-xnnpack", "xnnpack"),
+        )
+        for name in INTEGER
+    ),
+]
+
+
+def main() -> None:
+    """Read the command line, search, print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    parser.add_argument("--most", type=int, default=48, help="programs that are lowered, a block")
+    parser.add_argument("--state", type=Path, help="a file of rows, which a run goes on from")
+    given = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    there = given.state.read_text().splitlines() if given.state and given.state.exists() else []
+    known = {tuple(json.loads(line)["block"]) for line in there}
+    for block in BLOCKS:
+        if block in known:
+            continue
+        kind, name, target = block
+        best = optimum(case(kind, name).program, target, given.most)
+        row = {
+            "block": block, "tried": best.tried, "refused": best.refused,
+            "applications": best.applications, "gain": round(best.gain, 5), "steps": best.steps,
+        }  # fmt: skip
+        print(json.dumps(row), flush=True)
+        if given.state:
+            with given.state.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
