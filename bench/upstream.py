@@ -61,7 +61,9 @@ def _called(text: str, bodies: Mapping[str, str | None], seen: set[str]) -> list
 
 
 def _whole(text: str, start: int) -> str | None:
-    """The function that begins there, up to the bracket that closes its body."""
+    """The function that begins there, up to the bracket that closes its body; None: no body."""
+    if len(FUNCTION.findall(text, start, text.find("{", start))) > 1:
+        return None
     depth = 0
     for at in range(start, len(text)):
         depth += (text[at] == "{") - (text[at] == "}")

@@ -196,3 +196,16 @@ def test_a_weight_that_is_read_twice_is_one_of_torchs() -> None:
     weights.add("w", w)
     exported = stepwell.parse(text, weights=weights).to_exported_program()
     assert torch.equal(exported.module()(x), x * w + w)
+
+
+def test_a_view_of_what_lies_otherwise_is_torchs_reshape() -> None:
+    """Values have no strides here; torch refuses to view some."""
+    text = """func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<8x3xf32> {
+      %t = aten.permute.default(%x, [0, 2, 1]) : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+      %c = aten.clone.default(%t) : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
+      %y = aten._unsafe_view.default(%c, [8, 3]) : (tensor<2x4x3xf32>) -> tensor<8x3xf32>
+      func.return %y : tensor<8x3xf32>
+    }"""
+    program, x = stepwell.parse(text), torch.rand(2, 3, 4)
+    for got in (program.run(x)[0], program.to_exported_program().module()(x)):
+        assert torch.equal(got, x.mT.reshape(8, 3))

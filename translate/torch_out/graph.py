@@ -107,7 +107,7 @@ class GraphExporter:
             for name, value in zip(names, positional, strict=False)
         )
         kwargs = {name: self._argument(v, converters[name]) for name, v in keywords.items()}
-        if target is torch.ops.aten.view.default and not _is_viewable(args[0], args[1]):
+        if target in _VIEWS and not _is_viewable(args[0], args[1]):
             target = torch.ops.aten.reshape.default
         if op.SCHEMA.is_mutable:
             self._functionalized(op, target, dict(zip(names, args, strict=False)) | kwargs)
@@ -302,6 +302,9 @@ def _group_sizes(op: Operation, groups: Sequence[str]) -> list[int]:
         group = getattr(op, name)
         sizes.append(1 if isinstance(group, SSAValue) else len(cast(Sequence[SSAValue], group)))
     return sizes
+
+
+_VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 
 
 def _is_viewable(operand: Any, sizes: Any) -> bool:
