@@ -26,9 +26,9 @@ def bilinear(model: GraphModule, node: Node) -> None:
     if not all(isinstance(size, int) for size in (*sides, *made)):
         return
     factor, rest = divmod(made[2], sides[2])
-    scales = node.args[3] if len(node.args) > 3 else None
+    _, _, aligns, *scales = cast("tuple[Any, ...]", node.args)
     is_whole = not rest and factor > 1 and made[3] == factor * sides[3]
-    if not is_whole or node.args[2] or scales not in (None, [factor, factor]):
+    if not is_whole or aligns or scales not in ([], [None], [[factor, factor]]):
         mixed(model, node)
         return
     write, channels = Writer(model, node), sides[1]

@@ -203,8 +203,8 @@ def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewr
         for name, plain in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0))
     )
     given, made_shape = (
-        (*shape, 1) if is_line else shape
-        for shape in (dims(x.value.type), cast("tuple[int, ...]", dims(op.results[0].type)))
+        cast("tuple[int, ...]", (*dims(value.type), 1) if is_line else dims(value.type))
+        for value in (x.value, op.results[0])
     )
     weight = layer.weight
     if is_line:
@@ -220,7 +220,7 @@ def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewr
             numbers = {name: [*getattr(weight.held, name)] * groups for name in BY_CHANNEL}
             weight = replace(weight, held=replace(weight.held, **numbers, grid=(count,)))
     layer = replace(layer, constant=weight)
-    channels = cast(int, made_shape[1])
+    channels = made_shape[1]
     scales = {use: _for_each(layer, use, channels) for use in layer.uses}
     held = b.weights.get(weight.key)
     rows = held.transpose(0, 1).reshape(channels, -1)

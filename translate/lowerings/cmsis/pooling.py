@@ -242,7 +242,7 @@ def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | No
 
     Height and width of NCHW are those of NHWC, as the kernels take it.
     """
-    axes = sorted(axis % len(shape) for axis in (dim or range(len(shape))))
+    axes = sorted(axis % len(shape) for axis in (dim or range(len(shape))) if shape)
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return None
     if len(shape) == 4 and axes == [2, 3]:
@@ -269,7 +269,7 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
     shape = cast("tuple[int, ...]", dims(x.value.type))
     run = _run_of(shape, dim)
     if run is None:
-        refuse(f"dimensions {dim} of {len(shape)} do not lie next to each other")
+        refuse(f"dimensions {dim} of {list(shape)} are none, or do not lie next to each other")
     before, over, after, is_image = run
     if over > SAFE_CELLS:
         refuse(f"a sum of {over} values can overflow int32")
