@@ -1,6 +1,8 @@
 """Certify lowerings of small models, and count what each rewrite in Python rests on.
 
     python tools/certificates.py --state ROWS.json
+    python tools/certificates.py --state ROWS.json --only examples     # what rewrites state alone
+    python tools/certificates.py --state MODELS.json --models          # the table of docs/proofs.md
     python tools/certificates.py --state ROWS.json --only llama.py:llama_block
 
 A rewrite in Python, which is none that is its own text, counts as proved if each of its
@@ -19,6 +21,8 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import torch
 
 import stepwell
 from stepwell.certifying.certificate import PROVED, Certificate, certificate
@@ -44,6 +48,32 @@ CASES = (
 )  # fmt: skip
 
 
+def _in_mxfp8() -> Any:
+    """DeiT of two layers, all products in MXFP8."""
+    held: Any = open_model(str(EXAMPLES / "deit.py:deit_small_depth2")).program
+    exported = held() if callable(held) else held
+    return stepwell.to_mxfp(exported, "fp8e4m3", convolutions=True, attention=True)
+
+
+def _in_int8() -> Any:
+    """MobileNetV2-0.35 for images of 64 × 64."""
+    from mobilenet import mobilenet_v2_035
+    from quantised import quantise
+
+    model, _ = mobilenet_v2_035()
+    return quantise(model, (torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0)),))
+
+
+MODELS: dict[str, tuple[Any, str]] = {
+    "DeiT-Tiny": ("deit.py:deit_tiny", "xnnpack"),
+    "a Llama block": ("llama.py:llama_block", "xnnpack"),
+    "GPT-2 of two layers": ("gpt2.py:gpt2_2layers", "xnnpack"),
+    "DeiT of two layers in MXFP8": (_in_mxfp8, "tosa-1.1+fp+mx_common+mx_fp8e4m3+mxfp"),
+    "MobileNetV2-0.35 in int8": (_in_int8, "xnnpack"),
+}
+"""Those of which docs/proofs.md has a table."""
+
+
 def python_rewrites() -> dict[str, bool]:
     """By name, whether a rewrite in Python says that it is exact: of integers, or a movement."""
     import stepwell.translate as room
@@ -60,11 +90,10 @@ def python_rewrites() -> dict[str, bool]:
     return found
 
 
-def certified(model: str, target: str) -> dict[str, Any]:
+def certified(model: Any, target: str) -> dict[str, Any]:
     """How many applications of each rewrite are proved, of how many."""
     begun = time.process_time()
-    sys.path[:0] = [] if str(EXAMPLES) in sys.path else [str(EXAMPLES)]
-    held: Any = open_model(str(EXAMPLES / model)).program
+    held: Any = model() if callable(model) else open_model(str(EXAMPLES / model)).program
     lowered = stepwell.lower(held() if callable(held) else held, target, certify=True)
     return counted([lowered.certificate], begun)
 
@@ -105,9 +134,19 @@ def main() -> None:
     """Read the command line, certify, count."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="*", help="these models of examples/models, or `examples`")
+    parser.add_argument("--models", action="store_true", help="the five of docs/proofs.md")
     parser.add_argument("--state", type=Path, required=True, help="a file that a run goes on from")
     given = parser.parse_args()
+    sys.path.insert(0, str(EXAMPLES))
     rows: dict[str, Any] = json.loads(given.state.read_text()) if given.state.exists() else {}
+    if given.models:
+        for name, (model, target) in MODELS.items():
+            if name not in rows:
+                rows[name] = certified(model, target)
+                given.state.write_text(json.dumps(rows, indent=1))
+            sums = [sum(c[i] for c in rows[name]["rewrites"].values()) for i in (0, 1)]
+            print(f"{name}, {target}: {sums[0]} of {sums[1]}, {rows[name]['seconds']:.1f} s")
+        return
     examples = [place for place in documented() if not _is_of_rules(place)]
     for model, target in (*CASES, *((place, "examples") for place in examples)):
         name = f"{model}, {target}"

@@ -61,11 +61,13 @@ START, END = "<!-- bounds of rules: tools/contracts.py -->", "<!-- end of bounds
 def derived(page: Path, rounds: int) -> int:
     """Write the table of rules' bounds into a page; gives 1 if one is false."""
     lines = [START, "", "| rule | stated | derived | wider |", "|---|---|---|---|"]
-    found = [sized(name, rounds) for name in subjects() if ": " in name]
-    for each in sorted(found, key=lambda each: (each.stated is None, each.needed)):
-        stated = each.stated and describe_bound(replace(each.stated, reason=""))
-        wider = f"{1 / each.needed:.1f}" if each.stated and each.needed else "–"
-        said = [(s or "of roundings").replace("|", "\\|") for s in (stated, each.derived)]
+    every = [sized(name, rounds) for name in subjects() if ": " in name]
+    found = [each for each in every if each.stated is not None]
+    for each in sorted(found, key=lambda each: each.needed):
+        assert each.stated is not None
+        stated = describe_bound(replace(each.stated, reason=""))
+        said = [text.replace("|", "\\|") for text in (stated, each.derived)]
+        wider = f"{1 / each.needed:.1f}" if each.needed else "–"
         lines.append(f"| `{each.name.rpartition(': ')[2]}` | {said[0]} | {said[1]} | {wider} |")
     wide = [f"`{each.name.rpartition(': ')[2]}`" for each in found if each.is_wide]
     false = [each for each in found if not each.is_true]

@@ -33,7 +33,7 @@ from stepwell.proving.numbers import Unproven
 from stepwell.proving.verdicts import UNNEEDED, hash_of
 from stepwell.translate.rules.compiling import Matched, Matcher, compile_rule
 from stepwell.translate.rules.examples import root_of
-from stepwell.translate.rules.notation import Rule, Where
+from stepwell.translate.rules.notation import Computed, Rule, Where
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.translate.rules.writing import Writer
 
@@ -53,6 +53,8 @@ def spelled(clause: Where) -> str:
 
 
 def _term(term: Any) -> str:
+    if isinstance(term, Computed):
+        return f"{term.function}({', '.join(map(_term, term.arguments))})"
     name = getattr(term, "name", None)
     if name is None:
         return str(term)
@@ -61,11 +63,16 @@ def _term(term: Any) -> str:
 
 def without_each(name: str, rewrite: type[RuleRewrite]) -> Iterator[Dropped]:
     """Each condition, and what becomes of the rule without it."""
-    hash_ = hash_of(rewrite.rule)
     for clause in conditions(rewrite.rule):
-        show = _labelled if clause.label else _needed
-        kind, reason = show(rewrite, clause)
-        yield Dropped(name, spelled(clause), clause.label, kind, _short(reason), hash_)
+        yield dropped(name, rewrite, clause)
+
+
+def dropped(name: str, rewrite: type[RuleRewrite], clause: Where) -> Dropped:
+    """What becomes of a rule without a condition."""
+    show = _labelled if clause.label else _needed
+    kind, reason = show(rewrite, clause)
+    hash_ = hash_of(rewrite.rule)
+    return Dropped(name, spelled(clause), clause.label, kind, _short(reason), hash_)
 
 
 def _short(text: str) -> str:

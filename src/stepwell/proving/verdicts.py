@@ -224,6 +224,8 @@ class _Case:
                 if not isinstance(old.type, TensorType):
                     raise Unproven("it replaces a size, which is no tensor")
                 self.pairs += 1
+                if not isinstance(old.type, TensorType):
+                    raise Unproven(f"a result of type {old.type}")
                 self.rank = max(self.rank, len(dims(old.type)))
                 found = self._decided(statement, path, written, (old, new))
                 self.worst = min(self.worst, found.proof)

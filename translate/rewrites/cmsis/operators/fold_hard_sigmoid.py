@@ -17,7 +17,7 @@ After:
 where reads_once(%l)
 unless has_other_rows(%l)
 with $constants = quantised_constants(%l, %y)
-bound 1e-6 relative, 1e-6 absolute: "the sixth is taken of scales, not of sums"
+bound of roundings: "the sixth is taken of scales, not of sums"
 for %v = weight : tensor<3 x 4 x i8>
 for %t = quant.scast(%v) : (…) -> $W
 for %u = quant.dcast(%t) : (…) -> tensor<3 x 4 x f32>
