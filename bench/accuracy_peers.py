@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/accuracy"))
 
-import test_planted_faults as planted  # noqa: E402
+import test_planted_faults as planted  # noqa: E402  # pyright: ignore[reportMissingImports]
 import torch  # noqa: E402
 from _report import asked_for_rows, between_markers  # noqa: E402
 from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (  # noqa: E402
@@ -71,7 +71,7 @@ def debugger(model: Any, graph: Any, site: str, cause: str) -> tuple[bool, str]:
     for inputs, _ in planted.batches(3):
         reference(*inputs)
         actual(*inputs)
-    logs = [pt2e.extract_results_from_loggers(one) for one in (reference, actual)]
+    logs: list[Any] = [pt2e.extract_results_from_loggers(one) for one in (reference, actual)]
     for node in pt2e.compare_results(*logs).values():
         ratio: Any = node.results[0].sqnr
         if not float(ratio) >= POOR:
