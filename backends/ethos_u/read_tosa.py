@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from xdsl.dialects.func import ReturnOp
@@ -66,7 +67,10 @@ def _bound(graph: Graph, inputs: Sequence[SSAValue]) -> Graph:
             "a TOSA delegate computes on sizes that vary, and the file does not say which axes do",
             help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
         )
-    given = [torch.zeros(dims(v.type), dtype=torch_dtype(element(v.type))) for v in inputs]
+    given = [
+        torch.zeros(cast("tuple[int, ...]", dims(v.type)), dtype=torch_dtype(element(v.type)))
+        for v in inputs
+    ]
     return bind_sizes(graph, given)
 
 

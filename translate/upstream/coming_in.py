@@ -198,8 +198,9 @@ class _Incoming:
                 region = op.true_region if condition else op.false_region
                 return self._region(region.block, [], new)
             regions = (op.true_region, op.false_region)
-            ways = [self._region(region.block, [], new) for region in regions]
-            return [self._chosen(condition, *pair, new) for pair in zip(*ways, strict=True)]
+            ones, others = (self._region(region.block, [], new) for region in regions)
+            pairs = zip(ones, others, strict=True)
+            return [self._chosen(condition, one, other, new) for one, other in pairs]
         return None
 
     def _region(self, block: Block, given: Sequence[Any], new: Block) -> list[Any]:
@@ -211,10 +212,9 @@ class _Incoming:
 
     def _chosen(self, condition: SSAValue, one: Any, other: Any, new: Block) -> SSAValue:
         """One of two values: ops on tensors have no effects, so both are computed."""
-        pair = [value if isinstance(value, SSAValue) else None for value in (one, other)]
-        if None in pair:
+        if not isinstance(one, SSAValue) or not isinstance(other, SSAValue):
             raise Refused("it chooses between numbers")
-        made = op_class("aten.where.self").make(condition, *pair)
+        made = op_class("aten.where.self").make(condition, one, other)
         new.add_op(made)
         return made.results[0]
 

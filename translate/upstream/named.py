@@ -39,7 +39,11 @@ def _as(value: Any, initial: torch.Tensor) -> torch.Tensor:
 
 def einsum(equation: str) -> Product:
     """A product of two tensors, as letters say."""
-    return lambda op, one, other: torch.einsum(equation, one, other)
+
+    def product(op: Operation, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return torch.einsum(equation, one, other)
+
+    return product
 
 
 def stated(op: Operation, name: str, rank: int) -> list[int]:
