@@ -93,8 +93,8 @@ def python_rewrites() -> dict[str, bool]:
 def certified(model: Any, target: str) -> dict[str, Any]:
     """How many applications of each rewrite are proved, of how many."""
     begun = time.process_time()
-    held: Any = model() if callable(model) else open_model(str(EXAMPLES / model)).program
-    lowered = stepwell.lower(held() if callable(held) else held, target, certify=True)
+    make: Any = model if callable(model) else open_model(str(EXAMPLES / model)).program
+    lowered = stepwell.lower(make() if callable(make) else make, target, certify=True)
     return counted([lowered.certificate], begun)
 
 
