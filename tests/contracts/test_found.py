@@ -108,7 +108,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
     "tosa.integers.softmax: lower-int8-softmax": ("axis 1 of input 0 is 0",),
     "tosa.block_scaled: lower-mx-matmul-to-tosa": ("input 0 is led by [1]",),
-    "tosa.orders: lower-order-to-tosa": (
+    "tosa.indexed.orders: lower-order-to-tosa": (
         "aten.topk.default is aten.argsort.default",
         "size 3 is 5 everywhere",
         "size 3 is 33 everywhere",
@@ -122,7 +122,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
     "tosa.discrete: lower-truth-to-tosa": ("float32 becomes int8 everywhere",),
     "tosa.discrete: lower-whole-division-to-tosa": ("aten.div.Scalar_mode: other=2147483648",),
-    "tosa.patterns: lower-pattern-to-tosa": ("input 0 is int64",),
+    "tosa.indexed.patterns: lower-pattern-to-tosa": ("input 0 is int64",),
     "aten.normalisations: norm-by-groups": (
         "size 4 is 1 everywhere",
         "axis 1 of input 0 is 0",

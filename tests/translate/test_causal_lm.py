@@ -15,6 +15,7 @@ from stepwell.causal_lm import (
     metadata,
     prepare,
 )
+from stepwell.causal_lm.observing import cache_argument
 from stepwell.cli import main
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.quantising import find_quantiser
@@ -58,7 +59,7 @@ def logits_of(model: Any, tokens: torch.Tensor) -> torch.Tensor:
 def logits_one_by_one(model: Any, tokens: torch.Tensor) -> torch.Tensor:
     """The same by the recurrence of a model that sums in another order where it sees all tokens."""
     cache = imported("transformers").DynamicCache(config=model.config)
-    name = "cache_params" if "Mamba" in type(model).__name__ else "past_key_values"
+    name = cache_argument(model)
     rows = [model(token[None, None], use_cache=True, **{name: cache}) for token in tokens[0]]
     return torch.stack([row.logits[0, -1] for row in rows])
 

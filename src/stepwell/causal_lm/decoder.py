@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stepwell.causal_lm.attention import CUSTOM, Attention, Positions, custom_layer, register
-from stepwell.causal_lm.observing import Observed, accepted, own_attention
+from stepwell.causal_lm.observing import Observed, accepted, cache_argument, own_attention
 from stepwell.causal_lm.states import places, remembers
 
 Logits = Literal["last", "all"]
@@ -159,7 +159,7 @@ class Growing(nn.Module):
                 {
                     "input_ids": tokens,
                     "position_ids": (torch.arange(tokens.shape[1]) + past)[None],
-                    "past_key_values": cache,
+                    cache_argument(self.model): cache,
                     "use_cache": True,
                     "logits_to_keep": 1,
                 },

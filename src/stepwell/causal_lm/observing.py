@@ -55,15 +55,21 @@ def accepted(model: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def cache_argument(model: Any) -> str:
+    """What a model's `forward` calls its cache (`cache` from transformers 5.24 on), or ""."""
+    known = inspect.signature(model.forward).parameters
+    names = ("past_key_values", "cache", "cache_params")
+    return next((name for name in names if name in known), "")
+
+
 def observe(model: Any, context: int) -> Observed:
     """Run a model on one token, with a static cache of `context` tokens.
 
     Raises:
         StepwellError: it keeps its state where nobody can take hold of it.
     """
-    known = inspect.signature(model.forward).parameters
     config = model.config.get_text_config()
-    cache_name = next((name for name in ("past_key_values", "cache_params") if name in known), "")
+    cache_name = cache_argument(model)
     if not cache_name:
         raise StepwellError(
             f"{config.model_type} takes no cache of transformers, and its state cannot be kept",
