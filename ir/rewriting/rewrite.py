@@ -461,11 +461,13 @@ def _record(
     history: History, name: str, root: tuple[str, str | None], where: str | None, rw: Rewriter
 ) -> None:
     created = tuple((op_name(o), node_name(o.location)) for o in rw.inserted)
-    heirs = {new.owner: None for _, new in rw.replaced if new.owner in rw.modified}
-    absorbed_by = tuple(
-        (op_name(o), node_name(o.location)) for o in heirs if isinstance(o, Operation)
-    )
     erased = tuple(rw.erased)
+    heirs = {new.owner: None for _, new in rw.replaced if isinstance(new.owner, Operation)}
+    absorbed_by = tuple(
+        (op_name(o), node_name(o.location))
+        for o in heirs
+        if o in rw.modified or node_name(o.location) not in (None, root[1])
+    )
     history.events.append(Event(name, root, erased, created, where, absorbed_by))
 
 

@@ -44,7 +44,7 @@ COMMANDS = {
     "run": ("m.py:make", {}, []),
     "accuracy": ("m.py:make --data m.py:data", {"form": "int8-xnnpack", "cures": []}, []),
     "budget": ("m.py:make --write", {}, ["stepwell-budget.toml"]),
-    "prove": ("remove-first-power", {"guards": []}, []),
+    "prove": ("remove-first-power", {"counts": {"proved bit for bit": 1}}, []),
     "replay": ("--help", {}, []),
     "play": ("--help", {}, []),
     "verify-certificate": ("--help", {}, []),

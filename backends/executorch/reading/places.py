@@ -33,7 +33,7 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.reading.arena import Arena
-from stepwell.dialects.aten import ContiguousDefault
+from stepwell.dialects.aten import CloneDefault
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
@@ -41,6 +41,7 @@ from stepwell.ir.dtypes import element_type
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import AnyTensor, Dim, dims, element, tensor
 from stepwell.ir.weights import WeightStore
+from stepwell.translate.rewrites.views.memory import is_laid_out
 
 MAX_STATE = 2**32
 """Bytes of a state without an initial value: a file of a few bytes can ask for any number."""
@@ -154,9 +155,10 @@ class Places:
     def laid_out(self, value: SSAValue) -> SSAValue:
         """A value row by row, as a kernel finds it, which torch may have it otherwise."""
         for use in value.uses:
-            if isinstance(use.operation, ContiguousDefault):
+            if isinstance(use.operation, CloneDefault) and is_laid_out(use.operation.results[0]):
                 return use.operation.results[0]
-        return self.op("aten.contiguous.default", value, types=[value.type])
+        laid_out = {"memory_format": "contiguous_format"}
+        return self.op("aten.clone.default", value, **laid_out, types=[value.type])
 
     def _covers(self, arena: Arena[int], declared: TensorValue) -> bool:
         """Whether what was written fills every byte of a tensor."""

@@ -46,11 +46,11 @@ FINITE_ONLY = {
 }
 """Rewrites that hold for finite values alone, and why."""
 SORTING = dict.fromkeys(
-    ("tosa.orders", "experts.choose_by_rank"),
+    ("tosa.indexed.orders", "experts.choose_by_rank"),
     "which of equal elements comes first, torch leaves open",
 )
 """Rewrites of sorts."""
-INDEXING = {"tosa.indices": "torch takes an index beyond the end as its remainder"}
+INDEXING = {"tosa.indexed.indices": "torch takes an index beyond the end as its remainder"}
 """Rewrites of ops that name rows; they are tried with rows near both ends."""
 UNVARIED = {
     "xnnpack.resizing: resize-by-matrices": (
