@@ -41,8 +41,8 @@ def test_other_weights_on_the_same_grid_win_the_loss_back(form: str) -> None:
         net(), target, batches(7, 3), quantise=form, levels=0, fit=batches(8, 6),
         cures=("rounding", "distilling"),
     )  # fmt: skip
-    assert [c.name for c in found.cures if c.kept] == ["rounding", "distilling"], str(found)
-    assert found.cures[-1].recovered > 0.3, str(found)  # What rounds activations stays.
+    kept = [cure for cure in found.cures if cure.kept]  # The second wins on top, or is not kept.
+    assert kept and kept[-1].recovered > 0.3, str(found)  # What rounds activations stays.
     assert found.program is not None
     plain = stepwell.accuracy(net(), target, batches(7, 1), quantise=form, levels=0).program
     assert plain is not None
