@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 from types import ModuleType
 from typing import Any
 
@@ -158,3 +160,42 @@ def test_it_fits_and_reads(page: Any, tmp_path: Path, size: tuple[int, int], dar
         page.screenshot(tmp_path / "page.png")
     finally:
         page.dark(False)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("marimo") is None,
+    reason="needs the extra: pip install 'stepwell[notebook]'",
+)
+def test_a_notebook_shows_the_page(
+    browser: Any, playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import marimo
+
+    class Notebook(BaseHTTPRequestHandler):
+        """A page of another port with what marimo makes of the playground in it."""
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(f"<!doctype html><body>{marimo.as_html(playing).text}".encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing is said of requests."""
+
+    asked, lowered = playing.ask, Event()
+
+    def ask(action: str, given: Any) -> Any:
+        answer = asked(action, given)
+        if action == "lower":
+            lowered.set()
+        return answer
+
+    monkeypatch.setattr(playing, "ask", ask)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Notebook) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        browser.visit(
+            f"http://127.0.0.1:{server.server_address[1]}/", "document.querySelector('iframe')"
+        )
+        assert lowered.wait(60), "the frame's script ran and asked for its program's way down"
+        server.shutdown()
