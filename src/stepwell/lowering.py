@@ -116,7 +116,9 @@ def lower(
                 work = _again(program, found, chosen, work.context, error)
     seconds = time.perf_counter() - started
     delegates, outside = found.inventory(work)
-    left, total = left_to_kernels(work, outside, run.history.refusals.values())
+    # What stops on the way is left to no kernel yet.
+    said = run.history.refusals.values()
+    left, total = ((), 0) if way.ends else left_to_kernels(work, outside, said)
     report = Report(
         target=target,
         delegates=delegates,

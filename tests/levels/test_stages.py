@@ -166,6 +166,7 @@ EDITS = (
 
 def test_what_stopped_on_the_way_is_no_artefact_and_says_how_it_becomes_one() -> None:
     stopped = stepwell.lower(program("tiny:mlp"), "xnnpack", stop="absorb")
+    assert "kernels" not in stopped.report.text(), "what is on its way is left to none yet"
     assert stopped.stopped_after == "absorb"
     with pytest.raises(StepwellError, match=r"stopped behind 'absorb'[\s\S]*emit\(program, 'xnnp"):
         stopped.to_pte()
