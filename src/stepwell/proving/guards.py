@@ -237,7 +237,10 @@ def _lost(form: _Without, program: Program) -> str | None:
 
 def _labelled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
     if clause.label in UNNEEDED:
-        return _of_target(rewrite, clause)
+        try:
+            return _of_target(rewrite, clause)
+        except (Unproven, StepwellError) as error:
+            return "open", error.problems[0].fact
     proof = known().get(hash_of(rewrite.rule))
     if proof is None or not proof.is_proved or not proof.of_labels:
         return "open", "the rule is not proved without it"

@@ -14,7 +14,7 @@ After:
     %y = viewed(%l, %y)
 where is_matrix(%w)
 with $rows = rows_of(%x, %v)
-where only_layers_read(%v) else "not only linear layers read the view"
+where only_layers_read(%v) for cost else "not only linear layers read the view"
 unless has_no_view(%x, %y)
 bound of roundings: "a batched GEMM may sum in another order"
 for %w = weight : tensor<5 x 4 x f32>

@@ -12,9 +12,9 @@ Before:
 After:
     %s = cut(%x, $part)
     %y = permuted(%s, in_order($order))
-where only_slices_read(%p)
+where only_slices_read(%p) for cost
 with $bounds = bounds_of(%y)
-where is_gain(%p, $bounds) else "no less would be laid out, and the slices cut no layer's outputs"
+where is_gain(%p, $bounds) for cost else "no less would be laid out, and the slices cut no layer's outputs"
 with $part = part_before_permute($order, $bounds)
 for $order = [1, 0], $dim = 0, $start = 0, $end = 1
 
@@ -26,7 +26,7 @@ Before:
 After:
     %s = cut(%x, $part)
     %y = in_shape_of(%s, %y)
-where only_slices_read(%v)
+where only_slices_read(%v) for cost
 with $bounds = bounds_of(%y)
 where is_gain(%v, $bounds) else "no less would be laid out, and the slices cut no layer's outputs"
 with $part = part_before_view(%x, %v, $bounds)

@@ -18,7 +18,7 @@ where are_images(%y)
 where are_of_one_type(%x, %s, %y)
 where is_of_channels(%b, %y)
 where is_of_channels(%g, %y)
-where reads_once(%s) else "the product is read without the sum too"
+where reads_once(%s) for cost else "the product is read without the sum too"
 where is_unclamped(%s) else "the product is clamped before the sum"
 where has_channels(%y)
     else "one channel: a number for all, which scores of −∞ may be scaled by"

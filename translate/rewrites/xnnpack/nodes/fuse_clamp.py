@@ -9,7 +9,7 @@ After:
     %a = $node(%x, …, output_min=$low, output_max=$high)
     %y = itself(%a)
 unless clamps_already(%a)
-where reads_once(%a) else "what it clamps is read without the clamp too"
+where reads_once(%a) for cost else "what it clamps is read without the clamp too"
 where are_of_one_type(%a, %y) else "the clamp also changes the type"
 for $node = "xnnpack.add", $low = 0.0, $high = none, %right = "tensor<2x3xf32>"
 """

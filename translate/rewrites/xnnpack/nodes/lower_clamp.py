@@ -6,7 +6,7 @@ Before:
     %y = aten.relu.default(%x)
 After:
     %y = xnnpack.clamp(%x, output_min=0.0)
-unless is_not_for_xnnpack(%y) for target
+unless is_not_for_xnnpack(%y)
 loses FLUSHED
 
 rule lower-relu6
@@ -15,7 +15,7 @@ Before:
     %y = aten.relu6.default(%x)
 After:
     %y = xnnpack.clamp(%x, output_min=0.0, output_max=6.0)
-unless is_not_for_xnnpack(%y) for target
+unless is_not_for_xnnpack(%y)
 loses FLUSHED
 
 rule lower-clamp
@@ -24,8 +24,8 @@ Before:
     %y = aten.$clamp.default(%x, $?low, $?high)
 After:
     %y = xnnpack.clamp(%x, output_min=single($low), output_max=single($high))
-unless is_not_for_xnnpack(%y) for target
-unless is_no_range($low, $high)
+unless is_not_for_xnnpack(%y)
+unless is_no_range($low, $high) for target
 loses FLUSHED
 for each $clamp of clamp, hardtanh
 for $low = -1.0, $high = 1.0

@@ -6,7 +6,7 @@ Before:
     %y = aten.$op.default(%x)
 After:
     %y = xnnpack.$node(%x)
-unless stays_outside(%y) for target
+unless stays_outside(%y)
 loses FLUSHED
 bound of roundings: "XNNPACK approximates exp, tanh, erf, log, sin"
 for each $op, $node of (abs, abs), (ceil, ceiling), (cos, cosine), (exp, exp), (floor, floor),
@@ -70,7 +70,7 @@ Before:
     %y = aten.$op.Tensor(%x, %z, alpha=$a)
 After:
     %y = xnnpack.$node(%x, %z)
-unless stays_outside(%y) for target
+unless stays_outside(%y)
 where is_one($a) else "alpha is {a}, not 1"
 unless do_not_broadcast(%x, %z)
 loses FLUSHED
@@ -83,7 +83,7 @@ Before:
     %y = aten.mul.Tensor(%x, %x)
 After:
     %y = xnnpack.square(%x)
-unless stays_outside(%y) for target
+unless stays_outside(%y)
 loses FLUSHED
 
 rule lower-product
@@ -93,7 +93,7 @@ Before:
 After:
     %y = xnnpack.multiply(%x, %z)
 where are_two(%x, %z)
-unless stays_outside(%y) for target
+unless stays_outside(%y)
 unless do_not_broadcast(%x, %z)
 loses FLUSHED
 
@@ -103,7 +103,7 @@ Before:
     %y = aten.$op(%x, %z)
 After:
     %y = xnnpack.$node(%x, %z)
-unless stays_outside(%y) for target
+unless stays_outside(%y)
 unless do_not_broadcast(%x, %z)
 loses FLUSHED
 bound of roundings: "XNNPACK may divide by an estimated reciprocal"
@@ -116,7 +116,7 @@ Before:
 After:
     %y = xnnpack.convert(%x) : … -> tensor<$*S x $F>
 where are_single_and_half($E, $F)
-unless is_a_constant(%x)
+unless is_a_constant(%x) for target
 unless asks_for_another_layout(%y)
 unless is_not_held(%x)
 loses FLUSHED

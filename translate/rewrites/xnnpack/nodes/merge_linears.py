@@ -15,7 +15,7 @@ After:
     %y = aten.linear.default(%x, %w, %c)
 where is_single($E) else "a product of weights would be rounded to fewer than 24 bits"
 where are_constants(%a, %b, $under, $over) else "a layer's weights are computed at run time"
-where reads_once(%h) else "the inner layer is read by others too"
+where reads_once(%h) for cost else "the inner layer is read by others too"
 where are_matrices(%a, %b) else "a weight is a vector: its layer has no axis of outputs"
 unless multiplies_more(%a, %b)
 loses MEETING
