@@ -241,25 +241,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder: Path = (given.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         kept = folder / "rows.json"
-        rows = read(kept)
+        rows, tries = read(kept), list[Row]()
         for key in product(
             given.python or PYTHONS,
             given.executorch or EXECUTORCH,
             given.torch or TORCH,
             given.xdsl or XDSL,
         ):
-            if given.again or key not in rows or not rows[key].was_run:
+            tried = rows.get(key)
+            if given.again or tried is None or not tried.was_run:
                 tried = row(*key, folder, ours)
                 rows = read(kept)  # Another run may have added some.
                 if tried.was_run or key not in rows:
                     rows[key] = tried
                     kept.write_text(json.dumps([asdict(one) for one in rows.values()], indent=1))
-            print(rows[key], flush=True)
+            print(tried, flush=True)
+            tries.append(tried)
     if given.table:
         titles = "Python, ExecuTorch, torch, xDSL, quick suite, fails, seconds of CPU".split(", ")
         head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
         between(given.table, "versions", [*head, *(str(rows[key]) for key in sorted(rows))])
-    return int(any(one.failed or not one.was_run for one in rows.values()))
+    return int(any(one.failed or not one.was_run for one in (*rows.values(), *tries)))
 
 
 if __name__ == "__main__":
