@@ -46,6 +46,11 @@ class Writer:
         self.rule, self.namespace = rule, namespace
         self.steps = [self._step(line) for line in rule.after]
         self.again = {f"%{name}" for line in rule.before[:-1] for name in line.results}
+        turns = any(f"%{line.result}" in self.again for line in rule.after)
+        alike = {other.op: f"%{other.result}" for other in reversed(rule.before)}
+        self.like = {
+            line.result: alike[line.op] for line in rule.after if turns and line.op in alike
+        }
 
     def write(self, root: Operation, found: Found, rw: Rewriter) -> dict[str, Any]:
         """The values of all names once the lines are written in front of `root`."""
@@ -61,9 +66,12 @@ class Writer:
                 put_before(new, stood)
                 new.location = stood.location
             for name, new, old in zip(line.results, made, replaced, strict=True):
-                if "." in line.op and old is not None:
+                if old is not None and ("." in line.op or new.owner in rw.inserted):
                     new.name_hint = old.name_hint
                 values[f"%{name}"] = new
+            if (like := self.like.get(line.result)) is not None:  # Each stays what it was called.
+                cast(Operation, made[0].owner).location = found[like].owner.location
+                made[0].name_hint = found[like].name_hint
         return values
 
     def _step(
