@@ -44,13 +44,10 @@ class Writer:
 
     def __init__(self, rule: Rule, namespace: Namespace) -> None:
         self.rule, self.namespace = rule, namespace
+        self.alike = {other.op: f"%{other.result}" for other in reversed(rule.before)}
         self.steps = [self._step(line) for line in rule.after]
         self.again = {f"%{name}" for line in rule.before[:-1] for name in line.results}
-        turns = any(f"%{line.result}" in self.again for line in rule.after)
-        alike = {other.op: f"%{other.result}" for other in reversed(rule.before)}
-        self.like = {
-            line.result: alike[line.op] for line in rule.after if turns and line.op in alike
-        }
+        self.turns = any(f"%{line.result}" in self.again for line in rule.after)
 
     def write(self, root: Operation, found: Found, rw: Rewriter) -> dict[str, Any]:
         """The values of all names once the lines are written in front of `root`."""
@@ -69,7 +66,8 @@ class Writer:
                 if old is not None and ("." in line.op or new.owner in rw.inserted):
                     new.name_hint = old.name_hint
                 values[f"%{name}"] = new
-            if (like := self.like.get(line.result)) is not None:  # Each stays what it was called.
+            if self.turns and line.op in self.alike:  # Each stays what it was called.
+                like = self.alike[line.op]
                 cast(Operation, made[0].owner).location = found[like].owner.location
                 made[0].name_hint = found[like].name_hint
         return values
@@ -109,10 +107,10 @@ class Writer:
 
     def _like(self, line: Line) -> str:
         """The name of a result of the op before that is of the same name."""
-        for other in self.rule.before:
-            if other.op == line.op:
-                return f"%{other.result}"
-        raise StepwellError(f"rule {self.rule.name}: no {line.op} before has what `…` stands for")
+        if line.op not in self.alike:
+            what = f"no {line.op} before has what `…` stands for"
+            raise StepwellError(f"rule {self.rule.name}: {what}")
+        return self.alike[line.op]
 
     def _again(self, line: Line, values: Found, types: Sequence[Attribute | None]) -> Operation:
         """The op that was matched, of other operands."""
