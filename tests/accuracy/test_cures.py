@@ -14,6 +14,7 @@ from stepwell.attributing.sites import Quantised
 from stepwell.curing import cure
 from stepwell.curing.mixing import bits_read, payloads_of
 from stepwell.curing.rounding import solved
+from stepwell.ir.declared.interpretation import Interpreter
 
 TARGET = "tosa-1.1+fp+mx_common+mx_fp4e2m1+mx_fp8e4m3"
 
@@ -103,3 +104,66 @@ def test_one_input_makes_up_for_another() -> None:
     assert torch.equal(chosen, snap(chosen))
     moved = [float((x @ (w - weight).double().T).norm()) for w in (chosen, snap(weight))]
     assert moved[0] < 0.5 * moved[1]
+
+
+class Attention(nn.Module):
+    """Causal, so that the fill of its mask takes most of the range of the scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(32, 96)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 16)).permute(2, 0, 3, 1, 4).unbind(0)
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return seen.transpose(1, 2).flatten(2)
+
+
+def sequences(seed: int, count: int) -> list[Any]:
+    random = torch.Generator().manual_seed(seed)
+    return [((torch.randn(16, 12, 32, generator=random),), None) for _ in range(count)]
+
+
+def causal() -> nn.Module:
+    torch.manual_seed(2)
+    model = nn.Sequential(Attention(), nn.Linear(32, 6)).eval()
+    with torch.no_grad():
+        model[0].qkv.weight[:64].mul_(4)  # pyright: ignore
+        model[1].weight.mul_(8)  # pyright: ignore
+    return model
+
+
+def interpreted(program: stepwell.Program, x: Tensor, until: Any) -> Tensor:
+    """The result of an op of a program of one input."""
+    values: dict[Any, Any] = {program.method().body.block.args[0]: x}
+    runs = Interpreter(program.weights)
+    for op in program.method().body.block.ops:
+        runs.step(op, values)
+        if op is until:
+            break
+    return values[until.results[0]]
+
+
+def test_ranges_are_narrowed_where_finer_steps_win() -> None:
+    """The softmax reads a few of the integers that the mask leaves; biases of layers follow."""
+    found = stepwell.accuracy(
+        causal(), "tosa-1.0+int", sequences(1, 2), fit=sequences(2, 1), levels=0, most=8,
+        cures=("clipping",),
+    )  # fmt: skip
+    assert "of its input is empty: nothing lies between" in found.sentence, str(found)
+    assert "int16 there wins back" in found.sentence, str(found)
+    assert found.cures[0].kept and found.cures[0].recovered > 0.5, str(found)
+    assert found.program is not None
+    func = found.program.method()
+    casts = [op for op in func.walk() if ".quantize_per_tensor" in op.name]
+    (x,) = sequences(3, 1)[0][0]
+    integers, wanted = (interpreted(found.program, x, of) for of in (casts[0], casts[-1]))
+    (given,) = stepwell.lower(found.program, "tosa-1.0+int").run(integers)
+    assert torch.equal(given, wanted)
+
+
+def test_clipping_needs_ranges_known_ahead() -> None:
+    with pytest.raises(stepwell.StepwellError, match="'clipping' chooses ranges"):
+        stepwell.accuracy(
+            net(), TARGET, batches(7, 2), quantise="fp4e2m1", levels=0, cures=("clipping",)
+        )

@@ -10,7 +10,7 @@ that rank first are then measured.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -35,6 +35,8 @@ DRAWN = 256
 """Samples times draws of classes that an estimate rests on, at least, a batch."""
 PAIRS = 3
 """Pairs of the worst sites that are freed together."""
+MODULES = 3
+"""Modules of several sites that are freed whole."""
 
 
 @dataclass
@@ -67,6 +69,7 @@ class Attribution:
         divergence: of the quantised program from the float model.
         shares: of each site that was measured, by name.
         pairs: by two names, loss of the quantised program less that with both freed.
+        modules: by name, the same with all sites of a module freed, where it has several.
     """
 
     loss: Tally = field(default_factory=Tally)
@@ -74,6 +77,15 @@ class Attribution:
     divergence: Tally = field(default_factory=Tally)
     shares: dict[str, Share] = field(default_factory=dict[str, Share])
     pairs: dict[str, Tally] = field(default_factory=dict[str, Tally])
+    modules: dict[str, Tally] = field(default_factory=dict[str, Tally])
+
+    @property
+    def module(self) -> str | None:
+        """The module that loses most, where it does surely and no site of its own does."""
+        if any(share.freed.is_sure for share in self.worst[:1]):
+            return None
+        sure = {name: tally.mean for name, tally in self.modules.items() if tally.is_sure}
+        return max(sure, key=lambda name: sure[name], default=None)
 
     @property
     def worst(self) -> list[Share]:
@@ -173,14 +185,18 @@ def attribute(
     ranks = estimates(quantised, batches[:ranked_on])
     sites = sorted(quantised.sites, key=lambda site: -_number(ranks[site]))[:most]
     result = Attribution(shares={site.name: Share(site.name, ranks[site]) for site in sites})
-    together = list(combinations(sites[: pairs if pairs < 2 else 3], 2))[:pairs]
+    together = {
+        f"{one.name} + {other.name}": (one, other)
+        for one, other in list(combinations(sites[: pairs if pairs < 2 else 3], 2))[:pairs]
+    }
+    modules = _modules(quantised, ranks)
     done = _kept(resume, result, [site.name for site in sites])
     for number, (inputs, labels) in enumerate(batches):
         if progress is not None:
             progress("batch", number, len(batches))
         if number < done:
             continue
-        _measure(quantised, inputs, labels, metric, sites, together, result)
+        _measure(quantised, inputs, labels, metric, sites, together, modules, result)
         if resume is not None:
             names = [site.name for site in sites]
             kept = {"sites": names, "batches": number + 1, "found": asdict(result)}
@@ -194,7 +210,8 @@ def _measure(
     labels: Any,
     metric: Metric | None,
     sites: Sequence[Site],
-    together: Sequence[tuple[Site, Site]],
+    together: Mapping[str, Sequence[Site]],
+    modules: Mapping[str, Sequence[Site]],
     result: Attribution,
 ) -> None:
     """Add one batch."""
@@ -215,10 +232,25 @@ def _measure(
         share.freed.add(low.loss - freed.loss, flips(low, freed))
         share.score.add(freed.score - low.score)
         share.divergence.add(alone.divergence)
-    for one, other in together:
-        both = judge(whole.flipped(one, other))
-        name = f"{one.name} + {other.name}"
-        result.pairs.setdefault(name, Tally()).add(low.loss - both.loss, flips(low, both))
+    for groups, tallies in ((together, result.pairs), (modules, result.modules)):
+        for name, group in groups.items():
+            freed = judge(whole.flipped(*group))
+            tallies.setdefault(name, Tally()).add(low.loss - freed.loss, flips(low, freed))
+
+
+def whole(module: str) -> str:
+    """All sites of a module, as what is said of them goes by."""
+    return f"all sites of {module}"
+
+
+def _modules(quantised: Quantised, ranks: Mapping[Site, float]) -> dict[str, list[Site]]:
+    """Modules of several sites, those that rank first by the sum of their sites."""
+    groups: dict[str, list[Site]] = {}
+    for site in quantised.sites:
+        groups.setdefault(site.module, []).append(site)
+    several = [name for name, sites in groups.items() if len(sites) > 1]
+    several.sort(key=lambda name: -sum(_number(ranks[site]) for site in groups[name]))
+    return {name: groups[name] for name in several[:MODULES]}
 
 
 def _kept(resume: Path | None, result: Attribution, names: Sequence[str]) -> int:
@@ -240,5 +272,6 @@ def _kept(resume: Path | None, result: Attribution, names: Sequence[str]) -> int
     for name, held in found["shares"].items():
         tallies = {key: Tally(**value) for key, value in held.items() if isinstance(value, dict)}
         result.shares[name] = Share(name, held["estimate"], **tallies)
-    result.pairs = {name: Tally(**held) for name, held in found["pairs"].items()}
+    for name in ("pairs", "modules"):
+        setattr(result, name, {of: Tally(**tally) for of, tally in found[name].items()})
     return batches

@@ -30,6 +30,8 @@ MISSING, WRONG, GAIN = 0.5, 0.9, 0.15
 """Least cosine of a channel with its own; of a swapped one with the other; of gains with 1."""
 CLIPPED = 2e-3
 """Part of an operand that may be clipped."""
+HOLLOW = 0.5
+"""Part of a range in which nothing lies, if it is named."""
 FEW = 24
 """Values of 8 bits that an operand takes at least."""
 
@@ -221,6 +223,22 @@ def clipped(one: Operand) -> str | None:
     return f"{part:.1%} of its {one.role} is clipped to {range_}, and it reaches {reach:.3g}"
 
 
+def hollow(one: Operand) -> str | None:
+    """A range whose ends alone occur, as the fill of a mask makes it."""
+    if one.role == "bias" or not one.has_one_scale:
+        return None
+    values = one.after.detach().unique()
+    if len(values) < 2:
+        return None
+    gaps = values.diff()
+    at = int(gaps.argmax())
+    part = float(gaps[at] / (values[-1] - values[0]))
+    if part < HOLLOW or one.levels * (1 - part) > one.before.detach().unique().numel():
+        return None
+    between = f"{float(values[at]):.3g} and {float(values[at + 1]):.3g}"
+    return f"{part:.0%} of the range of its {one.role} is empty: nothing lies between {between}"
+
+
 def coarse(one: Operand) -> str | None:
     """A range that is far wider than what occurs."""
     if one.role == "bias" or not one.has_one_scale or one.before.numel() < 4 * FEW:
@@ -233,25 +251,38 @@ def coarse(one: Operand) -> str | None:
 
 CAUSES: tuple[Callable[[Operand], str | None], ...] = (
     not_finite, lost_bias, wrong_axis, foreign_weights, outlier, wrong_gain, shifted, clipped,
-    coarse,
+    hollow, coarse,
 )  # fmt: skip
 """In the order in which they are asked: each explains away those behind it."""
 
 
+def fault_of(site: Site, play: Playback) -> str | None:
+    """What is wrong with a site beyond that it rounds."""
+    quantised = operands(site, play)
+    said = (cause(one) for cause in CAUSES for one in quantised)
+    return next((sentence for sentence in said if sentence is not None), None)
+
+
 def cause_of(site: Site, play: Playback) -> str:
     """Why a site loses, in a sentence without a capital and a full stop."""
-    held = operands(site, play)
-    for cause in CAUSES:
-        for one in held:
-            if (said := cause(one)) is not None:
-                return said
+    if (fault := fault_of(site, play)) is not None:
+        return fault
     if isinstance(site.op, MxConv2dOp) and (alone := _lonely(site)) is not None:
         return alone
-    errors = {one.role: _relative(one) for one in held if one.role != "bias"}
+    compared = operands(site, play)
+    errors = {one.role: _relative(one) for one in compared if one.role != "bias"}
     if not errors:
         return "nothing of it is quantised that can be compared"
     role = max(errors, key=lambda name: errors[name])
     return f"rounding moves its {role} by {errors[role]:.1%}"
+
+
+def cause_of_several(sites: Sequence[Site], play: Playback) -> str:
+    """Why sites lose together, the worst first: what is wrong with one, or how much one rounds."""
+    for site in sites:
+        if (fault := fault_of(site, play)) is not None:
+            return f"at `{site.name}`, {fault}"
+    return f"at `{sites[0].name}`, {cause_of(sites[0], play)}" if sites else ""
 
 
 def _lonely(site: Site) -> str | None:

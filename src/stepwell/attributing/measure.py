@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from stepwell.attributing.attribute import MEASURED, Progress, attribute
-from stepwell.attributing.causes import calibration, cause_of
+from stepwell.attributing.attribute import MEASURED, Progress, attribute, whole
+from stepwell.attributing.causes import calibration, cause_of, cause_of_several
 from stepwell.attributing.metrics import Batch, Metric
 from stepwell.attributing.playback import Playback
+from stepwell.attributing.remedies import int16_activations, wider_payload
 from stepwell.attributing.result import Accuracy
-from stepwell.attributing.sites import MX, Quantised, Site, paired
+from stepwell.attributing.sites import Quantised, paired
 from stepwell.attributing.stages import Way, down
-from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
+from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import OptionValue
 from stepwell.ir.outside.torch_private import pytree
@@ -27,7 +27,6 @@ from stepwell.target import PipelineLike
 from stepwell.targets import find_target
 from stepwell.translate.exporting import export
 from stepwell.translate.mxfp import to_mxfp
-from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -70,7 +69,8 @@ def accuracy(
         quantise: a quantiser's name (`stepwell.quantise`; `int8` is the target's own), an MX
             payload (`fp4e2m1`), or a function of a module and inputs; None: the target's own.
         quantised: the quantised model itself, in place of that.
-        cures: which to try, in order: `mixing`, `rounding`, `distilling` (`docs/accuracy.md`).
+        cures: which to try, in order: `mixing`, `clipping`, `rounding`, `distilling`
+            (`docs/accuracy.md`).
         fit: batches that cures are fitted on and that quantisers calibrate on; None: cures take
             the first half of `data`, and only the rest accepts and reports.
         levels: batches that the levels of the target and the artefact run on, which are slow.
@@ -135,24 +135,19 @@ def _measured(
     worst = [by_name[share.name] for share in found.worst[:NAMED]]
     sure = {s.name for s in found.shares.values() if s.freed.is_sure}
     causes = {site.name: cause_of(site, play) for site in worst if site.name in sure}
-    remedies = {site.name: remedy(site, pair) for site in worst}
+    remedies = {site.name: wider_payload(site, pair) for site in worst}
+    guilty = worst[:1]
+    name = next((site.name for site in guilty), "")
+    if (module := found.module) is not None:
+        inside = [by_name[one.name] for one in found.worst if by_name[one.name].module == module]
+        inside.sort(key=lambda site: -found.shares[site.name].alone.mean)
+        name, guilty = whole(module), [site for site in pair.sites if site.module == module]
+        causes[name] = cause_of_several(inside[:NAMED], play)
+    if name in causes and not remedies.get(name):
+        remedies[name] = int16_activations(guilty, pair, batches, metric, found)
     general = calibration(pair.sites, play) or ""
     return Accuracy(
         target, form, tuple(way.stages), found, causes, remedies, general, step, (), pair.program
-    )
-
-
-def remedy(site: Site, pair: Quantised) -> str:
-    """What more bits for a site would cost, as bits a weight of the whole."""
-    total = sum(each.elements for each in pair.sites)
-    if site.weight is None or not total or not isinstance(site.op, MX):
-        return ""
-    assert isinstance(site.op, SchemaOp)
-    bits = payload_named(site.op.arg(payload_fields(site.op)[1])).bits
-    return (
-        ""
-        if bits >= 8
-        else f"fp8 there costs {(8 - bits) * site.elements / total:.2f} bits a weight"
     )
 
 

@@ -8,7 +8,7 @@ operands: the artefact's own order of sums is left to the artefact.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +74,14 @@ class Playback:
         """The outputs if these sites alone were read the other way."""
         return self.again(sites, {})
 
+    def quantising(self, quantised: Set[SSAValue]) -> tuple[Any, ...]:
+        """The outputs if of all that sites read these values alone were quantised."""
+        readers = {op for op in self._of_op if not quantised.isdisjoint(op.operands)}
+        with torch.set_grad_enabled(self.grad):
+            return self._play(
+                ChainMap({}, self.values), readers, set(self._of_op), self.given, quantised
+            )
+
     def again(self, flip: Sequence[Site], given: Given) -> tuple[Any, ...]:
         """The outputs with sites read the other way, and with other operands."""
         flipped = {site.op for site in flip}
@@ -91,7 +99,12 @@ class Playback:
         return self._evaluate(site.op, operands, free)
 
     def _play(
-        self, values: Any, changed: set[Operation] | None, free: set[Operation], given: Given
+        self,
+        values: Any,
+        changed: set[Operation] | None,
+        free: set[Operation],
+        given: Given,
+        quantised: Set[SSAValue] = frozenset(),
     ) -> tuple[Any, ...]:
         """Run what reads something changed; everything where `changed` is None."""
         dirty: set[SSAValue] = set()
@@ -103,7 +116,7 @@ class Playback:
                 ahead = self.quantised.ahead if is_free else {}
                 if dirty.isdisjoint(ahead.get(value, value) for value in op.operands):
                     continue
-            operands = self._operands(op, values, is_free, given)
+            operands = self._operands(op, values, is_free, given, quantised)
             if isinstance(op, ReturnOp):
                 return tuple(operands)
             results = self._results(op, operands, is_free, values)
@@ -133,13 +146,23 @@ class Playback:
             results = tuple(map(self.adjust, op.results, results))
         return results
 
-    def _operands(self, op: Operation, values: Any, free: bool, given: Given) -> list[Any]:
+    def _operands(
+        self,
+        op: Operation,
+        values: Any,
+        free: bool,
+        given: Given,
+        quantised: Set[SSAValue] = frozenset(),
+    ) -> list[Any]:
         site = self._of_op.get(op)
         if site is None:
             return [values[value] for value in op.operands]
         own = given.get(site, {}) if not free else {}
         ahead = self.quantised.ahead if free else {}
-        found = [values[ahead.get(value, value)] for value in op.operands]
+        found = [
+            values[value if value in quantised else ahead.get(value, value)]
+            for value in op.operands
+        ]
         for at, tensor in {**(site.floats if free else {}), **own}.items():
             found[at] = tensor
         return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stepwell.attributing.attribute import Attribution, Share
+from stepwell.attributing.attribute import Attribution, Share, whole
 from stepwell.attributing.metrics import SURE, Tally
 from stepwell.attributing.stages import Stage
 from stepwell.ir.above import Shown
@@ -86,12 +86,16 @@ class Accuracy(Shown):
         if self.general:
             return f"Quantised, it loses {_said(total)}: {self.general}."
         worst = self.attribution.worst
-        if not worst or not worst[0].freed.is_sure:
+        if (module := self.attribution.module) is not None:
+            name, freed = whole(module), self.attribution.modules[module]
+            text = f"All sites of `{module}` lose {freed.mean / total.mean:.0%} of it together"
+        elif worst and worst[0].freed.is_sure:
+            name = worst[0].name
+            text = f"`{name}` loses {self.share(worst[0]):.0%} of it"
+        else:
             return f"Quantised, it loses {_said(total)}, and no site alone more than noise."
-        first = worst[0]
-        why = self.causes.get(first.name, "")
-        remedy = self.remedies.get(first.name, "")
-        text = f"`{first.name}` loses {self.share(first):.0%} of it ({_said(total)} in all)"
+        text += f" ({_said(total)} in all)"
+        why, remedy = self.causes.get(name, ""), self.remedies.get(name, "")
         return text + (f": {why}" if why else "") + (f"; {remedy}" if remedy else "") + "."
 
     def share(self, one: Share) -> float:
@@ -149,6 +153,7 @@ class Accuracy(Shown):
                        "why": self.causes.get(o.name, ""),
                        "remedy": self.remedies.get(o.name, "")} for o in self.attribution.worst],
             "pairs": {name: told(t) for name, t in self.attribution.pairs.items()},
+            "modules": {name: told(t) for name, t in self.attribution.modules.items()},
             "cures": [{"name": c.name, "recovered": c.recovered, "kept": c.kept, "why": c.why,
                        "score": told(c.score)} for c in self.cures],
         }  # fmt: skip
@@ -172,6 +177,8 @@ class Accuracy(Shown):
             lines.append(f"… and {more} more")
         for name, tally in self.attribution.pairs.items():
             lines.append(f"{name}: {_said(tally)} freed together")
+        for name, tally in self.attribution.modules.items():
+            lines.append(f"{whole(name)}: {_said(tally)} freed together")
         for c in self.cures:
             what = "kept" if c.kept else f"not kept: {c.why}"
             lines.append(f"cure {c.name}: {c.recovered:.0%} of the loss is won back, {what}")

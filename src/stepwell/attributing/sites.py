@@ -50,6 +50,11 @@ class Site:
     floats: Mapping[int, Tensor] = field(default_factory=dict[int, Tensor])
 
     @property
+    def module(self) -> str:
+        """What its name begins with: what it shares with other sites of a module."""
+        return self.name.partition(" (")[0]
+
+    @property
     def is_mx(self) -> bool:
         """Whether it is a product in MX."""
         return isinstance(self.op, MX)

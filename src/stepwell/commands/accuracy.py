@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--quantise", metavar="NAME", help="a quantiser, or an MX payload (the target's own)"
     )
     completed_by(quantise, quantisers)
-    parser.add_argument("--cures", metavar="NAME,…", help="to try: mixing,rounding,distilling")
+    parser.add_argument("--cures", metavar="NAME,…", help="of mixing,clipping,rounding,distilling")
     parser.add_argument(
         "--levels", type=int, default=1, metavar="N", help="batches for levels and artefact (1)"
     )

@@ -11,6 +11,7 @@ from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.result import Accuracy, Cured
 from stepwell.attributing.sites import Quantised
+from stepwell.curing.clipping import clipped
 from stepwell.curing.distilling import distil
 from stepwell.curing.mixing import mixed
 from stepwell.curing.rounding import second_order
@@ -21,6 +22,7 @@ from stepwell.ir.options import nearest
 Cure = Callable[[Weights, Sequence[Batch]], Weights]
 CURES: Mapping[str, Cure] = {
     "mixing": mixed,
+    "clipping": clipped,
     "rounding": lambda weights, batches: second_order(weights, batches[:MOMENTS]),
     "distilling": distil,
 }

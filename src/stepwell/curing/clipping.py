@@ -1,0 +1,286 @@
+"""Narrower ranges of activations, where finer steps win more than clipping loses.
+
+A range is calibrated as what was seen. Where a few numbers, or the fill of a mask, lie far from all
+others, most integers stand for nothing: the largest score of attention is then a few steps from the
+least, though a softmax reads no more than its uppermost part. Each end of each range is tried at
+parts of itself; what counts is the divergence from the float model with what has that range alone
+quantised. No operator is added, and no file grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.attributing.attribute import estimates
+from stepwell.attributing.metrics import Batch, Tally, judged
+from stepwell.attributing.playback import Playback
+from stepwell.attributing.sites import DEQUANTISES, QUANTISES, Quantised, Site, constant_key
+from stepwell.curing.weights import Weights
+from stepwell.dialects.aten.attributes import attribute
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import StepwellError, op_name
+from stepwell.ir.types import WeightAttr
+
+PARTS = (0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.06, 0.03)
+"""Of an end of a range that are tried."""
+WINS = 0.9
+"""A narrower range is taken where the divergence falls below this part of what it was."""
+LOOKED_AT = 2
+"""Batches that ranges are tried on."""
+MOST = 24
+"""Ranges that are tried: those whose readers rank first by gradients."""
+FIXED = (2.0**-8, 2.0**-7, 2.0**-16, 2.0**-15)
+"""Scales that kernels of softmax, sigmoid and tanh have built in."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The least and the largest number that a scale and a zero point reach."""
+
+    low: float
+    high: float
+
+    def narrowed(self, end: str, part: float) -> Ends:
+        """With one end, or both, at a part of itself."""
+        low, high = (part if end in (which, "both") else 1.0 for which in ("low", "high"))
+        return Ends(self.low * low, self.high * high)
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """Quantize ops that share a scale and a zero point, and the dequantize ops behind them.
+
+    Attributes:
+        casts: their numbers in the method, in program order.
+        first: one of them.
+    """
+
+    casts: tuple[int, ...]
+    first: SchemaOp
+
+    @cached_property
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest integer."""
+        return self.first.arg("quant_min"), self.first.arg("quant_max")
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether zero is its middle, which a kernel may rely on."""
+        return self.first.arg("zero_point") == 0
+
+    @cached_property
+    def ends(self) -> Ends:
+        """What it reaches now."""
+        scale, zero = self.first.arg("scale"), self.first.arg("zero_point")
+        low, high = ((limit - zero) * scale for limit in self.limits)
+        return Ends(low, high)
+
+    def sides(self) -> tuple[str, ...]:
+        """The ends that can be tried, each by itself."""
+        if self.is_symmetric:
+            return ("both",)
+        return tuple(s for s, end in zip(("low", "high"), (self.ends.low, self.ends.high),
+                                         strict=True) if end)  # fmt: skip
+
+    def scale_and_zero(self, ends: Ends) -> tuple[float, int]:
+        """Those that reach no further than asked; zero stays a number of the range."""
+        least, largest = self.limits
+        if self.is_symmetric:
+            return self.first.arg("scale") * ends.high / self.ends.high, 0
+        scale = (ends.high - ends.low) / (largest - least)
+        return scale, min(max(round(least - ends.low / scale), least), largest)
+
+
+def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
+    """The same weights in a program whose activations have narrower ranges where that wins.
+
+    Raises:
+        StepwellError: no activation of the program has a scale that is known ahead.
+    """
+    pair, looked_at = weights.pair, batches[:LOOKED_AT]
+    casts = list(_casts(pair))
+    readers = {r: _readers(pair.sites, _values(casts, r)) for r in _ranges(casts, pair)}
+    if not readers:
+        raise StepwellError(
+            "the cure 'clipping' chooses ranges of activations, and the program has none that are "
+            "known ahead",
+            help='quantise="int8"',
+        )
+    ranked = estimates(pair, looked_at[:1])
+    ranges = sorted(readers, key=lambda one: -max((ranked[s] for s in readers[one]), default=0.0))
+    chosen = {one: one.ends for one in ranges[:MOST] if readers[one]}
+    least = _divergences(weights, chosen, looked_at)
+    for side in ("low", "high", "both"):
+        start = dict(chosen)
+        for part in PARTS:
+            tried = {r: ends.narrowed(side, part) for r, ends in start.items() if side in r.sides()}
+            for one, lost in _divergences(weights, tried, looked_at).items():
+                if lost < WINS * least[one]:
+                    chosen[one], least[one] = tried[one], lost
+    return with_ranges(weights, {r: ends for r, ends in chosen.items() if ends != r.ends})
+
+
+def _divergences(
+    weights: Weights, ends: Mapping[Range, Ends], batches: Sequence[Batch]
+) -> dict[Range, float]:
+    """From the float model, with what has each range alone quantised."""
+    if not ends:
+        return {}
+    pair = with_ranges(weights, ends).pair
+    casts = list(_casts(pair))
+    lost = {one: Tally() for one in ends}
+    for inputs, labels in batches:
+        floats = Playback(pair, inputs, free=True)
+        for one in ends:
+            outputs = floats.quantising(_values(casts, one))
+            lost[one].add(judged(outputs, labels, floats.outputs).divergence)
+    return {one: tally.mean for one, tally in lost.items()}
+
+
+def with_ranges(weights: Weights, ends: Mapping[Range, Ends]) -> Weights:
+    """The same weights in a program where activations have other ranges.
+
+    Integers of a bias are multiples of its input's scale times the weight's: they follow.
+    """
+    program = weights.pair.program.clone()
+    pair = replace(weights.pair, program=program)
+    casts = list(_casts(pair))
+    for one, asked in ends.items():
+        scale, zero = one.scale_and_zero(asked)
+        for at in one.casts:
+            casts[at].properties["scale"] = attribute(scale)
+            casts[at].properties["zero_point"] = attribute(zero)
+        for bias in _biases(pair.sites, _values(casts, one)):
+            _rescale(pair, bias, scale / one.first.arg("scale"))
+    named = {site.name: site for site in pair.sites}
+    stepped = {(named[s.name], at): numbers for (s, at), numbers in weights.stepped.items()}
+    return Weights(pair, weights.plain, stepped)
+
+
+def _casts(pair: Quantised) -> Iterator[SchemaOp]:
+    """Quantize and dequantize ops of activations with one scale that is known ahead."""
+    for op in pair.func.body.block.ops:
+        if not isinstance(op, SchemaOp) or "per_tensor.default" not in op_name(op):
+            continue
+        if op_name(op).startswith(QUANTISES) or (
+            op_name(op).startswith(DEQUANTISES) and _quantized(op.results[0]) is not None
+        ):
+            yield op
+
+
+def _quantized(value: SSAValue) -> SchemaOp | None:
+    """The quantize op behind a dequantized activation."""
+    owner = value.owner
+    if not isinstance(owner, SchemaOp) or not op_name(owner).startswith(DEQUANTISES):
+        return None
+    source = owner.operands[0].owner
+    if not isinstance(source, SchemaOp) or not op_name(source).startswith(QUANTISES):
+        return None
+    return source
+
+
+def _grid(op: SchemaOp) -> tuple[Any, ...]:
+    return tuple(op.arg(name) for name in ("scale", "zero_point", "quant_min", "quant_max"))
+
+
+def _ranges(casts: Sequence[SchemaOp], pair: Quantised) -> list[Range]:
+    """Quantize ops, together where an op between two asks the same of both."""
+    number = {op: at for at, op in enumerate(casts)}
+    leader = {op: op for op in casts}
+
+    def leading(op: SchemaOp) -> SchemaOp:
+        while leader[op] is not op:
+            op = leader[op]
+        return op
+
+    def join(one: SchemaOp | None, other: SchemaOp | None) -> None:
+        if one is None or other is None or one not in leader or other not in leader:
+            return
+        if _grid(one) == _grid(other):
+            leader[leading(other)] = leading(one)
+
+    for op in casts:
+        join(op, _quantized(op.results[0]))
+    for op in pair.func.body.block.ops:
+        if op in number:
+            continue
+        ahead = [_quantized(value) for value in op.operands]
+        around = [*ahead, *(user for result in op.results for user in _quantizes(result))]
+        for first, second in combinations(around, 2):
+            join(first, second)
+    groups: dict[SchemaOp, list[SchemaOp]] = {}
+    for op in casts:
+        groups.setdefault(leading(op), []).append(op)
+    return [
+        Range(tuple(number[op] for op in ops), ops[0])
+        for ops in groups.values()
+        if ops[0].arg("scale") not in FIXED and len({_grid(op) for op in ops}) == 1
+    ]
+
+
+def _quantizes(value: SSAValue) -> list[SchemaOp]:
+    users = [use.operation for use in value.uses]
+    return [u for u in users if isinstance(u, SchemaOp) and op_name(u).startswith(QUANTISES)]
+
+
+def _values(casts: Sequence[SchemaOp], one: Range) -> set[SSAValue]:
+    """What the dequantize ops of a range give."""
+    ops = [casts[at] for at in one.casts]
+    return {op.results[0] for op in ops if op_name(op).startswith(DEQUANTISES)}
+
+
+def _readers(sites: Sequence[Site], values: Set[SSAValue]) -> list[Site]:
+    """Those that read one of the values."""
+    return [site for site in sites if not values.isdisjoint(site.op.operands)]
+
+
+def _biases(sites: Sequence[Site], values: Set[SSAValue]) -> list[SchemaOp]:
+    """Dequantize ops of integer biases of layers whose input is one of the values."""
+    found: list[SchemaOp] = []
+    for site in sites:
+        if site.weight is None or site.op.operands[0] not in values:
+            continue
+        for value in site.op.operands[site.weight + 1 :]:
+            owner = value.owner
+            if constant_key(value) is not None and isinstance(owner, SchemaOp):
+                found.append(owner)
+    return found
+
+
+def _rescale(pair: Quantised, bias: SchemaOp, ratio: float) -> None:
+    """Let a bias have integers of another scale, which stand for the same numbers."""
+    source = bias.operands[0].owner
+    assert isinstance(source, WeightOp)
+    store = pair.program.weights
+    whole = store.get(source.key.data)
+    limit = torch.iinfo(whole.dtype)
+    integers = (whole.double() / ratio).round().clamp(limit.min, limit.max).to(whole.dtype)
+    _renew(pair, bias, 0, integers)
+    if "scale" in bias.properties:
+        bias.properties["scale"] = attribute(bias.arg("scale") * ratio)
+        return
+    scales = bias.operands[1].owner
+    assert isinstance(scales, WeightOp)
+    numbers = store.get(scales.key.data)
+    _renew(pair, bias, 1, (numbers.double() * ratio).to(numbers.dtype))
+
+
+def _renew(pair: Quantised, op: Operation, at: int, tensor: torch.Tensor) -> None:
+    """Give an op another constant; the one that it read may have other readers."""
+    old = op.operands[at].owner
+    assert isinstance(old, WeightOp)
+    new = old.clone()
+    key = pair.program.weights.constant(tensor.contiguous(), f"{old.key.data}.clipped")
+    new.properties["key"] = WeightAttr(key)
+    block = old.parent
+    assert block is not None
+    block.insert_op_after(new, old)
+    op.operands[at] = new.results[0]
