@@ -60,6 +60,7 @@ _HOME = {
     "quantise": "quantising",
     "read_pte": "reading.artefacts",
     "read_tosa": "reading.artefacts",
+    "read_vgf": "reading.artefacts",
     "register_op": "plugging.registering",
     "run_pte": "reading.artefacts",
     "mx_accuracy": "translate.mxfp.accuracy",
@@ -150,6 +151,7 @@ if TYPE_CHECKING:
     from stepwell.reading.artefacts import join_ptds as join_ptds
     from stepwell.reading.artefacts import read_pte as read_pte
     from stepwell.reading.artefacts import read_tosa as read_tosa
+    from stepwell.reading.artefacts import read_vgf as read_vgf
     from stepwell.reading.artefacts import run_pte as run_pte
     from stepwell.reading.loading import load as load
     from stepwell.reporting.explaining import explain as explain

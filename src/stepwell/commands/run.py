@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
         "artefact",
-        help=".pte, anybody's, .tosa or a plug-in's on its engine; .mlir in the interpreter",
+        help=".pte, anybody's, .tosa, .vgf or a plug-in's on its engine; .mlir in the interpreter",
     )
     parser.add_argument("--method", default="forward", help="which method to call (forward)")
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs (0)")

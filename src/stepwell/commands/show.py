@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "model", help=".pt2, .mlir, .pte, .tosa, a plug-in's artefact, or file.py:callable"
+        "model", help=".pt2, .mlir, .pte, .tosa, .vgf, a plug-in's artefact, or file.py:callable"
     )
     add_model_options(parser)
     parser.add_argument(

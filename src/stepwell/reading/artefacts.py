@@ -1,4 +1,4 @@
-"""Artefacts read back: a `.pte` or `.tosa` file becomes a program again, or runs."""
+"""Artefacts read back: a `.pte`, `.tosa` or `.vgf` file becomes a program again, or runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.files import Content, content
 from stepwell.program import Program
 
-__all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "run_pte"]
+__all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "read_vgf", "run_pte"]
 
 
 def read_pte(data: Content, *, external: Content | None = None, largest: bool = False) -> Program:
@@ -72,6 +72,24 @@ def read_tosa(data: Content) -> Program:
     from stepwell.backends.tosa import read_tosa as read
 
     return read(content(data, "TOSA flatbuffer"))
+
+
+def read_vgf(data: Content) -> Program:
+    """The program in a `.vgf` file (Arm's, for Vulkan's ML extensions) of one graph.
+
+    At level `tosa`. Inputs and outputs are named as in the file, which has numbers where the graph
+    had names.
+
+    Args:
+        data: the file: its bytes, its path, or open.
+
+    Raises:
+        ParseFailure: the bytes are no `.vgf`, or are damaged.
+        UnsupportedError: it has shaders, several segments, or sparse constants.
+    """
+    from stepwell.backends.tosa.vgf_reader import read_vgf as read
+
+    return read(content(data, ".vgf"))
 
 
 def run_pte(

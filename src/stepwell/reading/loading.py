@@ -11,7 +11,7 @@ from stepwell.ir.outside.files import Content, content
 from stepwell.program import Program, from_exported_program, parse
 from stepwell.program import load as load_saved
 
-_ARCHIVE = b"PK\x03\x04"
+_ARCHIVE, _VGF = b"PK\x03\x04", b"VGF1"
 _IDENTIFIER = slice(4, 8)
 """Where a flatbuffer says what it is."""
 
@@ -22,7 +22,7 @@ def load(path: Content) -> Program:
     Args:
         path: of the file, or its bytes, or it, open: what `Program.save` wrote (by its path, with
             the weights beside it; of the text alone, types stand for weights), a `.pt2`, a `.pte`,
-            a bundled program (`.bpte`), or a TOSA flatbuffer.
+            a bundled program (`.bpte`), a TOSA flatbuffer, or a `.vgf`.
 
     Raises:
         ParseFailure: it is none of these, or damaged.
@@ -50,12 +50,16 @@ def load(path: Content) -> Program:
         from stepwell.reading.artefacts import read_tosa
 
         return read_tosa(held)
+    if held.startswith(_VGF):
+        from stepwell.reading.artefacts import read_vgf
+
+        return read_vgf(held)
     try:
         return parse(held.decode())
     except UnicodeDecodeError:
         raise ParseFailure(
             "the bytes are no program",
-            help="a saved .mlir, a .pt2, a .pte, a .bpte and a .tosa can be read",
+            help="a saved .mlir, a .pt2, a .pte, a .bpte, a .tosa and a .vgf can be read",
         ) from None
 
 

@@ -54,7 +54,8 @@ def open_artefact(spec: str, *, largest: bool = False) -> Artefact | None:
     """The artefact in a file, whoever wrote it; None for what is no artefact.
 
     Args:
-        spec: a `.pte`, a `.bpte`, a `.tosa`, or a file of a plug-in's target that has a reader.
+        spec: a `.pte`, a `.bpte`, a `.tosa`, a `.vgf`, or a file of a plug-in's target that has
+            a reader.
         largest: read a `.pte` at the largest sizes it declares.
 
     Raises:
@@ -80,6 +81,8 @@ def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, T
         return lambda data: _read_pte(data, largest)
     if suffix == ".tosa":
         return _read_tosa
+    if suffix == ".vgf":
+        return _read_vgf
     for name in registry().targets if len(suffix) > 1 else ():
         target = find_target(name)
         if target.reader is not None and suffix == f".{target.artefact}":
@@ -100,6 +103,13 @@ def _read_tosa(data: bytes) -> tuple[Program, Target]:
     from stepwell.targets import find_target
 
     return read_tosa(data), find_target("tosa-1.0+fp")
+
+
+def _read_vgf(data: bytes) -> tuple[Program, Target]:
+    from stepwell.reading.artefacts import read_vgf
+    from stepwell.targets import find_target
+
+    return read_vgf(data), find_target("vgf")
 
 
 def random_values(program: Program, method: str, seed: int) -> Sequence[Any]:
