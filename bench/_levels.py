@@ -32,6 +32,7 @@ OTHER_WAYS = {
     "tosa-1.0+fp+int": ("tosa-1.0+fp+int", "xnnpack"),
     "tosa-1.0+int": ("tosa-1.0+int", "xnnpack"),
     "cortex-m55": ("cortex-m55", "xnnpack"),
+    "vgf": ("vgf", "xnnpack"),
 }
 """Whose artefacts are raised, and to which targets they are lowered from there."""
 TOSA_DELEGATE = "ethosu.delegate"

@@ -51,6 +51,8 @@ _PLAIN_FLOAT = -1
 _FLOATS = {(16, _PLAIN_FLOAT): "FP16", (32, _PLAIN_FLOAT): "FP32", (16, 0): "BF16",
            (8, 4214): "FP8E4M3", (8, 4215): "FP8E5M2"}  # fmt: skip
 """Element types by width and encoding."""
+_INTEGERS = {64: "INT48"}
+"""Element types that have another width in SPIR-V, which has no integers of 48 bits."""
 
 
 class _Known(dict[int, _T]):
@@ -190,7 +192,7 @@ class _Reader:
             case 20:
                 return _Element("BOOL", 1)
             case 21:
-                return _Element(f"INT{words[1]}", words[1])
+                return _Element(_INTEGERS.get(words[1], f"INT{words[1]}"), words[1])
             case 22:
                 encoding = words[2] if len(words) > 2 else _PLAIN_FLOAT
                 return _Element(_FLOATS[words[1], encoding], words[1])
@@ -359,7 +361,18 @@ def _bytes(bits: Sequence[int], element: Any) -> bytes:
         pairs = zip(bits[::2], [*bits[1::2], 0], strict=False)
         return bytes(low | high << 4 for low, high in pairs)
     width = max(element.bits, 8) // 8
-    return b"".join(one.to_bytes(width, "little") for one in bits)
+    try:
+        whole = b"".join(one.to_bytes(width, "little") for one in bits)
+    except OverflowError:
+        raise ParseFailure(f"SPIR-V: a number that is no {element.name}") from None
+    return narrowed(whole, DTYPE_CODES[element.name])
+
+
+def narrowed(data: bytes, dtype: int) -> bytes:
+    """Numbers as SPIR-V has them, as a flatbuffer of TOSA has them: of 48 bits, not of 64."""
+    if dtype != DTYPE_CODES["INT48"]:
+        return data
+    return b"".join(data[at : at + 6] for at in range(0, len(data), 8))
 
 
 def _signed(bits: int, width: int) -> int:

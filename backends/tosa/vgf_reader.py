@@ -13,7 +13,8 @@ from typing import Any
 from stepwell.backends.flatbuffer import Record, Schema, parse_schema, read_root
 from stepwell.backends.tosa.graph import Graph
 from stepwell.backends.tosa.read import program_of
-from stepwell.backends.tosa.spirv import read_module
+from stepwell.backends.tosa.scalars import restore_scalars
+from stepwell.backends.tosa.spirv import narrowed, read_module
 from stepwell.ir.diagnostics import ParseFailure, UnsupportedError
 from stepwell.ir.program import Program
 
@@ -98,7 +99,9 @@ def read_vgf(data: bytes) -> Program:
     own = [outputs.get(slot, f"output_{at}") for at, slot in enumerate(given)]
     module = read_module(code[1]["words"], inputs, own)
     values = dict(zip((*taken, *given), (*inputs, *module.region.outputs), strict=True))
-    groups = _groups(data)
+    resources: list[Record] = _table(data, 2, "Resources")["mrt_entry"]
+    scalars = {name for slot, name in values.items() if _is_scalar(resources, slot)}
+    groups = _groups(resources)
     passed = {group: slot for slot in taken if (group := groups.get(slot)) is not None}
     try:
         module.region.outputs = tuple(
@@ -111,7 +114,8 @@ def read_vgf(data: bytes) -> Program:
     for tensor in module.region.tensors:
         number = module.stored.get(tensor.name)
         if number is not None:
-            tensor.data = _stored(held, segment["constants"], number)
+            tensor.data = narrowed(_stored(held, segment["constants"], number), tensor.dtype)
+    restore_scalars(module.region, scalars)
     return program_of(Graph([module.region]))
 
 
@@ -144,9 +148,14 @@ def _names(sequence: Record, what: str) -> list[str]:
     return names if unique else [f"{what}_{number}" for number in range(count)]
 
 
-def _groups(data: bytes) -> dict[int, int]:
+def _is_scalar(resources: list[Record], slot: int) -> bool:
+    """Whether a resource is of rank 0; one that is not described is not."""
+    description: Record | None = resources[slot]["description"] if slot < len(resources) else None
+    return description is not None and not description["shape"]
+
+
+def _groups(resources: list[Record]) -> dict[int, int]:
     """By resource, the group of those that share its place: an input that is given back."""
-    resources: list[Record] = _table(data, 2, "Resources")["mrt_entry"]
     return {
         at: resource["alias_group_id"]
         for at, resource in enumerate(resources)

@@ -19,12 +19,15 @@ from torch.export import export
 
 import stepwell
 from stepwell.backends.tosa import vgf
-from stepwell.backends.tosa.spirv import NUMBERED
+from stepwell.backends.tosa.spirv import NUMBERED, read_module
 from stepwell.backends.tosa.vgf_reader import read_vgf
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
 from stepwell.terminal.sources import random_values
 
+from .graphs import bits, conformance
+
 FILES = sorted(Path(__file__).with_name("vgf").glob("*.vgf"))
+WIDE = Path(__file__).with_name("vgf") / "wide.vgf"
 WITH_CONVERTER = pytest.mark.skipif(
     not (Path(sys.executable).with_name(vgf.CONVERTER).exists() or shutil.which(vgf.CONVERTER)),
     reason="needs Arm's model converter: pip install 'stepwell[vgf]'",
@@ -43,9 +46,95 @@ def test_a_file_computes_what_its_graph_does(file: Path) -> None:
 
 
 @WITH_CONVERTER
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [f for f in FILES if f != WIDE], ids=lambda file: file.stem)
 def test_a_file_is_written_again_byte_by_byte(file: Path) -> None:
     assert stepwell.emit(stepwell.read_vgf(file), "vgf", method="main") == file.read_bytes()
+
+
+def test_integers_of_48_bits_are_read_and_the_target_says_what_it_lacks() -> None:
+    """SPIR-V has them in 64 bits."""
+    program = stepwell.read_vgf(WIDE)
+    assert "tensor<3xi48>" in str(program)
+    with pytest.raises(StepwellError, match="needs the extension int16"):
+        stepwell.emit(program, "vgf", method="main")
+
+
+def test_scalars_are_scalars_again_and_lines_of_one_stay_lines() -> None:
+    """SPIR-V has both as `[1]`; a constant that both read comes back as two."""
+    program = stepwell.read_vgf(WIDE.with_name("scalars.vgf"))
+    results = program.run(torch.tensor(3.0), torch.randn(5), method="main")
+    assert [tuple(result.shape) for result in results] == [(), (), (1, 1), ()]
+    text = str(program)
+    assert "dense<5.000000e-01> : tensor<f32>" in text
+    assert "dense<5.000000e-01> : tensor<1xf32>" in text
+
+
+NARROWED = "i64"
+"""TOSA's integers of 64 bits are of 32 in the converter's files."""
+
+
+def is_of_64_bits(program: stepwell.Program) -> bool:
+    return any(f"x{NARROWED}>" in line for line in str(program).splitlines())
+
+
+@pytest.mark.slow
+@WITH_CONVERTER
+def test_conformance_graphs_come_back_with_their_bits_and_bytes() -> None:
+    """Each that the converter takes: every operator, ranks from 0, integers of 4 to 48 bits."""
+    taken = 0
+    for name, files in conformance("positive").items():
+        graph = stepwell.read_tosa(files["test.tosa"])
+        if is_of_64_bits(graph):
+            continue
+        try:
+            data = vgf.to_vgf(graph, method="main")
+        except UnsupportedError:
+            continue
+        taken += 1
+        program = stepwell.read_vgf(data)
+        program.verify()
+        assert vgf.to_vgf(program, method="main") == data, name
+        if "i48" in str(graph.methods["main"].function_type):
+            continue  # torch has no such inputs.
+        inputs = random_values(graph, "main", 0)
+        wanted = graph.run(*inputs, method="main")
+        for one, other in zip(program.run(*inputs, method="main"), wanted, strict=True):
+            assert one.dtype == other.dtype and torch.equal(bits(one), bits(other)), name
+    assert taken > 200
+
+
+def test_a_file_cut_anywhere_is_refused() -> None:
+    data = FILES[0].with_name("layers.vgf").read_bytes()
+    for length in range(4, len(data) - 7):  # The last bytes pad.
+        with pytest.raises(StepwellError):
+            stepwell.load(data[:length])
+
+
+def instruction(code: int, *operands: int) -> tuple[int, ...]:
+    return ((len(operands) + 1) << 16 | code, *operands)
+
+
+def doubled(repeated: int) -> list[int]:
+    """A module: an int8 of one element, added to a constant that repeats a number of 32 bits."""
+    name = struct.unpack("<4I", b"TOSA.001000.1".ljust(16, b"\0"))
+    return [
+        0x07230203, 0x10600, 0, 30, 0,
+        *instruction(11, 1, *name),
+        *instruction(21, 2, 32, 0), *instruction(21, 3, 8, 0),
+        *instruction(43, 2, 4, 1), *instruction(43, 2, 5, 0), *instruction(43, 2, 6, repeated),
+        *instruction(28, 7, 2, 4), *instruction(44, 7, 8, 4), *instruction(4163, 9, 3, 4, 8),
+        *instruction(4461, 9, 10, 6),
+        *instruction(4183, 11, 12), *instruction(4184, 9, 13, 5),
+        *instruction(12, 9, 14, 1, 14, 13, 10),
+        *instruction(4185, 14, 5), *instruction(4186),
+    ]  # fmt: skip
+
+
+def test_a_number_too_large_for_its_element_is_refused() -> None:
+    region = read_module(doubled(100), ["x"], ["y"]).region
+    assert [bytes(tensor.data) for tensor in region.tensors if tensor.data] == [b"\x64"]
+    with pytest.raises(ParseFailure, match="no INT8"):
+        read_module(doubled(1 << 20), ["x"], ["y"])
 
 
 def test_it_goes_up_and_to_another_target() -> None:

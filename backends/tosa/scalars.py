@@ -1,0 +1,95 @@
+"""Tensors of rank 0, which SPIR-V has as `[1]`, found again in a graph that came from there.
+
+What is of rank 0 is stated for a file's inputs and outputs, follows for the ARGMAX of one axis, and
+for the other operands and the result of an elementwise operator, whose ranks are equal. What
+nothing says this of stays `[1]`, and has the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from stepwell.backends.tosa.graph import Operator, Region, Shape, Tensor
+from stepwell.dialects.tosa.axes import DATA, ELEMENTWISE
+from stepwell.dialects.tosa.codes import class_of_code
+from stepwell.dialects.tosa.generated import ArgMaxOp, ConstShapeOp, ReshapeOp
+from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.diagnostics import ParseFailure
+
+_CONSTANTS = (ConstOp.CODE, ConstShapeOp.CODE)
+
+
+def restore_scalars(region: Region, ports: Collection[str]) -> None:
+    """Change the tensors of a region that are of rank 0, and the constants that they need.
+
+    Args:
+        region: as a SPIR-V module has it, constants with their data.
+        ports: inputs and outputs that the file says are of rank 0.
+
+    Raises:
+        ParseFailure: what would be of rank 0 has another shape than `[1]`.
+    """
+    tensors = {tensor.name: tensor for tensor in region.tensors}
+    constants = {op.outputs[0] for op in region.operators if op.code in _CONSTANTS}
+    scalars = _scalars(region, tensors, constants, set(ports))
+    for name in scalars:
+        if tensors[name].shape != (1,):
+            raise ParseFailure(f"{name!r} would be of rank 0, and is {list(tensors[name].shape)}")
+        tensors[name].shape = ()
+    twins: dict[str, str] = {}
+    for at, operator in enumerate(region.operators):
+        if not scalars.intersection(operator.outputs):
+            continue
+        data = operator.inputs[1:] if operator.code == ReshapeOp.CODE else _data(operator)
+        for name in constants.intersection(data):
+            twins[name] = f"{name}_of_a_scalar"
+        inputs = tuple(twins.get(n, n) if n in data else n for n in operator.inputs)
+        region.operators[at] = replace(operator, inputs=inputs)
+    for name, twin in twins.items():
+        if name in tensors:
+            region.tensors.append(replace(tensors[name], name=twin, shape=()))
+        else:
+            region.shapes.append(Shape(twin, 0))
+    region.operators = _with_constants(region, twins)
+
+
+def _scalars(
+    region: Region, tensors: Mapping[str, Tensor], constants: Collection[str], known: set[str]
+) -> set[str]:
+    """Names of values of rank 0, constants aside, from those that are known."""
+    linked: dict[str, list[list[str]]] = {}
+    for operator in region.operators:
+        cls = class_of_code(operator.code)
+        if cls is ArgMaxOp and len(tensors[operator.inputs[0]].shape) == 1:
+            known.update(operator.outputs)
+        elif cls in ELEMENTWISE:
+            names = [n for n in (*_data(operator), *operator.outputs) if n not in constants]
+            for name in names:
+                linked.setdefault(name, []).append(names)
+    waiting = list(known)
+    while waiting:
+        for names in linked.pop(waiting.pop(), ()):
+            waiting += [name for name in names if name not in known]
+            known.update(names)
+    return known
+
+
+def _data(operator: Operator) -> tuple[str, ...]:
+    """Operands of an elementwise operator whose ranks are its result's."""
+    cls = class_of_code(operator.code)
+    assert cls is not None
+    return operator.inputs[: DATA.get(cls)] if cls in ELEMENTWISE else ()
+
+
+def _with_constants(region: Region, twins: Mapping[str, str]) -> list[Operator]:
+    """The operators, with constants of rank 0 beside their fellows, and none that is not read."""
+    read = {name for operator in region.operators for name in operator.inputs}.union(region.outputs)
+    kept: list[Operator] = []
+    for operator in region.operators:
+        is_constant = operator.code in _CONSTANTS
+        if not is_constant or operator.outputs[0] in read:
+            kept.append(operator)
+        if is_constant and operator.outputs[0] in twins:
+            kept.append(replace(operator, outputs=(twins[operator.outputs[0]],)))
+    return kept
