@@ -35,7 +35,7 @@ from stepwell.ir.declared.means import (
     total,
     where,
 )
-from stepwell.ir.dtypes import f32, f64
+from stepwell.ir.dtypes import f32, f64, i1
 from stepwell.ir.types import dims, element
 
 # -- casts ---------------------------------------------------------------------------------------
@@ -106,6 +106,13 @@ def sum_(x: Term) -> Term:
 @means("aten.mean.dim", "aten.mean.default")
 def mean(x: Term) -> Term:
     return average(x)
+
+
+@means("aten.any.dim")
+def any_(x: Term, *, op: Operation) -> Term:
+    if element(op.operands[0].type) != i1:
+        raise NotSaid
+    return greatest(x)
 
 
 @means("aten.topk.default", "aten.sort.default", "aten.max.dim", "aten.min.dim")

@@ -58,6 +58,7 @@ def decide(
     path: Path,
     bound: Bound,
     most: Proof = Proof.BITS,
+    of_finite: bool = False,
 ) -> Decision:
     """Compare two values that the same arguments reach.
 
@@ -66,18 +67,21 @@ def decide(
         bound: of the rule. Where it is exact it must be bit for bit, else real numbers are tried
             too; half of what it allows relatively is for roundings.
         most: what more is proved is of no use: of another instance no more is.
+        of_finite: whether the rule is of finite numbers alone, so that real ones are tried even
+            where it is exact.
 
     Raises:
         Unproven: what ops mean is not known.
     """
     if one is other:
         return Decision(Proof.BITS, True)
-    if most is Proof.REALS and not bound.exact:
+    is_exact = bound.exact and not of_finite
+    if most is Proof.REALS and not is_exact:
         return _in(Reals(), one, other, weights, tokens, path, bound, SLOW)
     decision = _in(
         Bits(), one, other, weights, tokens, path, bound, QUICK if bound.exact else GLANCE
     )
-    if decision.proof is Proof.NONE and not bound.exact:
+    if decision.proof is Proof.NONE and not is_exact:
         return _in(Reals(), one, other, weights, tokens, path, bound, SLOW)
     return decision
 

@@ -217,7 +217,12 @@ class Expression:
         self.tensors.is_rank_free = False
         function = term.function
         if not counts:
+            self.tensors.elements[body.get_id()] = body  # A fold of one, as finite as others.
             return Typed(body, of)
+        if function in ("greatest", "least") and of == i1:
+            for truth in (z3.BoolVal(True), z3.BoolVal(False)):
+                if tensors.equal(body, truth):
+                    return Typed(truth, of)
         if function == "average" and not domain.is_exact:
             count = z3.IntVal(1)
             for size in counts:

@@ -110,8 +110,11 @@ class Instances:
             rank = max((len(dims(v)) for v in types.values() if _is_tensor(v)), default=0)
             shapes = [dims(v) for v in types.values() if _is_tensor(v)]
             shape = max(shapes, key=len, default=())
-            choices = [self._choices(name, kind, rank, shape) for name, kind in self._arguments()]
             names = [name for name, _ in self._arguments()]
+            choices = [
+                self._led(name, self._choices(name, kind, rank, shape))
+                for name, kind in self._arguments()
+            ]
             total = 1
             for held in choices:
                 total *= len(held)
@@ -125,6 +128,14 @@ class Instances:
                 if sum(isinstance(v, Unknown) and v.is_late for v in given.values()) > 1:
                     continue  # Of two numbers of run time no meaning says which is which.
                 yield Instance(self.rule, given, self.pointwise, step > 1)
+
+    def _led(self, name: str, choices: list[Any]) -> list[Any]:
+        """Choices of an argument; of a templated rule the example's own comes first."""
+        if not (self.as_example or self._is_templated()) or name not in self.example:
+            return choices
+        own = self.example[name]
+        alike = [each for each in choices if type(each) is type(own) and each == own]
+        return [*alike[:1], *(each for each in choices if each not in alike)]
 
     # -- types -------------------------------------------------------------------------------
 
@@ -364,8 +375,9 @@ class Instances:
             and len(example) > 0
             and self._permutes()
         ):
-            turned = [[axis - rank for axis in order] for order in permutations(range(rank))]
-            return [*map(list, permutations(range(rank))), *turned[:4]]
+            count = self._axes(example, rank)
+            turned = [[axis - count for axis in order] for order in permutations(range(count))]
+            return [*map(list, permutations(range(count))), *turned[:4]]
         if parameter.name in ("dim", "dims", "source", "destination"):
             if parameter.name in ("source", "destination"):
                 return [[axis] for axis in range(-rank, rank)]
@@ -386,10 +398,14 @@ class Instances:
     def _permutes(self) -> bool:
         return any("permutation" in families_of(line.op) for line in self.rule.before)
 
+    def _axes(self, example: Any, rank: int) -> int:
+        """How many axes are ordered: as many as in the example, where its shapes are taken."""
+        count = len(example) if isinstance(example, list) else 0
+        return count if count and (self.as_example or self._is_templated()) else rank
+
     def _fields(self, parameter: Parameter, example: Any, rank: int) -> list[Any]:
         if parameter.name in _ORDERS:
-            count = rank or len(example if isinstance(example, list) else ())
-            return list(map(list, permutations(range(count))))
+            return list(map(list, permutations(range(self._axes(example, rank)))))
         if isinstance(example, float):
             return [Unknown(parameter.name)]
         return [example]

@@ -56,7 +56,8 @@ def known() -> dict[str, Verdict]:
     if not FILE.exists():
         return {}
     held: list[dict[str, Any]] = json.loads(FILE.read_text())
-    return {row["hash"]: Verdict(**{"of_labels": False, **row}) for row in held}
+    rows: list[dict[str, Any]] = [{"of_labels": False, **row} for row in held]
+    return {row["hash"]: Verdict(**row) for row in rows}
 
 
 def written(verdicts: Iterable[Verdict]) -> str:

@@ -5,16 +5,19 @@ A recipe that moves is run on the numbers of the places of its sources, as a mov
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
+
+from xdsl.ir import Attribute
 
 from stepwell.certifying.deciding import is_constant
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.core import WeightOp
-from stepwell.ir.dtypes import element_type
+from stepwell.ir.dtypes import element_type, f64
 from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
-from stepwell.proving.numbers import Unproven
+from stepwell.proving.numbers import Symbolic, Tokens, Unproven
 from stepwell.proving.scalars import Domain, Typed
 from stepwell.proving.solver import z3
 
@@ -23,10 +26,13 @@ class Tensors(Protocol):
     """What `proving.tensors` knows of the program and the domain."""
 
     domain: Domain
+    tokens: Tokens
     weights: WeightStore
     weight_names: set[str]
 
 
+POSITIVE = "#positive"
+"""How keys of weights end that a rule is about if they are positive: any such numbers."""
 OFFSET = 128
 """Of the first entry of a table for int8."""
 
@@ -49,17 +55,75 @@ def at_key(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
         inner = at_key(tensors, sources[1], index)
         place = z3.BV2Int(inner.term, is_signed=True) + OFFSET
         return at_key(tensors, sources[0], (z3.simplify(place),))
+    if name in _COMPUTED:
+        return _COMPUTED[name](tensors, key, index)
     if not all(map(z3.is_int_value, index)):
         raise Unproven(f"which element {name} moves is not said by a map")
     source, where = _places(tensors, key)[tuple(each.as_long() for each in index)]
     return at_key(tensors, source, tuple(map(z3.IntVal, where)))
 
 
+def _zero_of_affine(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
+    """-b/g, or b/g, of float64 rounded to the type of b; both have the shape of what comes out."""
+    _, (shift, scale), options = tensors.weights.recipe_of(key)  # pyright: ignore[reportGeneralTypeIssues]
+    domain = tensors.domain
+    parts = [at_key(tensors, source, index) for source in (shift, scale)]
+    wide = [domain.converted(part, f64).term for part in parts]
+    ratio = domain.converted(Typed(domain.apply("divide", wide, f64), f64), parts[0].of)
+    if options["negated"]:
+        return ratio
+    return Typed(domain.apply("negate", [ratio.term], ratio.of), ratio.of)
+
+
+def _scale_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
+    """γ/√(σ² + ε) of a channel, in float64 but for what is rounded at the end."""
+    of, scale, _ = _norm(tensors, key, index)
+    return tensors.domain.converted(Typed(scale, f64), of)
+
+
+def _shift_of_norm(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
+    """β − μ·s + c·s of a channel, likewise."""
+    of, scale, parts = _norm(tensors, key, index)
+    domain = tensors.domain
+    zero = domain.constant(0.0, f64)
+    shift = domain.apply("subtract", [parts.get("layer_bias", zero), parts["running_mean"]], f64)
+    shift = domain.apply("multiply", [shift, scale], f64)
+    shift = domain.apply("add", [shift, parts.get("bias", zero)], f64)
+    return domain.converted(Typed(shift, f64), of)
+
+
+def _norm(
+    tensors: Tensors, key: str, index: tuple[Any, ...]
+) -> tuple[Attribute, Any, dict[str, Any]]:
+    """The type, the scale and the statistics of the channel at an index."""
+    _, sources, options = tensors.weights.recipe_of(key) or ("", (), {})
+    domain, at = tensors.domain, index[list(options["shape"]).index(-1)]
+    typed = [at_key(tensors, source, (at,)) for source in sources]
+    wide = [domain.converted(each, f64).term for each in typed]
+    parts = dict(zip(options["given"], wide, strict=True))
+    lifted = tensors.tokens.lifted(options["epsilon"])
+    epsilon = domain.constant(lifted.node if isinstance(lifted, Symbolic) else lifted, f64)
+    scale = domain.apply("rsqrt", [domain.apply("add", [parts["running_var"], epsilon], f64)], f64)
+    if "weight" in parts:
+        scale = domain.apply("multiply", [scale, parts["weight"]], f64)
+    return typed[0].of, scale, parts
+
+
+_COMPUTED: dict[str, Callable[[Tensors, str, tuple[Any, ...]], Typed]] = {
+    "zero-of-affine": _zero_of_affine,
+    "batch-norm-scale": _scale_of_norm,
+    "batch-norm-shift": _shift_of_norm,
+}
+"""Recipes that compute, element by element."""
+
+
 def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
     """An element of a weight that is any."""
     of = element_type(tensors.weights.get(key).dtype)
+    is_positive = key.endswith(POSITIVE)
     if (
-        is_constant(tensors.weights, key)
+        not is_positive
+        and is_constant(tensors.weights, key)
         and (number := _only(tensors.weights.get(key))) is not None
     ):
         return Typed(tensors.domain.constant(number, of), of)
@@ -67,7 +131,11 @@ def given(tensors: Tensors, key: str, index: tuple[Any, ...]) -> Typed:
     tensors.weight_names.add(name)
     sorts = [z3.IntSort() for _ in index]
     made = tensors.domain.function(name, *sorts, tensors.domain.sort(of))
-    return Typed(made(*index) if index else made(), of)
+    found = made(*index) if index else made()
+    if is_positive:
+        zero = tensors.domain.constant(0.0, of)
+        tensors.domain.facts.append(tensors.domain.apply("less", [zero, found], of))
+    return Typed(found, of)
 
 
 def _only(held: Any) -> Any:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.types import dims
 
 
 @dataclass(frozen=True)
@@ -44,3 +46,19 @@ def as_known(op: Operation, number: int) -> tuple[str, list[SSAValue | None], st
             fields_[name] = str(held)
     named = ", ".join(f"{name}={held}" for name, held in sorted(fields_.items()))
     return f"{alias.of}#{number}", [operands[name] for name in sorted(operands)], named
+
+
+UNROUNDED = frozenset(("stepwell_mx.linear.default", "stepwell_mx.matmul_t.default"))
+"""Ops that round their operands to blocks, and compute of real numbers what another does."""
+
+
+def unrounded(op: Operation) -> SSAValue:
+    """What such an op computes where nothing is rounded, as the result of ops of their own."""
+    types = [op.results[0].type]
+    x, y, *_ = op.operands
+    if op.name == "stepwell_mx.linear.default":
+        bias = op.arg("bias") if isinstance(op, SchemaOp) else None
+        return aten.LinearDefault.make(x, y, bias, result_types=types).results[0]
+    *batch, rows, columns = range(len(dims(y.type)))
+    turned = aten.PermuteDefault.make(y, [*batch, columns, rows])
+    return aten.MatmulDefault.make(x, turned, result_types=types).results[0]

@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 import stepwell.dialects.means_of_folds  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import Along, AxisMap, Flat, Links, Once, axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement, is_of
@@ -33,12 +34,22 @@ from stepwell.proving.expressions import Expression, Index, held_as
 from stepwell.proving.numbers import Symbolic, Tokens, Unproven
 from stepwell.proving.reals import Reals
 from stepwell.proving.recipes import OFFSET, element_of_weight
+from stepwell.proving.same import UNROUNDED, as_known, unrounded
 from stepwell.proving.scalars import Domain, Typed
 from stepwell.proving.solver import z3
 
 _MOST_PLACES = 4096
+_MOST_ROWS = 8
+"""Of a table whose rows are gone through one after the other; what names none is no program."""
 _WRITES = frozenset(("tosa.scatter",))
 """Ops that move elements to where others say."""
+_FILLS = {
+    "aten.fill.Scalar": "value",
+    "aten.full_like.default": "fill_value",
+    "aten.full.default": "fill_value",
+}
+"""Ops that give one number everywhere, under the name that it has."""
+_RANKINGS = frozenset(("aten.topk.default", "aten.sort.default"))
 
 
 @dataclass
@@ -80,6 +91,7 @@ class Tensors:
     weight_names: set[str] = field(default_factory=set[str])
     maps_alone: bool = False
     """Whether places that no map names are left to whoever asks for each element."""
+    _unrounded: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
     _known: dict[tuple[Any, ...], Typed] = field(default_factory=dict[Any, Typed])
     _parts: dict[Any, Any] = field(default_factory=dict[Any, Any])
     _places: dict[tuple[Operation, int], Any] = field(default_factory=dict[Any, Any])
@@ -145,11 +157,34 @@ class Tensors:
         if owner.name == "cmsis.quantized_activation":
             place = self._whole(self.at(owner.operands[0], index)) + OFFSET
             return self.at(owner.operands[1], (place,))
+        if owner.name in _RANKINGS and dims(value.type) == dims(owner.operands[0].type):
+            place = self._of_one(owner, number, index)
+            if place is not None:
+                return place
+        if owner.name in _FILLS:
+            assert isinstance(owner, SchemaOp)
+            of = held_as(value.type)
+            forced = None if owner.operands else of
+            return Expression(self, owner, index, forced).result(owner.arg(_FILLS[owner.name]))
+        if not self.domain.is_exact and owner.name in UNROUNDED:
+            if owner not in self._unrounded:
+                self._unrounded[owner] = unrounded(owner)
+            return self.at(self._unrounded[owner], index)
         said = meaning(owner) if number == 0 else None
         is_mapped = axis_map(owner) is not None or is_of(owner, "elementwise")
         if said is not None and said.element is not None and is_mapped:
             return Expression(self, owner, index).result(said.element)
         return self.opaque(owner, number, index)
+
+    def _of_one(self, op: Operation, number: int, index: Index) -> Typed | None:
+        """What a ranking gives of rows of one element: that, and its place."""
+        assert isinstance(op, SchemaOp)
+        shape = dims(op.operands[0].type)
+        if shape and shape[op.arg("dim")] != 1:
+            return None
+        return (
+            Typed(self.domain.constant(0, i64), i64) if number else self.at(op.operands[0], index)
+        )
 
     def of_input(self, value: SSAValue, index: Index) -> Typed:
         """An element of a tensor that is any."""
@@ -164,8 +199,6 @@ class Tensors:
 
     def opaque(self, op: Operation, number: int, index: Index) -> Typed:
         """An element of what is only known to be a function of an op's operands and arguments."""
-        from stepwell.proving.same import as_known
-
         name, operands, fields = as_known(op, number)
         if any(isinstance(v, SSAValue) and v.owner is op for v in operands):
             raise Unproven(f"{op.name} has no meaning")
@@ -375,7 +408,16 @@ class Tensors:
         if op.name == "aten.embedding.default":
             rows = len(dims(op.operands[1].type))
             at = self.at(op.operands[1], index[:rows])
-            return self.at(op.operands[0], (self._whole(at), *index[rows:]))
+            table = op.operands[0]
+            count = dims(table.type)[0]
+            is_short = isinstance(count, int) and 1 <= count <= _MOST_ROWS
+            if not isinstance(count, int) or not is_short or not isinstance(table.owner, WeightOp):
+                return self.at(table, (self._whole(at), *index[rows:]))
+            found = self.at(table, (z3.IntVal(count - 1), *index[rows:]))
+            for row in range(count - 1):
+                here = self.at(table, (z3.IntVal(row), *index[rows:]))
+                found = Typed(z3.If(at.term == row, here.term, found.term), found.of)
+            return found
         if op.name == "tosa.gather":
             n, w, c = index
             return self.at(op.operands[0], (n, self._whole(self.at(op.operands[1], (n, w))), c))
@@ -409,14 +451,16 @@ class Tensors:
         """
         if not isinstance(self.domain, Reals):
             return []
-        limits = [self.domain.greatest] if self.domain.has_infinity else []
-        if self.domain.largest is not None:
-            limits.append(self.domain.constant(self.domain.largest, f64))
         terms = [fold.value for fold in self.folds] + list(self.elements.values())
         reals = [term for term in terms if z3.is_real(term)]
-        found = [z3.And(-limit <= term, term <= limit) for limit in limits for term in reals]
-        if limits[1:]:
-            found.append(limits[0] > limits[1])
+        found: list[Any] = []
+        greatest = self.domain.greatest
+        if self.domain.has_infinity:
+            found += [z3.And(-greatest < term, term < greatest) for term in reals]
+        if self.domain.largest is not None:
+            limit = self.domain.constant(self.domain.largest, f64)
+            found += [z3.And(-limit <= term, term <= limit) for term in reals]
+            found += [greatest > limit] if self.domain.has_infinity else []
         return found
 
     def folded(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
@@ -16,13 +16,20 @@ from xdsl.ir import SSAValue
 from stepwell.certifying.deciding import Undecided
 from stepwell.certifying.deciding import decide as decide_expressions
 from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
+from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound
-from stepwell.ir.types import dims, is_static
-from stepwell.proving.counterexamples import Counterexample, search
+from stepwell.ir.sizes.size import UNKNOWN, Size
+from stepwell.ir.types import IntType, dims, is_static
+from stepwell.proving.counterexamples import Counterexample, input_of, search
 from stepwell.proving.deciding import Decision, Proof, decide, go_together
 from stepwell.proving.instances import Instance, Instances
 from stepwell.proving.instantiating import NotWritten, Statement, Written
 from stepwell.proving.numbers import Path, Unproven, paths
+from stepwell.proving.recipes import POSITIVE
+from stepwell.translate.rules.examples import root_of
 from stepwell.translate.rules.notation import Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
 
@@ -120,6 +127,34 @@ def limits(rewrite: type[RuleRewrite]) -> str:
     return ""
 
 
+_OF_TYPES = frozenset(("aten._assert_tensor_metadata.default",))
+"""Ops that give nothing, and fail or not by the types of what they read."""
+
+
+def _is_symbolic(reason: str) -> bool:
+    return "symbolic size" in reason
+
+
+def _is_said(size: IntType, written: Written) -> bool:
+    """Whether a type of a whole number says which, in symbols of the types of inputs."""
+    types = [a.type for a in written.program.method().body.block.args]
+    symbols = {
+        symbol
+        for type_ in types
+        if isinstance(type_, TensorType)
+        for each in dims(type_)
+        if isinstance(each, Size)
+        for symbol in each.symbols
+    }
+    value = size.size
+    return isinstance(value, int) or {*value.symbols} <= symbols - UNKNOWN.symbols
+
+
+def keys_of(program: Program) -> list[str]:
+    """The keys of the weights that a program reads."""
+    return [op.key.data for op in program.module.walk() if isinstance(op, WeightOp)]
+
+
 @dataclass
 class _Case:
     rewrite: type[RuleRewrite]
@@ -143,9 +178,10 @@ class _Case:
         name = self.rewrite.name
         for form in forms:
             statement = Statement(self.rewrite, form)
-            before, begun = self.pairs, time.process_time()
+            before, begun = self.of_numbers + self.of_symbols, time.process_time()
             for as_example in (False, True):
-                if as_example and (self.pairs > before or self.doubts):
+                is_decided = self.of_numbers + self.of_symbols > before
+                if as_example and (is_decided or any(not _is_symbolic(d) for d in self.doubts)):
                     continue
                 for instance in Instances(self.rewrite, form, as_example):
                     refutation = self._tried(statement, instance)
@@ -161,6 +197,8 @@ class _Case:
     def _is_hopeless(self, begun: float) -> bool:
         """Whether enough is in doubt; one instance is, once the others have taken long."""
         took = time.process_time() - begun
+        if all(map(_is_symbolic, self.doubts)) and took < _LONG:
+            return False
         return len(self.doubts) >= (1 if took > _LONG else _MOST_DOUBTS)
 
     def _tried(self, statement: Statement, instance: Instance) -> Counterexample | None:
@@ -198,7 +236,7 @@ class _Case:
         )
 
     def _is_of_size(self, reason: str) -> bool:
-        return "symbolic size" in reason and self.of_numbers > 0
+        return _is_symbolic(reason) and self.of_numbers + self.of_symbols > 0
 
     def scope(self) -> str:
         """For which shapes it is proved."""
@@ -220,10 +258,13 @@ class _Case:
             self.pointwise &= instance.is_pointwise
             if written.misfits:
                 raise Unproven(f"types do not fit: {written.misfits[0]}")
+            if not statement.rule.root.results:
+                self._passes(written)
             for old, new in written.pairs:
-                if not isinstance(old.type, TensorType):
-                    raise Unproven("it replaces a size, which is no tensor")
                 self.pairs += 1
+                if isinstance(old.type, IntType) and _is_said(old.type, written):
+                    self.of_symbols += 1  # What is written has the type that its op infers.
+                    continue
                 if not isinstance(old.type, TensorType):
                     raise Unproven(f"a result of type {old.type}")
                 self.rank = max(self.rank, len(dims(old.type)))
@@ -235,6 +276,27 @@ class _Case:
                 else:
                     self.of_numbers += 1
 
+    def _passes(self, written: Written) -> None:
+        """An op without results asserts what types say: one run shows it for all values.
+
+        Raises:
+            Unproven: it fails, or reads what no type says.
+        """
+        root = root_of(written.program)
+        if root.name not in _OF_TYPES:
+            raise Unproven(f"{root.name} gives nothing, and what it asserts is not of types alone")
+        self.pairs += 1
+        self.of_numbers += 1
+        arguments = written.program.method().body.block.args
+        if any(isinstance(a.type, TensorType) and not is_static(a.type) for a in arguments):
+            raise Unproven(f"of a symbolic size: {root.name} is not run")
+        try:
+            inputs = [input_of(a.type, number) for number, a in enumerate(arguments)]
+            environment: dict[SSAValue, Any] = dict(zip(arguments, inputs, strict=True))
+            Interpreter(written.program.weights).step(root, environment)
+        except (StepwellError, RuntimeError, AssertionError) as error:
+            raise Unproven(f"it fails: {error}") from error
+
     def _decided(self, statement: Statement, path: Path, written: Written, pair: Pair) -> Decision:
         """A pair, by the solver, by all values that there are, or by numbers of expressions."""
         with suppress(NotOfBytes):
@@ -242,7 +304,8 @@ class _Case:
                 return Decision(Proof.BITS, False)
         weights, tokens = written.program.weights, statement.tokens
         try:
-            found = decide(*pair, weights, tokens, path, self.bound, self.worst)
+            of_finite = self.rewrite.deviation is not None
+            found = decide(*pair, weights, tokens, path, self.bound, self.worst, of_finite)
         except Unproven as error:
             found = Decision(Proof.NONE, False, error.problems[0].fact)
         if found.proof is Proof.NONE:
@@ -258,6 +321,8 @@ class _Case:
             Unproven: it hangs on numbers or sizes that are not known, or is not decided.
         """
         arguments = written.program.method().body.block.args
+        if any(key.endswith(POSITIVE) for key in keys_of(written.program)):
+            raise Unproven(undecided.reason)  # Its numbers would count, of which it may be any.
         if undecided.has_symbols or any(
             isinstance(v.type, TensorType) and not is_static(v.type) for v in arguments
         ):

@@ -113,7 +113,9 @@ def _terms(term: Any) -> list[Any]:
 
 def _is_plain(rule: Rule) -> bool:
     """Whether what stands after is ops alone, which name all that stands before."""
-    only_ops = all("." in line.op and not line.recipe and not line.is_again for line in rule.after)
+    only_ops = bool(rule.after) and all(
+        "." in line.op and not line.recipe and not line.is_again for line in rule.after
+    )
     reads = {name for name in _names(rule.before) if name[:1] in "%$"}
     written = {f"%{name}" for line in rule.before for name in line.results}
     return only_ops and reads - written <= _names(rule.after) and len(rule.before) > 0

@@ -146,3 +146,15 @@ def test_no_heads_are_shared_that_are_not_repeated(name: str, refused: Any, meth
     keys, argument, lines = OTHER[name]
     line = f"%y = {NAME}(%k, %k, %k) : ({keys}, {keys}, {keys}) -> {keys}"
     refused(method(argument, *lines, line, gives=keys), ShareRepeatedHeads())
+
+
+def test_queries_of_one_head_are_broadcast_and_stay(refused: Any, method: Any) -> None:
+    one = Q.replace("x6x", "x1x")
+    text = method(
+        f"%q: {one}, %a: {K}, %b: {K}",
+        *repeated("k", "a"),
+        *repeated("v", "b"),
+        attention().replace(f"({Q},", f"({one},"),
+        gives=Q,
+    )
+    refused(text, ShareRepeatedHeads(), "other heads")

@@ -16,6 +16,7 @@ After:
 with $keys = repeated(%k)
 with $values = repeated(%v)
 where has_heads(%q) else "the queries have no heads"
+where are_heads_of(%q, %k) else "the queries have other heads than the repeated keys"
 where are_repeated_alike($keys, $values) else "keys and values are not repeated equally often"
 unless drops_out(%y)
 bound of roundings: "torch may run another kernel"
@@ -54,6 +55,11 @@ class Repeated:
 def has_heads(queries: SSAValue) -> bool:
     """A tensor of three axes or more."""
     return len(dims(queries.type)) >= 3
+
+
+def are_heads_of(queries: SSAValue, keys: SSAValue) -> bool:
+    """Whether queries have as many heads as keys: those of one head alone would be broadcast."""
+    return dims(queries.type)[-3] == dims(keys.type)[-3]
 
 
 def are_repeated_alike(keys: Repeated, values: Repeated) -> bool:
