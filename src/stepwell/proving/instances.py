@@ -190,7 +190,8 @@ class Instances:
 
     def _is_templated(self) -> bool:
         """Whether shapes hang together in a way that the example alone shows."""
-        if any(line.op == WEIGHT for line in self.rule.before) or self.rule.root.family:
+        lines = (*self.rule.beside, *self.rule.before)
+        if any(line.op == WEIGHT for line in lines) or self.rule.root.family:
             return True
         for name in self.inputs:
             pattern = self.patterns[name]
