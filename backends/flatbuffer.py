@@ -93,9 +93,9 @@ def _declare(schema: Schema, text: str, include: Callable[[str], str] | None) ->
     if re.search(r"^\s*struct\s", text, re.MULTILINE):
         raise ParseFailure("the schema declares a struct, which this reader does not know")
     declarations = list(_DECLARATION.finditer(text))
-    for found in declarations:
-        entries = [e.strip() for e in found["body"].split(",") if e.strip()]
-        if found["kind"] == "enum":
+    for declaration in declarations:
+        entries = [e.strip() for e in declaration["body"].split(",") if e.strip()]
+        if declaration["kind"] == "enum":
             values: dict[str, int] = {}
             following = 0
             for entry in entries:
@@ -103,16 +103,16 @@ def _declare(schema: Schema, text: str, include: Callable[[str], str] | None) ->
                 following = int(value, 0) if value else following
                 values[name] = following
                 following += 1
-            schema.enums[found["name"]] = (found["base"], values)
-        elif found["kind"] == "union":
+            schema.enums[declaration["name"]] = (declaration["base"], values)
+        elif declaration["kind"] == "union":
             members = [e.split("=")[0].split(":") for e in entries]  # `Alias: Table`, or `Table`.
-            schema.unions[found["name"]] = {
+            schema.unions[declaration["name"]] = {
                 tag: (member[0].strip(), member[-1].strip())
                 for tag, member in enumerate(members, start=1)
             }
-    for found in declarations:
-        if found["kind"] == "table":
-            schema.tables[found["name"]] = _fields(schema, found["body"])
+    for declaration in declarations:
+        if declaration["kind"] == "table":
+            schema.tables[declaration["name"]] = _fields(schema, declaration["body"])
     if root := re.search(r"root_type\s+([\w.]+)\s*;", text):
         schema.root = root[1]
     if identifier := re.search(r'file_identifier\s+"([^"]{4})"', text):
@@ -122,23 +122,23 @@ def _declare(schema: Schema, text: str, include: Callable[[str], str] | None) ->
 def _fields(schema: Schema, body: str) -> tuple[Field, ...]:
     fields: list[Field] = []
     slot = 0
-    for found in _FIELD.finditer(body):
-        written = found["type"].replace(" ", "")
+    for match in _FIELD.finditer(body):
+        written = match["type"].replace(" ", "")
         is_vector = written.startswith("[")
         name = written.strip("[]").rsplit(".", 1)[-1]
         if name in schema.unions:
             if is_vector:
-                raise ParseFailure(f"{found['name']}: vectors of unions are not read here")
+                raise ParseFailure(f"{match['name']}: vectors of unions are not read here")
             slot += 1  # The union's type tag takes a slot of its own before the value.
-        default = _default(schema, name, found)
-        alignment = int(found["alignment"] or 0)
-        fields.append(Field(found["name"], name, is_vector, slot, default, alignment))
+        default = _default(schema, name, match)
+        alignment = int(match["alignment"] or 0)
+        fields.append(Field(match["name"], name, is_vector, slot, default, alignment))
         slot += 1
     return tuple(fields)
 
 
-def _default(schema: Schema, type_: str, found: re.Match[str]) -> int | float | bool | None:
-    written = found["default"]
+def _default(schema: Schema, type_: str, match: re.Match[str]) -> int | float | bool | None:
+    written = match["default"]
     if type_ in schema.enums:
         values = schema.enums[type_][1]
         return 0 if written is None else values.get(written.rsplit(".", 1)[-1], 0)

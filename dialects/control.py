@@ -245,9 +245,9 @@ def _run_scan(op: ScanOp, args: Sequence[Any], ctx: Interpreter) -> Sequence[Any
     steps: list[tuple[Any, ...]] = []
     for index in range(sequences[0].shape[0]):
         step = [sequence[index] for sequence in sequences]
-        given = ctx.run_region(op.body, [*carried, *step, *additional])
-        carried = list(given[:first])
-        steps.append(given[first:])
+        region = ctx.run_region(op.body, [*carried, *step, *additional])
+        carried = list(region[:first])
+        steps.append(region[first:])
     return [*carried, *_stack(op.outputs[first:], steps)]
 
 

@@ -143,8 +143,8 @@ def numbers_of(value: Attribute | None) -> list[int]:
 
 
 def _numbers(value: Attribute) -> Any:
-    found = numbers_of(value)
-    return found if isinstance(value, ArrayAttr) else found[0]
+    numbers = numbers_of(value)
+    return numbers if isinstance(value, ArrayAttr) else numbers[0]
 
 
 def _operands(parser: Parser, word: str) -> list[SSAValue]:

@@ -69,15 +69,15 @@ def qcast(x: Term, *, op: Operation) -> Term:
 
 @means("quant.dcast")
 def dcast(x: Term, *, op: Operation) -> Term:
-    held = _of_one_scale(op.operands[0].type)
-    return dequantize(x, held.scales[0], held.zero_points[0])
+    scale = _of_one_scale(op.operands[0].type)
+    return dequantize(x, scale.scales[0], scale.zero_points[0])
 
 
 def _of_one_scale(type_: Attribute) -> Quantization:
-    held = quantization(type_)
-    if held is None or not held.is_per_tensor:
+    scale = quantization(type_)
+    if scale is None or not scale.is_per_tensor:
         raise NotSaid
-    return held
+    return scale
 
 
 @means(*ops_of("cast", "aten"), "tosa.cast", "xnnpack.convert")

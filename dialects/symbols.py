@@ -58,7 +58,7 @@ _SYMPY_FUNCTIONS = ("Eq", "Ne", "And", "Or", "Not", "Abs", "floor", "ceiling", "
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Callable[..., Any]] = {
         name: function
         for name, function in vars(torch_functions).items()
         if isinstance(function, type)
@@ -66,9 +66,9 @@ def _functions() -> dict[str, Callable[..., Any]]:
         and function.__module__ == torch_functions.__name__
         and not name.startswith("_")
     }
-    found.update({name: getattr(sympy, name) for name in _SYMPY_FUNCTIONS})
-    found.update(Max=torch_functions.Max, Min=torch_functions.Min)
-    return found
+    functions.update({name: getattr(sympy, name) for name in _SYMPY_FUNCTIONS})
+    functions.update(Max=torch_functions.Max, Min=torch_functions.Min)
+    return functions
 
 
 _FUNCTIONS = _functions()

@@ -182,17 +182,17 @@ class TorchOp(IRDLOperation):
     @classmethod
     def _constant(cls, parser: Parser, kind: str) -> Operation:
         value: Attribute | None = None
-        made: Attribute = plain_type("Device" if kind == "device" else kind)
+        attribute: Attribute = plain_type("Device" if kind == "device" else kind)
         if kind in ("str", "device"):
             value = StringAttr(parser.parse_str_literal())
         elif kind != "none":
             value = _literal(parser, kind)
         attributes = parser.parse_optional_attr_dict()
         if parser.parse_optional_punctuation(":") is not None:
-            made = parser.parse_type()
+            attribute = parser.parse_type()
         properties = {} if value is None else {"value": value}
         return cls.build(
-            operands=[[]], result_types=[[made]], properties=properties, attributes=attributes
+            operands=[[]], result_types=[[attribute]], properties=properties, attributes=attributes
         )
 
     def print(self, printer: Printer) -> None:

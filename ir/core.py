@@ -85,11 +85,11 @@ class WeightOp(IRDLOperation):
     @property
     def is_as_made(self) -> bool:
         """Whether it is what `__init__` makes of a kind that there is: nothing is wrong with it."""
-        held = self.properties
+        properties = self.properties
         return (
-            len(held) == 2
-            and type(held.get("key")) is WeightAttr
-            and type(kind := held.get("kind")) is StringAttr
+            len(properties) == 2
+            and type(properties.get("key")) is WeightAttr
+            and type(kind := properties.get("kind")) is StringAttr
             and kind.data in KINDS
             and type(self.result.type) is TensorType
             and not (self.attributes or self.regions or operands_of(self))

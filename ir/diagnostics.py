@@ -127,16 +127,16 @@ _DESCRIBED = re.compile(
 
 def location_of(text: str) -> LocationAttr:
     """The location that `describe_location` described so; any other text is a name."""
-    found = _DESCRIBED.fullmatch(text)
+    match = _DESCRIBED.fullmatch(text)
     location: LocationAttr = UnknownLoc()
-    if found is not None:
-        if found["file"]:
-            place = StringAttr(found["file"]), IntAttr(int(found["line"])), IntAttr(0)
+    if match is not None:
+        if match["file"]:
+            place = StringAttr(match["file"]), IntAttr(int(match["line"])), IntAttr(0)
             location = FileLineColLoc(*place)
-        if found["path"]:
-            location = NameLoc(StringAttr(found["path"]), location)
-        if found["node"] or found["path"]:
-            location = NameLoc(StringAttr(found["node"] or ""), location)
+        if match["path"]:
+            location = NameLoc(StringAttr(match["path"]), location)
+        if match["node"] or match["path"]:
+            location = NameLoc(StringAttr(match["node"] or ""), location)
     if (describe_location(location) or "") == text:
         return location
     return NameLoc(StringAttr(text), UnknownLoc())

@@ -41,12 +41,12 @@ def chosen(one: _Sum) -> list[int]:
     return found[::-1]
 
 
-def least_loss(things: Sequence[Options], cost: float) -> list[int] | None:
+def least_loss(options: Sequence[Options], cost: float) -> list[int] | None:
     """The options of the least loss that cost no more; None where none do."""
-    fit = [one for one in frontier(things) if one[0] <= cost]
+    fit = [one for one in frontier(options) if one[0] <= cost]
     return chosen(fit[-1]) if fit else None
 
 
-def least_cost(things: Sequence[Options], loss: float) -> list[int] | None:
+def least_cost(options: Sequence[Options], loss: float) -> list[int] | None:
     """The cheapest options that lose no more; None where all lose more."""
-    return next((chosen(one) for one in frontier(things) if one[1] <= loss), None)
+    return next((chosen(one) for one in frontier(options) if one[1] <= loss), None)

@@ -188,8 +188,8 @@ class Option:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`did you mean 'x'? `, or nothing where no known name is near."""
-    found = get_close_matches(name, list(known), 1)
-    return f"did you mean {found[0]!r}? " if found else ""
+    matches = get_close_matches(name, list(known), 1)
+    return f"did you mean {matches[0]!r}? " if matches else ""
 
 
 def chosen(options: Sequence[Option], given: Mapping[str, Any], whose: str) -> dict[str, Any]:

@@ -67,12 +67,12 @@ class Signature:
 
 
 def _port_attr(port: Port) -> DictionaryAttr:
-    held: dict[str, Attribute] = {"name": StringAttr(port.name)}
+    attributes: dict[str, Attribute] = {"name": StringAttr(port.name)}
     if port.dim_order is not None:
-        held["dim_order"] = DenseArrayBase.from_list(i64, port.dim_order)
+        attributes["dim_order"] = DenseArrayBase.from_list(i64, port.dim_order)
     if port.constant is not None:
-        held["constant"] = StringAttr(json.dumps(port.constant[0]))
-    return DictionaryAttr(held)
+        attributes["constant"] = StringAttr(json.dumps(port.constant[0]))
+    return DictionaryAttr(attributes)
 
 
 def _port(attr: Attribute) -> Port:
@@ -88,27 +88,27 @@ def _port(attr: Attribute) -> Port:
 
 def set_signature(func: FuncOp, signature: Signature) -> None:
     """Write a signature into a function's attributes, replacing what was there."""
-    held = func.attributes
-    held["stepwell.inputs"] = ArrayAttr([_port_attr(port) for port in signature.inputs])
-    held["stepwell.outputs"] = ArrayAttr([_port_attr(port) for port in signature.outputs])
+    attributes = func.attributes
+    attributes["stepwell.inputs"] = ArrayAttr([_port_attr(port) for port in signature.inputs])
+    attributes["stepwell.outputs"] = ArrayAttr([_port_attr(port) for port in signature.outputs])
     for name, spec in (("in_spec", signature.in_spec), ("out_spec", signature.out_spec)):
         if spec is None:
-            held.pop(f"stepwell.{name}", None)
+            attributes.pop(f"stepwell.{name}", None)
         else:
-            held[f"stepwell.{name}"] = StringAttr(spell(spec))
-    held.pop("stepwell.ranges", None)
+            attributes[f"stepwell.{name}"] = StringAttr(spell(spec))
+    attributes.pop("stepwell.ranges", None)
     if signature.ranges:
-        held["stepwell.ranges"] = ArrayAttr(
+        attributes["stepwell.ranges"] = ArrayAttr(
             [StringAttr(_range_text(name, *bounds)) for name, bounds in signature.ranges.items()]
         )
 
 
 def get_signature(func: FuncOp) -> Signature:
     """Read a function's signature; one without attributes gets positional names."""
-    held = func.attributes
+    attributes = func.attributes
 
     def text(name: str) -> str | None:
-        attr = held.get(name)
+        attr = attributes.get(name)
         return attr.data if isinstance(attr, StringAttr) else None
 
     def spec(name: str) -> str | None:
@@ -116,12 +116,12 @@ def get_signature(func: FuncOp) -> Signature:
         return None if short is None else unspell(short)
 
     def ports(name: str, types: Sequence[Attribute], stem: str) -> tuple[Port, ...]:
-        attr = held.get(name, NoneAttr())
+        attr = attributes.get(name, NoneAttr())
         if isinstance(attr, ArrayAttr):
             return tuple(_port(item) for item in cast(ArrayAttr[Attribute], attr).data)
         return tuple(Port(f"{stem}{index}") for index, _ in enumerate(types))
 
-    ranges = held.get("stepwell.ranges", ArrayAttr([]))
+    ranges = attributes.get("stepwell.ranges", ArrayAttr([]))
     return Signature(
         ports("stepwell.inputs", func.function_type.inputs.data, "input_"),
         ports("stepwell.outputs", func.function_type.outputs.data, "output_"),
@@ -156,8 +156,8 @@ def _range_text(name: str, low: int, high: int | None) -> str:
 
 
 def _range(item: StringAttr) -> tuple[str, tuple[int, int | None]]:
-    found = _RANGE.fullmatch(item.data)
-    if found is None:
+    match = _RANGE.fullmatch(item.data)
+    if match is None:
         raise ValueError(f"{item.data!r} is no range such as '2 <= s77 <= 16'")
-    low, name, high = found.groups()
+    low, name, high = match.groups()
     return name, (int(low), None if high is None else int(high))

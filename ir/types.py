@@ -132,14 +132,14 @@ def tensor(shape: Sequence[Dim | str], element: Attribute) -> AnyTensor:
     Symbolic dimensions, sizes or the text of one, become `?`; the encoding keeps the expression.
     """
     key = (tuple(shape), element)
-    found = _interned.get(key)
-    if found is None:
+    tensor_type = _interned.get(key)
+    if tensor_type is None:
         stated = tuple(dim_of(d) if isinstance(d, str) else settled(d) for d in key[0])
         dims = [DYNAMIC_INDEX if isinstance(d, Size) else d for d in stated]
         encoding = ShapeAttr(stated) if DYNAMIC_INDEX in dims else _NO_ENCODING
         array = ArrayAttr([IntAttr(d) for d in dims])
-        found = _interned[key] = TensorType(element, array, encoding)
-    return found
+        tensor_type = _interned[key] = TensorType(element, array, encoding)
+    return tensor_type
 
 
 def tensor_like(torch_tensor: object) -> AnyTensor:

@@ -37,7 +37,7 @@ def verdict_key(op: Operation) -> Key | None:
     """What names the verdict on an op; None if it must be looked at."""
     if not isinstance(op, Verifies) or op.regions or op.next_op is None:
         return None
-    held = _attributes(op)
+    attributes = _attributes(op)
     return (
         type(op),
         op.verdict_needs(),
@@ -46,7 +46,7 @@ def verdict_key(op: Operation) -> Key | None:
         len(op.properties),
         *op.properties,
         *op.attributes,
-        *map(id, held),
+        *map(id, attributes),
     )
 
 

@@ -212,12 +212,12 @@ class WeightStore:
         """What a recipe gives for sources of these types; found on meta tensors, once."""
         types = tuple(self.type_of(source) for source in sources)
         question = (recipe_name, types, json.dumps(params, sort_keys=True))
-        found = _DERIVED_TYPES.get(question)
-        if found is None:
+        derived_type = _DERIVED_TYPES.get(question)
+        if derived_type is None:
             shapes = [self._meta(source) for source in sources]
-            found = tensor_like(_evaluated(recipe_name, shapes, params))
-            _DERIVED_TYPES[question] = found
-        return found
+            derived_type = tensor_like(_evaluated(recipe_name, shapes, params))
+            _DERIVED_TYPES[question] = derived_type
+        return derived_type
 
     def cannot_derive(
         self, recipe_name: str, sources: Sequence[str], **params: Any

@@ -72,5 +72,5 @@ def _is_stored(value: Any) -> bool:
     """Whether a value is a tensor of plain integers of at most 32 bits."""
     if not isinstance(value.type, TensorType) or quantization(value.type) is not None:
         return False
-    held = element(value.type)
-    return isinstance(held, IntegerType) and held.width.data <= 32
+    value_element = element(value.type)
+    return isinstance(value_element, IntegerType) and value_element.width.data <= 32

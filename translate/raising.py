@@ -224,10 +224,10 @@ class _Raiser:
                 return  # What made it is among the problems.
             inner.add_op(YieldOp(*(self.values[operand] for operand in last.operands)))
             regions.append(Region(inner))
-        given = [self.values[operand] for operand in op.operands]
+        values = [self.values[operand] for operand in op.operands]
         is_branch = isinstance(op, CondIfOp)
         made = (CondOp if is_branch else WhileLoopOp).build(
-            operands=[given[0], given[1:]] if is_branch else [given, []],
+            operands=[values[0], values[1:]] if is_branch else [values, []],
             regions=regions,
             result_types=[[result.type for result in op.results]],
         )
@@ -288,8 +288,8 @@ class _Raiser:
                 result_types=[with_element(result.type, f32)],
                 properties=dict(op.properties),
             )
-            given = [self.shapes[o] if o in self.shapes else self.values[o] for o in op.operands]
-            found = self._written(op, cast(TosaOp, real), given, b)
+            shapes = [self.shapes[o] if o in self.shapes else self.values[o] for o in op.operands]
+            found = self._written(op, cast(TosaOp, real), shapes, b)
             real.drop_all_references()
             if found is None:
                 return
@@ -309,8 +309,8 @@ class _Raiser:
     def _raise(self, op: XnnpackOp | TosaOp, new: Block) -> None:
         rule, b = rule_for(type(op)), Appender(new, op, self.program)
         if not op.regions and rule and all(operand in self.shapes for operand in op.operands):
-            given = [self.shapes[operand] for operand in op.operands]
-            (value,) = rule(op, given, Interpreter(self.program.weights))
+            shapes = [self.shapes[operand] for operand in op.operands]
+            (value,) = rule(op, shapes, Interpreter(self.program.weights))
             if isinstance(value, torch.Tensor):
                 self.values[op.results[0]] = b.constant(value.detach().clone().contiguous())
             else:
@@ -318,8 +318,8 @@ class _Raiser:
             return
         if not self._is_ready(op):
             return
-        given = [self.shapes[o] if o in self.shapes else self.values[o] for o in op.operands]
-        found = self._written(op, op, given, b)
+        shapes = [self.shapes[o] if o in self.shapes else self.values[o] for o in op.operands]
+        found = self._written(op, op, shapes, b)
         for result, value in zip(op.results, found or (), strict=found is not None):
             if isinstance(value, SSAValue):
                 self.values[result] = value
@@ -340,12 +340,14 @@ class _Raiser:
         value = self.values.get(op.input)
         if value is None:
             return
-        b, given, made = Appender(new, op, self.program), op.input.type, op.result.type
+        b, given, result_type = Appender(new, op, self.program), op.input.type, op.result.type
         if isinstance(op, QuantizeCast):
-            value = self._rounded(b, value, made)
+            value = self._rounded(b, value, result_type)
         elif isinstance(op, StorageCast):
             held = quantization(given)
-            value = self._reals(b, value, made) if held is None else quantised(b, value, held)
+            value = (
+                self._reals(b, value, result_type) if held is None else quantised(b, value, held)
+            )
         if isinstance(value, str):
             self._problem(op, value)
         else:
@@ -353,18 +355,22 @@ class _Raiser:
 
     def _reals(self, b: Appender, stored: SSAValue, type_: Attribute) -> SSAValue | str:
         """The reals of plain stored integers."""
-        held = quantization(type_)
-        assert held is not None
-        if not is_spelled(held, stored):
+        type_quantization = quantization(type_)
+        assert type_quantization is not None
+        if not is_spelled(type_quantization, stored):
             return "there is a scale for each block of several axes"
-        value = dequantised(b, stored, held)
-        self.casts[value] = stored, held
+        value = dequantised(b, stored, type_quantization)
+        self.casts[value] = stored, type_quantization
         return value
 
     def _rounded(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
         """Reals rounded to those that a quantised type has."""
-        held = quantization(type_)
-        return value if held is None else self._reals(b, quantised(b, value, held), type_)
+        type_quantization = quantization(type_)
+        return (
+            value
+            if type_quantization is None
+            else self._reals(b, quantised(b, value, type_quantization), type_)
+        )
 
     def _quantised(self, op: XnnpackOp, new: Block) -> None:
         """A node on quantised types: its twin on reals, whose result is rounded."""
@@ -395,10 +401,10 @@ class _Raiser:
             return self._rounded(b, value, type_)
         source = last.operands[0]
         typed = with_element(source.type, cast(Any, element(type_)))
-        held = self._rounded(b, source, typed)
-        if isinstance(held, str):
-            return held
-        return b.insert(PermuteDefault.make(held, last.arg("dims"))).results[0]
+        layer = self._rounded(b, source, typed)
+        if isinstance(layer, str):
+            return layer
+        return b.insert(PermuteDefault.make(layer, last.arg("dims"))).results[0]
 
     def _of_twin(self, op: XnnpackOp, operands: Sequence[SSAValue], b: Appender) -> SSAValue | None:
         real = twin(op, operands)

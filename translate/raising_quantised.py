@@ -61,9 +61,9 @@ def _is_plain(type_: Attribute) -> bool:
 
 def real_type(type_: Attribute) -> Attribute:
     """The type of the reals that a quantised tensor stands for."""
-    held = quantization(type_)
-    if held is not None:
-        return with_element(type_, held.expressed)
+    type_quantization = quantization(type_)
+    if type_quantization is not None:
+        return with_element(type_, type_quantization.expressed)
     return type_ if _is_plain(type_) else with_element(type_, f32)
 
 

@@ -87,8 +87,8 @@ class Scales:
 
     def number(self, value: SSAValue) -> int | None:
         """The one element of a constant."""
-        held = self.constant(value)
-        return None if held is None or held.numel() != 1 else int(held.reshape(-1)[0])
+        constant = self.constant(value)
+        return None if constant is None or constant.numel() != 1 else int(constant.reshape(-1)[0])
 
     def factors(self, op: t.RescaleOp) -> torch.Tensor | None:
         """What a rescale multiplies by."""
@@ -144,28 +144,28 @@ class Scales:
 
 def scales_of(func: FuncOp, weights: WeightStore) -> Scales | None:
     """The units of a method of integers; None where an operator has no reading as one of reals."""
-    found = Scales(weights)
+    scales = Scales(weights)
     if not any(isinstance(op, t.RescaleOp) for op in func.body.block.ops):
         return None
-    _state_ports(func, found)
+    _state_ports(func, scales)
     for op in func.body.block.ops:
-        if not _is_read(op, found):
+        if not _is_read(op, scales):
             return None
     for op in reversed(list(func.body.block.ops)):
         if isinstance(op, ALIKE):
             for value in (*_numbers(op), op.results[0]):
-                if not found.is_at(value, _zero_of(op, found)):
+                if not scales.is_at(value, _zero_of(op, scales)):
                     return None
-    return found
+    return scales
 
 
-def _state_ports(func: FuncOp, found: Scales) -> None:
+def _state_ports(func: FuncOp, scales: Scales) -> None:
     last = func.body.block.last_op
     assert isinstance(last, ReturnOp)
     for values, name in ((func.body.block.args, INPUT), (last.operands, OUTPUT)):
         for value, held in zip(values, meanings(func, name), strict=False):
-            if held is not None and value not in found.units:
-                found.known[value] = held.scale
+            if held is not None and value not in scales.units:
+                scales.known[value] = held.scale
 
 
 def _numbers(op: Operation) -> list[SSAValue]:
@@ -173,69 +173,69 @@ def _numbers(op: Operation) -> list[SSAValue]:
     return [value for value in op.operands if isinstance(value.type, TensorType)]
 
 
-def _zero_of(op: Operation, found: Scales) -> int:
+def _zero_of(op: Operation, scales: Scales) -> int:
     values = (*_numbers(op), op.results[0])
-    return next((found.zeros[value] for value in values if value in found.zeros), 0)
+    return next((scales.zeros[value] for value in values if value in scales.zeros), 0)
 
 
-def _is_read(op: Operation, found: Scales) -> bool:
+def _is_read(op: Operation, scales: Scales) -> bool:
     if isinstance(op, ReturnOp | WeightOp | ConstOp | t.ConstShapeOp):
         return True
     if isinstance(op, LAYERS):
-        return _is_layer(op, found)
+        return _is_layer(op, scales)
     if isinstance(op, t.RescaleOp):
-        return _is_rescale(op, found)
-    if not isinstance(op, ALIKE) or any(found.constant(v) is not None for v in _numbers(op)):
+        return _is_rescale(op, scales)
+    if not isinstance(op, ALIKE) or any(scales.constant(v) is not None for v in _numbers(op)):
         return False
     result = op.results[0]
     if isinstance(op, t.AddOp | t.SubOp | t.ReduceSumOp) and element(result.type) != i32:
         return False
     if isinstance(op, t.ReduceSumOp):  # Of its operand's units it has one for each number.
-        return found.is_joined(
+        return scales.is_joined(
             result, op.operands[0], 1 / number_of(dims(op.operands[0].type)[axis_of(op)])
         )
-    return all(found.is_joined(result, value) for value in _numbers(op))
+    return all(scales.is_joined(result, value) for value in _numbers(op))
 
 
-def _is_layer(op: Operation, found: Scales) -> bool:
+def _is_layer(op: Operation, scales: Scales) -> bool:
     x, weight, bias, input_zp, weight_zp = op.operands
-    zeros = found.number(input_zp), found.number(weight_zp)
+    zeros = scales.number(input_zp), scales.number(weight_zp)
     (result,) = op.results
     users = [use.operation for use in result.uses]
-    if zeros[0] is None or zeros[1] != 0 or not found.is_at(x, zeros[0]):
+    if zeros[0] is None or zeros[1] != 0 or not scales.is_at(x, zeros[0]):
         return False
-    if found.constant(weight) is None or found.constant(bias) is None:
+    if scales.constant(weight) is None or scales.constant(bias) is None:
         return False
     if len(users) != 1 or not isinstance(users[0], t.RescaleOp) or element(x.type) != i8:
         return False
     if (
         isinstance(op, t.DepthwiseConv2dOp)
-        and cast(torch.Tensor, found.constant(weight)).shape[3] != 1
+        and cast(torch.Tensor, scales.constant(weight)).shape[3] != 1
     ):
         return False
-    found.layers[users[0]] = op
+    scales.layers[users[0]] = op
     return True
 
 
-def _is_rescale(op: t.RescaleOp, found: Scales) -> bool:
-    factors, flags = found.factors(op), (op.input_unsigned, op.output_unsigned)
-    into, out = found.number(op.input_zp), found.number(op.output_zp)
+def _is_rescale(op: t.RescaleOp, scales: Scales) -> bool:
+    factors, flags = scales.factors(op), (op.input_unsigned, op.output_unsigned)
+    into, out = scales.number(op.input_zp), scales.number(op.output_zp)
     if factors is None or into is None or out is None or any(flag.value.data for flag in flags):
         return False
-    if not found.is_at(op.results[0], out) or not bool((factors > 0).all()):
+    if not scales.is_at(op.results[0], out) or not bool((factors > 0).all()):
         return False
-    if op in found.layers:
+    if op in scales.layers:
         return into == 0 and element(op.results[0].type) == i8
-    if factors.numel() != 1 or not found.is_at(op.input, into):
+    if factors.numel() != 1 or not scales.is_at(op.input, into):
         return False
-    return found.is_joined(op.results[0], op.input, 1 / float(factors))
+    return scales.is_joined(op.results[0], op.input, 1 / float(factors))
 
 
 def layer_in_reals(b: Rewriter, op: t.RescaleOp, x: SSAValue, scales: Scales) -> SSAValue:
     """A layer of reals `[N, C, H, W]`, not rounded, that a rescale ends; `x` is `[N, H, W, C]`."""
     layer = scales.layers[op]
-    held = scales.constant(layer.operands[1]), scales.constant(layer.operands[2])
-    weight, bias = cast("tuple[torch.Tensor, torch.Tensor]", held)
+    quantization = scales.constant(layer.operands[1]), scales.constant(layer.operands[2])
+    weight, bias = cast("tuple[torch.Tensor, torch.Tensor]", quantization)
     is_deep = isinstance(layer, t.DepthwiseConv2dOp)
     weight = weight.permute((2, 3, 0, 1) if is_deep else (0, 3, 1, 2)).contiguous()
     units = scales.weight_scales(op, layer)
@@ -249,8 +249,8 @@ def layer_in_reals(b: Rewriter, op: t.RescaleOp, x: SSAValue, scales: Scales) ->
     if not _is_even(layer, weight):
         pads = [left, right, top, bottom]
         made = op_class("aten.constant_pad_nd.default").make(image, pads, 0.0)
-        held = scales.quantization(layer.operands[0])
-        image = dequantised(b, quantised(b, b.insert(made).results[0], held), held)
+        quantization = scales.quantization(layer.operands[0])
+        image = dequantised(b, quantised(b, b.insert(made).results[0], quantization), quantization)
         top = left = 0
     called = op_class("aten.convolution.default").make(
         image,

@@ -152,9 +152,9 @@ class _Method:
             specs.append(OutputSpec(kind, _argument(outputs[-1]), target))
         rest = iter(returned.operands)
         for port in self.signature.outputs:
-            held = port.constant[0] if port.constant is not None else values[next(rest)]
-            outputs.append(held)
-            specs.append(OutputSpec(OutputKind.USER_OUTPUT, _argument(held), None))
+            value = port.constant[0] if port.constant is not None else values[next(rest)]
+            outputs.append(value)
+            specs.append(OutputSpec(OutputKind.USER_OUTPUT, _argument(value), None))
         self.graph.output(tuple(outputs))
         return ExportedProgram(
             self.root,
@@ -170,11 +170,11 @@ class _Method:
 
     def _name(self, key: str) -> str:
         """A weight's name in the program: its key, unless a rewrite made it."""
-        found = self.names.get(key)
-        if found is None:
-            found = key if "#" not in key else re.sub(r"\W+", "_", key)
-            self.names[key] = found
-        return found
+        name = self.names.get(key)
+        if name is None:
+            name = key if "#" not in key else re.sub(r"\W+", "_", key)
+            self.names[key] = name
+        return name
 
     def _weight(self, op: WeightOp | StateOp) -> None:
         key = op.key.data

@@ -131,8 +131,12 @@ class CortexMEmitter(MethodEmitter):
                 super()._delegate(op)
 
     def _scalar_type(self, type_: Attribute) -> ScalarType:
-        held = quantization(type_)
-        return super()._scalar_type(type_) if held is None else scalar_type(storage_dtype(held))
+        type_quantization = quantization(type_)
+        return (
+            super()._scalar_type(type_)
+            if type_quantization is None
+            else scalar_type(storage_dtype(type_quantization))
+        )
 
     # -- layouts -------------------------------------------------------------------------------
 
@@ -178,8 +182,8 @@ class CortexMEmitter(MethodEmitter):
         )
 
     def _stored(self, type_: Attribute) -> Attribute:
-        held = quantization(type_)
-        return element(type_) if held is None else storage_element(held)
+        type_quantization = quantization(type_)
+        return element(type_) if type_quantization is None else storage_element(type_quantization)
 
     def _joined(self, op: Join) -> int:
         whole, axis, at = self.fresh(op.out.type), op.number("axis"), 0
@@ -236,7 +240,7 @@ class CortexMEmitter(MethodEmitter):
 
     def _operands(self, op: CmsisOp) -> dict[str, int]:
         """Values of the tensors, the larger one first where channels broadcast."""
-        found = {
+        values = {
             name: self.values[value]
             for name, value in op.named_operands.items()
             if value is not None
@@ -247,9 +251,9 @@ class CortexMEmitter(MethodEmitter):
                 if dims(small.type) != dims(large.type) and is_channel_broadcast(
                     dims(small.type), dims(large.type)
                 ):
-                    found[name] = self._view(found[name], small.type, NCHW_TO_NHWC)
-                    return dict(sorted(found.items(), key=lambda item: item[0] == name))
-        return found
+                    values[name] = self._view(values[name], small.type, NCHW_TO_NHWC)
+                    return dict(sorted(values.items(), key=lambda item: item[0] == name))
+        return values
 
     def _argument(self, op: CmsisOp, argument: Argument, operands: dict[str, int]) -> int:
         name, builder = field_of(argument.name), self.builder

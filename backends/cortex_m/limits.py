@@ -37,17 +37,17 @@ def _row_problems(
     else:
         rows, padded = weight.movedim(op.CHANNEL_AXIS, 0).flatten(1), True
     offset = op.number("input_offset")
-    held = per_tensor(op.operands[0])
-    low, high = (held.low, held.high) if held is not None else (-128, 127)
+    tensor = per_tensor(op.operands[0])
+    low, high = (tensor.low, tensor.high) if tensor is not None else (-128, 127)
     low, high = low + offset, high + offset
     if padded:
         low, high = min(low, 0), max(high, 0)
-    for found in row_overflows(rows, bias, low, high, op.numbers("requantize_shifts")):
-        reach = f"{found.low} … {found.high}"
-        if found.in_sum:
-            yield f"row {found.row} can accumulate {reach}, past int32"
+    for row_overflow in row_overflows(rows, bias, low, high, op.numbers("requantize_shifts")):
+        reach = f"{row_overflow.low} … {row_overflow.high}"
+        if row_overflow.in_sum:
+            yield f"row {row_overflow.row} can accumulate {reach}, past int32"
         else:
-            yield f"row {found.row}: requantising {reach} overflows int32"
+            yield f"row {row_overflow.row}: requantising {reach} overflows int32"
 
 
 def _constant(value: SSAValue | None, program: Program) -> torch.Tensor | None:

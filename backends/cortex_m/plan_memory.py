@@ -264,8 +264,10 @@ def root_of(value: SSAValue) -> SSAValue | None:
 
 def bytes_of(value: SSAValue) -> int:
     """Bytes that a static tensor takes."""
-    held = quantization(value.type)
-    stored = element(value.type) if held is None else storage_element(held)
+    value_quantization = quantization(value.type)
+    stored = (
+        element(value.type) if value_quantization is None else storage_element(value_quantization)
+    )
     return prod(cast("tuple[int, ...]", dims(value.type))) * element_bytes(stored)
 
 
@@ -280,12 +282,12 @@ def in_place_operand(op: Operation, calls: Calls, step: int) -> int | None:
     """The operand whose bytes an elementwise result may take: nothing reads it later."""
     if not isinstance(op, ELEMENTWISE) or IN_PLACE in op.attributes:
         return None
-    made = op.results[0]
+    result = op.results[0]
     for index, value in enumerate(op.operands[: 1 if isinstance(op, QuantizedActivation) else 2]):
         root = root_of(value)
-        if root is None or isinstance(root, BlockArgument) or dims(value.type) != dims(made.type):
+        if root is None or isinstance(root, BlockArgument) or dims(value.type) != dims(result.type):
             continue
-        if calls.span[root][1] == step and calls.size[root] == bytes_of(made):
+        if calls.span[root][1] == step and calls.size[root] == bytes_of(result):
             return index
     return None
 

@@ -135,12 +135,12 @@ def pads_physically(value: SSAValue | None, result: Attribute, widths: Any) -> b
     result's dimensions shows where the sizes alone do not.
     """
     assert value is not None
-    given, made = dims(value.type), dims(result)
-    if len(given) != 4:
+    value_dims, result_dims = dims(value.type), dims(result)
+    if len(value_dims) != 4:
         return False
-    grows = [axis for axis in range(4) if given[axis] != made[axis]]
+    grows = [axis for axis in range(4) if value_dims[axis] != result_dims[axis]]
     stated = [axis for axis in range(4) if widths[axis]]
-    return is_taken_as_channels_last(given) or not set(stated) <= set(grows)
+    return is_taken_as_channels_last(value_dims) or not set(stated) <= set(grows)
 
 
 def _fill_in_lists(op: CmsisOp, program: Program) -> None:

@@ -75,8 +75,10 @@ def _shortest(op: DelegateOp, weights: WeightStore, reason: str) -> tuple[int, s
     fine, refused = 0, len(_operators(op))
     while refused - fine > 1:
         middle = (fine + refused) // 2
-        said = _refusal(op, weights, middle)
-        fine, refused, reason = (middle, refused, reason) if said is None else (fine, middle, said)
+        refusal = _refusal(op, weights, middle)
+        fine, refused, reason = (
+            (middle, refused, reason) if refusal is None else (fine, middle, refusal)
+        )
     return refused, reason
 
 

@@ -39,8 +39,8 @@ class TosaReader:
         Raises:
             ParseFailure: the payload is no TOSA flatbuffer, or does not fit the call.
         """
-        held = program_of(_bound(read_graph(bytes(delegate.payload)), inputs))
-        (func,) = held.methods.values()
+        program = program_of(_bound(read_graph(bytes(delegate.payload)), inputs))
+        (func,) = program.methods.values()
         block = func.body.block
         last = block.last_op
         assert isinstance(last, ReturnOp)
@@ -50,9 +50,9 @@ class TosaReader:
         returned = list(last.operands)
         last.detach()
         last.erase()
-        for key in held.weights:  # Keys say what is in them.
+        for key in program.weights:  # Keys say what is in them.
             if key not in context.weights:
-                context.weights.add(key, held.weights.get(key))
+                context.weights.add(key, program.weights.get(key))
         block.add_op(YieldOp.create(operands=returned))
         func.body.detach_block(block)
         return DelegateOp.make(bytes(stated).decode("latin-1").lower(), inputs, results, block)

@@ -41,9 +41,9 @@ def bind_sizes(graph: Graph, inputs: Sequence[torch.Tensor]) -> Graph:
 
     def note(op: Operation, results: Sequence[Value]) -> None:
         for result, value in zip(op.results, results, strict=True):
-            held = value.codes if isinstance(value, BlockScaled) else value
-            if isinstance(held, torch.Tensor) and result in names:
-                found[names[result]] = tuple(held.shape)
+            codes = value.codes if isinstance(value, BlockScaled) else value
+            if isinstance(codes, torch.Tensor) and result in names:
+                found[names[result]] = tuple(codes.shape)
 
     Interpreter(program.weights, observe=note).call(program.method(), list(inputs))
     tensors = [replace(t, shape=found.get(t.name, t.shape)) for t in main.tensors]

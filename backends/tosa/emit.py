@@ -219,8 +219,8 @@ class _Emitter:
             element: Attribute = type_.element_type
             data = to_bytes(self.weights.get(key), element)
             shape = tuple(type_.get_shape())
-            held = Tensor(name, shape, _dtype(element), data, variable=True, variable_name=key)
-            region.tensors.append(held)
+            tensor = Tensor(name, shape, _dtype(element), data, variable=True, variable_name=key)
+            region.tensors.append(tensor)
             self.variables[key] = name
         return self.variables[key]
 

@@ -113,9 +113,11 @@ def _attribute(operator: Operator, written: dict[Hashable, Record]) -> tuple[str
     code = operator.code
     member, _ = tosa_schema().unions["Attribute"][code]
     key = (code, *operator.attributes.values())
-    found: Any = written.get(key)
-    if found is None:
+    attributes: Any = written.get(key)
+    if attributes is None:
         fields = fields_by_code(code)
         assert fields is not None, f"operator number {code}"
-        found = written[key] = {field.name: operator.attributes[field.name] for field in fields}
-    return member, found
+        attributes = written[key] = {
+            field.name: operator.attributes[field.name] for field in fields
+        }
+    return member, attributes

@@ -123,12 +123,12 @@ def _write_out(op: WeightOp | ConstOp, weights: WeightStore) -> None:
     type_ = op.results[0].type
     assert isinstance(type_, TensorType)
     element: Attribute = type_.element_type
-    held = weights.get(key.data if isinstance(key, WeightAttr) else str(key))
+    weight = weights.get(key.data if isinstance(key, WeightAttr) else str(key))
     if isinstance(element, BlockScaledType):
         assert isinstance(op, ConstOp) and op.scales is not None
-        values = _block_scaled(held, weights.get(op.scales.data), element, op)
+        values = _block_scaled(weight, weights.get(op.scales.data), element, op)
     else:
-        values = _elements(held, element, str(type_))
+        values = _elements(weight, element, str(type_))
     new = ConstOp.create(properties={"values": values}, result_types=[type_])
     block = op.parent
     assert block is not None
@@ -170,14 +170,14 @@ def _block_scaled(
             'write the flatbuffer, or give to_mxfp(..., form="operators"), whose scales are a '
             "tensor",
         )
-    held = ", ".join(map(repr, numbers))
+    text = ", ".join(map(repr, numbers))
     shape = "x".join(map(str, codes.shape))
     inner = str(element).removesuffix(">")
     if element.payload == mxint8:
         listed = _nested(codes.view(torch.int8), "{} : i8")
     else:
         listed = _nested(codes.view(torch.uint8), f"0x{{:X}} : {element.payload}")
-    return WrittenElements(f"dense<tensor<{shape}x{inner}, {{{held}}}>> : {listed}>")
+    return WrittenElements(f"dense<tensor<{shape}x{inner}, {{{text}}}>> : {listed}>")
 
 
 def _nested(codes: torch.Tensor, form: str) -> str:

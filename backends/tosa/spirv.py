@@ -291,14 +291,14 @@ class _Reader:
         return Operator(cls.CODE, tuple(inputs), (self.names[result],), attributes)
 
     def _attribute(self, cls: type[TosaOp], field: Field, of: int) -> AttributeValue:
-        held = self.constants[of]
+        constant = self.constants[of]
         match field.kind:
             case "i64s" | "i32s":
-                return tuple(_signed(bits, 32) for bits in _unfolded(held))
+                return tuple(_signed(bits, 32) for bits in _unfolded(constant))
             case "value":
-                if not isinstance(held.type, _Element):
+                if not isinstance(constant.type, _Element):
                     raise ParseFailure(f"SPIR-V: {field.name} of {cls.name} is no number")
-                return _bytes([self._number(of)], held.type)
+                return _bytes([self._number(of)], constant.type)
             case "type":
                 name = ACCUMULATORS.get(self._number(of))
                 if name is None:
@@ -321,10 +321,14 @@ class _Reader:
     def _named(self, of: int, region: Region) -> str:
         """The name of a value, or of a constant, which is declared when it is first read."""
         if of not in self.names:
-            held = self.constants[of]
-            type_ = held.type if isinstance(held.type, _TensorType) else _TensorType(held.type, ())
+            constant = self.constants[of]
+            type_ = (
+                constant.type
+                if isinstance(constant.type, _TensorType)
+                else _TensorType(constant.type, ())
+            )
             self.names[of] = f"constant_of_{of}"
-            region.tensors.append(_declared(self.names[of], type_, _data(held, type_)))
+            region.tensors.append(_declared(self.names[of], type_, _data(constant, type_)))
         return self.names[of]
 
 

@@ -118,7 +118,11 @@ def payload_writer(
 def room(delegate: DelegateOp) -> int:
     """The most bytes that the constants of a delegate take of a tail: weights, and scales."""
     values = [*delegate.block.args, *(value for op in delegate.block.ops for value in op.results)]
-    scales = [len(held.scales) for value in values if (held := quantization(value.type))]
+    scales = [
+        len(value_quantization.scales)
+        for value in values
+        if (value_quantization := quantization(value.type))
+    ]
     sizes = [_room_of(op) for op in delegate.block.ops if isinstance(op, WeightOp)]
     return sum(map(padded, (*sizes, *(4 * count for count in scales))))
 
@@ -267,7 +271,7 @@ class _Emitter:
         what = datatype(type_)
         assert what is not None, f"{type_} is not verified"
         sizes = [d if isinstance(d, int) else self._bound(str(d)) for d in dims(type_)]
-        made = len(self.values)
+        value = len(self.values)
         record: Record = {
             "datatype": datatypes()[what],
             "num_dims": len(sizes),
@@ -275,7 +279,7 @@ class _Emitter:
             "constant_buffer_idx": buffer,
             "external_id": external,
             "flags": flags,
-            "id_out": made,
+            "id_out": value,
         }
         parameters = self._quantization(type_, what, scales)
         if parameters is None:
@@ -283,13 +287,13 @@ class _Emitter:
         else:
             quantized = {"tensor_value": record, "quant_params": parameters}
             self.values.append({"xvalue_union": ("XNNQuantizedTensorValue", quantized)})
-        return made
+        return value
 
     def _quantization(
         self, type_: Attribute, what: str, named: tuple[str, str] | None
     ) -> tuple[str, Record] | None:
-        if isinstance(held := element(type_), DynamicInt8Type):
-            return "PerTokenDynamicQuant", {"num_nonbatch_dims": held.data}
+        if isinstance(type_element := element(type_), DynamicInt8Type):
+            return "PerTokenDynamicQuant", {"num_nonbatch_dims": type_element.data}
         params = quantization(type_)
         if params is None:
             return None
@@ -448,12 +452,12 @@ def unpacked_constants(data: Data) -> list[tuple[str, str, str]]:
 
 def _constant_values(values: Sequence[Record]) -> dict[int, int]:
     """Ids of constant values, with the buffer each is in."""
-    found: dict[int, int] = {}
+    constant_values: dict[int, int] = {}
     for value in values:
         if value["xvalue_union"] is None:
             continue
         name, record = value["xvalue_union"]
         tensor = record if name == "XNNTensorValue" else record["tensor_value"]
         if tensor is not None and tensor["constant_buffer_idx"]:
-            found[tensor["id_out"]] = tensor["constant_buffer_idx"]
-    return found
+            constant_values[tensor["id_out"]] = tensor["constant_buffer_idx"]
+    return constant_values

@@ -86,13 +86,13 @@ def event_nodes(delegate: DelegateOp) -> dict[str, tuple[str, ...]]:
     an identifier is missing.
     """
     counts: Counter[str] = Counter()
-    found: dict[str, tuple[str, ...]] = {}
+    nodes: dict[str, tuple[str, ...]] = {}
     for op, spellings in events(delegate):
         node = node_name(op.location)
         for name in spellings:
             counts[name] += 1
-            found[f"{name} #{counts[name]}"] = (node,) if node is not None else ()
-    return found
+            nodes[f"{name} #{counts[name]}"] = (node,) if node is not None else ()
+    return nodes
 
 
 def events(delegate: DelegateOp) -> Iterator[tuple[XnnpackOp, Spellings]]:

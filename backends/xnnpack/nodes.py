@@ -84,17 +84,17 @@ def from_fields(cls: type[XnnpackOp], node: dict[str, Any]) -> dict[str, Any]:
 
     """
     flags = node["flags"] & ~_IGNORED_FLAGS.get(cls, 0)
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if cls in _FLAGS:
         name, bit = _FLAGS[cls]
-        found[name] = bool(flags & bit)
+        fields[name] = bool(flags & bit)
         flags &= ~bit
     if flags:
         raise ParseFailure(f"{cls.NODE} has flags {flags:#x}, for which the dialect has no field")
     reader = _READERS.get(cls)
     if reader is not None:
-        found.update(reader(node))
-    return found
+        fields.update(reader(node))
+    return fields
 
 
 _SIDES = ("top", "right", "bottom", "left")

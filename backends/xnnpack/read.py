@@ -314,15 +314,19 @@ class _Reader:
 
     def _typed(self, stored: SSAValue, value: _Value) -> SSAValue:
         """An input as the payload declares it: in its quantised type, a scalar as one element."""
-        held = quantization(value.type)
-        wanted = element(value.type) if held is None else storage_element(held)
-        if (dims(stored.type), dims(value.type)) == ((), (1,)) and held is None:
+        value_quantization = quantization(value.type)
+        wanted = (
+            element(value.type)
+            if value_quantization is None
+            else storage_element(value_quantization)
+        )
+        if (dims(stored.type), dims(value.type)) == ((), (1,)) and value_quantization is None:
             scalar = StaticReshape.make(stored, result=value.type, new_shape=[1])
             self.body.add_op(scalar)
             stored = scalar.results[0]
         if element(stored.type) != wanted or len(dims(stored.type)) != len(dims(value.type)):
             raise ParseFailure(f"{WHAT}: an input is {value.type}, the call gives {stored.type}")
-        if held is None:
+        if value_quantization is None:
             return stored
         cast = StorageCast(stored, with_element(stored.type, element(value.type)))
         self.body.add_op(cast)

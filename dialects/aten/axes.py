@@ -254,7 +254,7 @@ def _convolution(op: SchemaOp, result: int) -> AxisMap | None:
     ):
         return None
     numbers = [op.arg(name) for name in ("stride", "padding", "dilation")]
-    if any(isinstance(held, Size) for held in numbers):
+    if any(isinstance(number, Size) for number in numbers):
         return None
     stride, padding, dilation = (list(n) * spatial if len(n) == 1 else n for n in numbers)
     windows: list[Link] = []
@@ -324,8 +324,8 @@ def _softmax(op: SchemaOp, result: int) -> AxisMap | None:
 @_maps("mean.dim", "sum.dim_IntList", "logsumexp.default", "amax.default", "amin.default",
        "argmax.default", "any.dim", "all.dim", "prod.dim_int")  # fmt: skip
 def _reduction(op: SchemaOp, result: int) -> AxisMap | None:
-    rank, given = len(_shape(op.operands[0])), op.arg("dim")
-    numbers = [given] if isinstance(given, int) else given or range(rank)
+    rank, arg = len(_shape(op.operands[0])), op.arg("dim")
+    numbers = [arg] if isinstance(arg, int) else arg or range(rank)
     return mapped(op, reduced(rank, (_at(n, rank) for n in numbers), bool(op.arg("keepdim"))))
 
 

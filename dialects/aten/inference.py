@@ -95,8 +95,8 @@ def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute
         written = [v.type for a in op.SCHEMA.written if (v := op.operand(a.name)) is not None]
         if not op.SCHEMA.returns:
             return written
-        given = flat_types(list(returned) if isinstance(returned, tuple) else returned)
-        return [*given, *written]
+        types = flat_types(list(returned) if isinstance(returned, tuple) else returned)
+        return [*types, *written]
     except StepwellError:
         raise
     except UnsupportedOperatorException:
@@ -186,18 +186,18 @@ def _judged(op: SchemaOp, inferred: Sequence[Attribute], symbols: Symbols) -> Se
     ]
 
 
-def _agree(stated: Attribute, found: Attribute, symbols: Symbols, known: set[Any]) -> bool:
+def _agree(stated: Attribute, attribute: Attribute, symbols: Symbols, known: set[Any]) -> bool:
     """Whether a stated type is one that torch's answer allows."""
-    if stated == found:
+    if stated == attribute:
         return True
     if isinstance(stated, IntType | FloatType | BoolType):
-        if type(stated) is not type(found):
+        if type(stated) is not type(attribute):
             return False
-        return _same(stated.data, found.data, symbols, known)  # pyright: ignore
-    if not isinstance(stated, TensorType) or not isinstance(found, TensorType):
+        return _same(stated.data, attribute.data, symbols, known)  # pyright: ignore
+    if not isinstance(stated, TensorType) or not isinstance(attribute, TensorType):
         return False
-    ours, theirs = dims(stated), dims(found)
-    if element(stated) != element(found) or len(ours) != len(theirs):
+    ours, theirs = dims(stated), dims(attribute)
+    if element(stated) != element(attribute) or len(ours) != len(theirs):
         return False
     return all(
         a == b or UNKNOWN in (a, b) or _same(str(a), str(b), symbols, known)

@@ -123,8 +123,8 @@ def plan_of(cls: type[SchemaOp]) -> Plan:
     Raises:
         StepwellError: torch does not know the operator.
     """
-    found = _PLANS.get(cls)
-    if found is None:
+    plan = _PLANS.get(cls)
+    if plan is None:
         arguments = tuple((a, _CONVERTERS.get(a.type.base)) for a in cls.SCHEMA.arguments)
         copied = WRITES_UNDECLARED.get(cls.name, ()) + tuple(a.name for a in cls.SCHEMA.written)
         overload = BY_VALUE.get(cls.name) or torch_overload(cls)
@@ -132,8 +132,8 @@ def plan_of(cls: type[SchemaOp]) -> Plan:
             overload = _zeroed(overload)
         held = _REGISTERED.get(cls.name, Meaning())
         meaning, shape = held.meaning or overload, held.shape or overload
-        found = _PLANS[cls] = Plan(meaning, shape, arguments, copied)
-    return found
+        plan = _PLANS[cls] = Plan(meaning, shape, arguments, copied)
+    return plan
 
 
 def call_arguments(op: SchemaOp, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -332,8 +332,8 @@ _READERS: dict[type[SchemaOp], dict[str, Reader]] = {}
 
 def _readers(cls: type[SchemaOp]) -> dict[str, Reader]:
     """What reads each argument of a class of op."""
-    found = {a.name: _reader(cls, a) for a in cls.SCHEMA.arguments}
-    return _READERS.setdefault(cls, found)
+    readers = {a.name: _reader(cls, a) for a in cls.SCHEMA.arguments}
+    return _READERS.setdefault(cls, readers)
 
 
 def _reader(cls: type[SchemaOp], argument: Argument) -> Reader:

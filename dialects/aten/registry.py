@@ -179,13 +179,13 @@ def torch_overload(cls: type[SchemaOp]) -> Any:
     Raises:
         StepwellError: no library that is loaded registers it.
     """
-    found = overload_of(cls.SCHEMA.op_name)
-    if found is None:
+    overload = overload_of(cls.SCHEMA.op_name)
+    if overload is None:
         raise StepwellError(
             f"{cls.name} is not an operator torch knows",
             help="import the library that registers it",
         )
-    return found
+    return overload
 
 
 def overload_of(name: str) -> Any:
@@ -196,8 +196,8 @@ def overload_of(name: str) -> Any:
     for libraries in (LIBRARIES, FURTHER_LIBRARIES):
         if parts[0] in libraries:
             importlib.import_module(libraries[parts[0]])
-        if (found := _loaded_overload(parts)) is not None:
-            return found
+        if (loaded_overload := _loaded_overload(parts)) is not None:
+            return loaded_overload
     return None
 
 

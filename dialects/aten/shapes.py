@@ -48,16 +48,16 @@ def _sizes(value: SSAValue | None) -> tuple[Dim, ...] | None:
     """The sizes, symbolic ones as expressions; for rules that move them or compare them."""
     if value is None or not isinstance(value.type, TensorType):
         return None
-    found = dims(value.type)
-    return None if UNKNOWN in found else found
+    value_dims = dims(value.type)
+    return None if UNKNOWN in value_dims else value_dims
 
 
 def _shape(value: SSAValue | None) -> tuple[int, ...] | None:
     """The sizes, if all are numbers; for rules that compute with them."""
-    found = _sizes(value)
-    if found is None or not _are_numbers(found):
+    sizes = _sizes(value)
+    if sizes is None or not _are_numbers(sizes):
         return None
-    return found
+    return sizes
 
 
 def _are_numbers(sizes: tuple[Dim, ...]) -> TypeGuard[tuple[int, ...]]:
@@ -173,13 +173,13 @@ def _transpose(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("linear.default")
 def _linear(op: SchemaOp) -> Sequence[Attribute] | None:
-    given, weight = _sizes(op.operands[0]), _shape(op.operands[1])
+    sizes, weight = _sizes(op.operands[0]), _shape(op.operands[1])
     bias = _shape(op.operands[2]) if len(op.operands) == 3 else None
-    if not given or weight is None or len(weight) != 2 or given[-1] != weight[1]:
+    if not sizes or weight is None or len(weight) != 2 or sizes[-1] != weight[1]:
         return None
     if bias not in (None, weight[:1]) or not _one_float(op):
         return None
-    return [tensor([*given[:-1], weight[0]], element(op.operands[0].type))]
+    return [tensor([*sizes[:-1], weight[0]], element(op.operands[0].type))]
 
 
 @_rule("mm.default", "bmm.default")
@@ -257,10 +257,10 @@ def _softmax(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("mean.dim", "sum.dim_IntList")
 def _reduction(op: SchemaOp) -> Sequence[Attribute] | None:
-    shape, given = _sizes(op.operands[0]), op.arg("dim")
-    if shape is None or not given or op.arg("dtype") is not None or not _one_float(op):
+    shape, arg = _sizes(op.operands[0]), op.arg("dim")
+    if shape is None or not arg or op.arg("dtype") is not None or not _one_float(op):
         return None
-    axes = [_axis(axis, len(shape)) for axis in given]
+    axes = [_axis(axis, len(shape)) for axis in arg]
     if None in axes or len(set(axes)) != len(axes):
         return None
     keep = op.arg("keepdim")

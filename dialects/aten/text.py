@@ -97,9 +97,10 @@ def spell(op: CallOp, printer: TextPrinter) -> str | None:
     return "".join(parts)
 
 
-def _dictionary(held: dict[str, Attribute], printer: TextPrinter) -> str:
+def _dictionary(attributes: dict[str, Attribute], printer: TextPrinter) -> str:
     return ", ".join(
-        f"{printer.spelled(StringAttr(name))} = {printer.spelled(a)}" for name, a in held.items()
+        f"{printer.spelled(StringAttr(name))} = {printer.spelled(a)}"
+        for name, a in attributes.items()
     )
 
 
@@ -150,10 +151,10 @@ def _values(
 
 
 def _explicit_none(op: CallOp) -> tuple[str, ...]:
-    held = op.attributes.get(EXPLICIT_NONE)
-    if not isinstance(held, ArrayAttr):
+    attribute = op.attributes.get(EXPLICIT_NONE)
+    if not isinstance(attribute, ArrayAttr):
         return ()
-    items = cast(ArrayAttr[Attribute], held).data
+    items = cast(ArrayAttr[Attribute], attribute).data
     return tuple(item.data for item in items if isinstance(item, StringAttr))
 
 

@@ -46,19 +46,19 @@ class _Cast(HasAxes, IRDLOperation):
         return elementwise(self)
 
     def _check(self) -> None:
-        given, made = self.input.type, self.result.type
-        if dims(given) != dims(made):
-            raise VerifyException(f"casts {given} to another shape, {made}")
-        for type_ in (given, made):
+        given, result_type = self.input.type, self.result.type
+        if dims(given) != dims(result_type):
+            raise VerifyException(f"casts {given} to another shape, {result_type}")
+        for type_ in (given, result_type):
             if problem := type_problem(type_):
                 raise VerifyException(problem)
 
 
 def _quantized(type_: Attribute) -> Quantization:
-    held = quantization(type_)
-    if held is None:
+    type_quantization = quantization(type_)
+    if type_quantization is None:
         raise VerifyException(f"{type_} is not quantised")
-    return held
+    return type_quantization
 
 
 @irdl_op_definition
@@ -95,10 +95,10 @@ class StorageCast(_Cast):
 
     def verify_(self) -> None:
         self._check()
-        given, made = quantization(self.input.type), quantization(self.result.type)
-        if (given is None) == (made is None):
+        given, result_quantization = quantization(self.input.type), quantization(self.result.type)
+        if (given is None) == (result_quantization is None):
             raise VerifyException("one side is quantised, the other its stored integers")
-        held, plain = (given, self.result) if given else (made, self.input)
+        held, plain = (given, self.result) if given else (result_quantization, self.input)
         assert held is not None
         if element(plain.type) != storage_element(held):
             raise VerifyException(f"{plain.type} is not the storage, {storage_element(held)}")
@@ -107,21 +107,23 @@ class StorageCast(_Cast):
 belong("cast", QuantizeCast.name, DequantizeCast.name)
 
 
-def quantized_type(type_: Attribute, held: UniformQuantizedType) -> AnyTensor:
+def quantized_type(type_: Attribute, uniform_quantized_type: UniformQuantizedType) -> AnyTensor:
     """The tensor type of the same shape with quantised elements."""
-    return with_element(type_, held)
+    return with_element(type_, uniform_quantized_type)
 
 
-def block_values(held: Quantization, values: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+def block_values(
+    parameters: Quantization, values: torch.Tensor, shape: Sequence[int]
+) -> torch.Tensor:
     """A number for each block, spread over a tensor shape (broadcastable against it)."""
-    if held.is_per_tensor:
+    if parameters.is_per_tensor:
         return values.reshape(())
     view = [1] * len(shape)
-    order = sorted(range(len(held.blocks)), key=lambda index: held.blocks[index][0])
-    grid = values.reshape(held.grid).permute(order)
+    order = sorted(range(len(parameters.blocks)), key=lambda index: parameters.blocks[index][0])
+    grid = values.reshape(parameters.grid).permute(order)
     for index in order:
-        axis, block = held.blocks[index]
-        view[axis] = held.grid[index]
+        axis, block = parameters.blocks[index]
+        view[axis] = parameters.grid[index]
         if block > 1:
             position = order.index(index)
             grid = grid.repeat_interleave(block, dim=position)
@@ -129,19 +131,19 @@ def block_values(held: Quantization, values: torch.Tensor, shape: Sequence[int])
     return grid.reshape(view)
 
 
-def quantize(real: torch.Tensor, held: Quantization) -> torch.Tensor:
+def quantize(real: torch.Tensor, parameters: Quantization) -> torch.Tensor:
     """The stored integers of real values: clamp(round(x / scale) + zero_point), ties to even."""
-    scales = block_values(held, held.scale_values(torch.float64), real.shape)
-    zeros = block_values(held, held.zero_point_values(torch.float32), real.shape)
+    scales = block_values(parameters, parameters.scale_values(torch.float64), real.shape)
+    zeros = block_values(parameters, parameters.zero_point_values(torch.float32), real.shape)
     inverse = (1.0 / scales).to(torch.float32)
     stored = torch.round(real.to(torch.float32) * inverse) + zeros
-    return stored.clamp(held.low, held.high).to(storage_dtype(held))
+    return stored.clamp(parameters.low, parameters.high).to(storage_dtype(parameters))
 
 
-def dequantize(stored: torch.Tensor, held: Quantization) -> torch.Tensor:
+def dequantize(stored: torch.Tensor, parameters: Quantization) -> torch.Tensor:
     """The real values of stored integers, in float32."""
-    scales = block_values(held, held.scale_values(), stored.shape)
-    zeros = block_values(held, held.zero_point_values(), stored.shape)
+    scales = block_values(parameters, parameters.scale_values(), stored.shape)
+    zeros = block_values(parameters, parameters.zero_point_values(), stored.shape)
     return (stored.to(torch.int32) - zeros).to(torch.float32) * scales
 
 

@@ -35,19 +35,21 @@ def state_meanings(func: FuncOp, level: str, side: str, types: Sequence[Attribut
 
 def meanings(func: FuncOp, side: str) -> list[Quantization | None]:
     """What each integer of a side means; nothing where all ports are as in the model."""
-    held = next(filter(None, (func.attributes.get(attribute_name(x, side)) for x in LEVELS)), None)
-    if not isinstance(held, ArrayAttr):
+    attribute = next(
+        filter(None, (func.attributes.get(attribute_name(x, side)) for x in LEVELS)), None
+    )
+    if not isinstance(attribute, ArrayAttr):
         return []
     typed = func.function_type
     ports = (typed.inputs if side == INPUT else typed.outputs).data
-    texts = [text.data for text in held if isinstance(text, StringAttr)]
+    texts = [text.data for text in attribute if isinstance(text, StringAttr)]
     return [_read(text, type_) for text, type_ in zip(texts, ports, strict=True)]
 
 
 def _described(type_: Attribute) -> str:
-    held = quantization(type_)
-    assert held is not None
-    return f"scale={held.scale!r} zero_point={held.zero_point}"
+    type_quantization = quantization(type_)
+    assert type_quantization is not None
+    return f"scale={type_quantization.scale!r} zero_point={type_quantization.zero_point}"
 
 
 def _read(text: str, type_: Attribute) -> Quantization | None:

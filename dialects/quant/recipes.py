@@ -29,7 +29,7 @@ def store(
     sub_channel: bool,
 ) -> torch.Tensor:
     """The integers of a real weight under a quantisation given as plain numbers."""
-    held = Quantization(
+    quantization = Quantization(
         bits,
         signed,
         low,
@@ -42,8 +42,8 @@ def store(
         sub_channel,
     )
     if weight.is_meta:
-        return torch.empty_like(weight, dtype=storage_dtype(held))
-    return quantize(weight, held)
+        return torch.empty_like(weight, dtype=storage_dtype(quantization))
+    return quantize(weight, quantization)
 
 
 @recipe("quant.reals")
@@ -56,18 +56,18 @@ def reals(stored: torch.Tensor, **parameters: Any) -> torch.Tensor:
     return dequantize(stored, Quantization(expressed=f32, blocks=blocks, **lists, **parameters))
 
 
-def store_parameters(held: Quantization) -> dict[str, object]:
+def store_parameters(quantization: Quantization) -> dict[str, object]:
     """The keyword parameters of both recipes for a quantisation."""
     return {
-        "bits": held.bits,
-        "signed": held.signed,
-        "low": held.low,
-        "high": held.high,
-        "scales": list(held.scales),
-        "zero_points": list(held.zero_points),
-        "blocks": [list(pair) for pair in held.blocks],
-        "grid": list(held.grid),
-        "sub_channel": held.sub_channel,
+        "bits": quantization.bits,
+        "signed": quantization.signed,
+        "low": quantization.low,
+        "high": quantization.high,
+        "scales": list(quantization.scales),
+        "zero_points": list(quantization.zero_points),
+        "blocks": [list(pair) for pair in quantization.blocks],
+        "grid": list(quantization.grid),
+        "sub_channel": quantization.sub_channel,
     }
 
 
@@ -98,10 +98,10 @@ def spread(
     inputs, outputs, *sides = weight.shape
     spans = [(side - 1) * step + 1 for side, step in zip(sides, dilation, strict=True)]
     whole = [span + more for span, more in zip(spans, behind, strict=True)]
-    made = weight.new_zeros((groups, inputs // groups, groups, outputs, *whole))
+    zeros = weight.new_zeros((groups, inputs // groups, groups, outputs, *whole))
     for at, part in enumerate(weight.chunk(groups)):
-        made[at, :, at, :, : spans[0] : dilation[0], : spans[1] : dilation[1]] = part
-    return made.reshape(inputs, groups * outputs, *whole)
+        zeros[at, :, at, :, : spans[0] : dilation[0], : spans[1] : dilation[1]] = part
+    return zeros.reshape(inputs, groups * outputs, *whole)
 
 
 @recipe("cmsis.expand")

@@ -274,26 +274,26 @@ def _vector(values: Sequence[float], dtype: torch.dtype) -> torch.Tensor:
 @once_each
 def quantization(type_: Attribute) -> Quantization | None:
     """How a tensor type is quantised, or None if its elements are plain."""
-    held = element(type_)
-    return held.data if isinstance(held, UniformQuantizedType) else None
+    type_element = element(type_)
+    return type_element.data if isinstance(type_element, UniformQuantizedType) else None
 
 
-def storage_dtype(held: Quantization) -> torch.dtype:
+def storage_dtype(parameters: Quantization) -> torch.dtype:
     """The torch dtype of the stored integers (4-bit ones are held in int8 or uint8)."""
-    if held.bits < 8:
-        return torch.int8 if held.signed else torch.uint8
-    return torch_dtype(held.storage)
+    if parameters.bits < 8:
+        return torch.int8 if parameters.signed else torch.uint8
+    return torch_dtype(parameters.storage)
 
 
-def storage_element(held: Quantization) -> Attribute:
+def storage_element(parameters: Quantization) -> Attribute:
     """The element type that the stored tensor has in the IR."""
-    return element_type(storage_dtype(held))
+    return element_type(storage_dtype(parameters))
 
 
 def type_problem(type_: Attribute) -> str | None:
     """Why a quantised tensor type contradicts its own shape, or None."""
-    held = quantization(type_)
-    return None if held is None else held.shape_problem(dims(type_))
+    type_quantization = quantization(type_)
+    return None if type_quantization is None else type_quantization.shape_problem(dims(type_))
 
 
 def float_literal(value: float) -> str:

@@ -145,8 +145,8 @@ def _pad(op: t.PadOp, result: int) -> AxisMap | None:
 @_maps(t.TileOp)
 def _tile(op: t.TileOp, result: int) -> AxisMap | None:
     """An axis of one element is broadcast; of more, any may come round again."""
-    given, made = dims(op.input1.type), dims(op.output.type)
-    pairs = enumerate(zip(given, made, strict=True))
+    input1_dims, made = dims(op.input1.type), dims(op.output.type)
+    pairs = enumerate(zip(input1_dims, made, strict=True))
     return mapped(
         op,
         tuple(Along(a) if d == e else Once(a) if d == 1 else All(a) for a, (d, e) in pairs),

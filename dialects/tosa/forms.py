@@ -42,7 +42,7 @@ _NAMES: dict[str, Attribute] = {
     **{str(held): held for held in (i1, i4, i8, i16, i32, i48, i64, f16, bf16, f32)},
     **PAYLOAD_ELEMENTS,
     "e8m0": e8m0,
-    **{f"mx:{name}": BlockScaledType(e8m0, held) for name, held in PAYLOAD_ELEMENTS.items()},
+    **{f"mx:{name}": BlockScaledType(e8m0, element) for name, element in PAYLOAD_ELEMENTS.items()},
 }
 _FP8 = ("fp8e4m3", "fp8e5m2")
 
@@ -143,14 +143,14 @@ _ROWS: dict[str, str] = {
 }
 
 
-def element_needs(held: Attribute) -> Needs:
+def element_needs(attribute: Attribute) -> Needs:
     """What a float or block-scaled type asks for where the specification deduces it."""
-    if isinstance(held, BlockScaledType):
+    if isinstance(attribute, BlockScaledType):
         payload = next(
-            name for name, element in PAYLOAD_ELEMENTS.items() if element == held.payload
+            name for name, element in PAYLOAD_ELEMENTS.items() if element == attribute.payload
         )
         return Needs(("mx_common", MX_EXTENSIONS[payload]))
-    return Needs((_FLOAT_NEEDS[held],))
+    return Needs((_FLOAT_NEEDS[attribute],))
 
 
 _FLOAT_NEEDS = {f16: "fp", f32: "fp", bf16: "bf16"} | {PAYLOAD_ELEMENTS[n]: n for n in _FP8}

@@ -65,9 +65,9 @@ def _excesses(op: Operation, level: Level) -> Iterator[str]:
         elif isinstance(value.type, ShapeType) and value.type.rank.data > level.shape:
             yield f"a shape of {value.type.rank.data} sizes is above {level.shape}"
     for name, what in _BOUNDED.items():
-        found, most = _numbers(op, name), getattr(level, what)
-        if found and max(found) > most:
-            yield f"{name} {list(found)} is above {most}"
+        numbers, most = _numbers(op, name), getattr(level, what)
+        if numbers and max(numbers) > most:
+            yield f"{name} {list(numbers)} is above {most}"
     if isinstance(op, _CONVOLUTIONS):
         yield from _dilated(op, level)
     elif isinstance(op, t.TransposeConv2dOp):
@@ -104,8 +104,12 @@ def _tensor(type_: TensorType, level: Level) -> Iterator[str]:
     if 0 in shape:
         yield "TOSA has no empty tensors"
     count = prod(size for size in shape if isinstance(size, int))
-    held = type_.element_type
-    each = -(-held.width.data // 8) if isinstance(held, IntegerType) else _BYTES.get(held, 1)
+    element_type = type_.element_type
+    each = (
+        -(-element_type.width.data // 8)
+        if isinstance(element_type, IntegerType)
+        else _BYTES.get(element_type, 1)
+    )
     if count * each > level.bytes:
         yield f"a tensor of {count * each} bytes is above {level.bytes}"
 

@@ -163,9 +163,9 @@ class TosaTarget:
 
     def missing(self, op: Operation) -> Needs:
         """What a target must have for an operator and this one lacks: `1.1`, `int`, `bf16`, …"""
-        held = self.profiles | self.extensions | ({"1.1"} if self.version != "1.0" else set())
-        missing = min((needs - held for needs in _needs_of(op)), key=len)
-        if missing <= _FP8 and "mxfp" in held and serves_block_scaling(op):
+        profiles = self.profiles | self.extensions | ({"1.1"} if self.version != "1.0" else set())
+        missing = min((needs - profiles for needs in _needs_of(op)), key=len)
+        if missing <= _FP8 and "mxfp" in profiles and serves_block_scaling(op):
             return Needs()
         return missing
 
@@ -198,7 +198,7 @@ def _elements(op: Operation) -> Iterator[Attribute]:
 
 def _unknown(op: Operation) -> Attribute | None:
     """An element type of an operator's tensors that TOSA has not."""
-    return next((held for held in _elements(op) if (held,) not in FORMS[s.ConstOp]), None)
+    return next((element for element in _elements(op) if (element,) not in FORMS[s.ConstOp]), None)
 
 
 def _needs_of(op: Operation) -> Iterator[Needs]:
@@ -215,7 +215,7 @@ def _needs_of(op: Operation) -> Iterator[Needs]:
     if type(op) in FORMS:
         yield from (needs | always for needs in FORMS[type(op)][signature_of(op)])
     else:
-        parts = (FORMS[s.ConstOp][(held,)] for held in _elements(op))
+        parts = (FORMS[s.ConstOp][(element,)] for element in _elements(op))
         yield Needs().union(always, *(part for alternatives in parts for part in alternatives))
 
 

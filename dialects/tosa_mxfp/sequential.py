@@ -71,14 +71,14 @@ def convolution(
     """
     taps = list(windows(image, kernel.shape[2:], pad, stride, dilation))
     if any(pad) and not bool(kernel.isfinite().all()):
-        held: Tensor | float = 0.0
+        tensor: Tensor | float = 0.0
         for row, column, tap, inside in taps:
             for channel in range(kernel.shape[1]):
                 weight = kernel[:, channel, row, column].reshape(-1, 1, 1)
                 term = tap[:, channel : channel + 1] * weight
-                held = held + torch.where(inside, term, 0.0)
-        assert isinstance(held, Tensor)
-        return held
+                tensor = tensor + torch.where(inside, term, 0.0)
+        assert isinstance(tensor, Tensor)
+        return tensor
     n, _, rows, columns = taps[0][2].shape
     left = torch.cat([tap.permute(0, 2, 3, 1).flatten(0, 2) for _, _, tap, _ in taps], 1)
     right = kernel.permute(2, 3, 1, 0).flatten(0, 2)
@@ -91,12 +91,12 @@ def depthwise(
 ) -> Tensor:
     """NCHW by `[C * multiplier, 1, KH, KW]` to `[N, C * multiplier, OH, OW]`, as `convolution`."""
     channels = torch.arange(kernel.shape[0]) // (kernel.shape[0] // image.shape[1])
-    held: Tensor | float = 0.0
+    tensor: Tensor | float = 0.0
     for row, column, tap, inside in windows(image, kernel.shape[2:], pad, stride, dilation):
         term = tap[:, channels] * kernel[:, 0, row, column].reshape(-1, 1, 1)
-        held = held + torch.where(inside, term, 0.0)
-    assert isinstance(held, Tensor)
-    return held
+        tensor = tensor + torch.where(inside, term, 0.0)
+    assert isinstance(tensor, Tensor)
+    return tensor
 
 
 def windows(

@@ -242,17 +242,17 @@ def check_tensor(type_: Attribute) -> None:
     """Raise `VerifyException` if XNNPACK cannot hold a tensor of this type at all."""
     if not isinstance(type_, TensorType):
         raise VerifyException(f"{type_} is not a tensor")
-    held = cast(Attribute, type_)
-    shape = dims(held)
+    attribute = cast(Attribute, type_)
+    shape = dims(attribute)
     if len(shape) > MAX_RANK:
         raise VerifyException(f"{type_} has rank {len(shape)}; XNNPACK's limit is {MAX_RANK}")
     if 0 in shape:
         raise VerifyException(f"{type_} has a dimension of size 0, which XNNPACK cannot run")
-    what = datatype(held)
+    what = datatype(attribute)
     if what is None:
         raise VerifyException(f"XNNPACK has no datatype for the elements of {type_}")
-    if (params := quantization(held)) is not None:
-        problem = quantization_problem(params, what) or type_problem(held)
+    if (params := quantization(attribute)) is not None:
+        problem = quantization_problem(params, what) or type_problem(attribute)
         if problem is not None:
             raise VerifyException(f"{type_}: {problem}")
 
@@ -277,11 +277,14 @@ def same_parameters(op: XnnpackOp) -> None:
 
 def full_range(type_: Attribute) -> None:
     """Raise if a computed value is said to stay in a part of int8: kernels use all of it."""
-    held = quantization(type_)
-    if held is not None and (held.low, held.high) != held.default_range:
+    type_quantization = quantization(type_)
+    if (
+        type_quantization is not None
+        and (type_quantization.low, type_quantization.high) != type_quantization.default_range
+    ):
         raise VerifyException(
             f"{type_}: a computed value takes every value of its storage, "
-            f"not {held.low} to {held.high}"
+            f"not {type_quantization.low} to {type_quantization.high}"
         )
 
 
@@ -326,19 +329,19 @@ def _element(value: SSAValue) -> Attribute:
     return element(value.type)
 
 
-def _text(held: Attribute) -> str:
-    match held:
+def _text(attribute: Attribute) -> str:
+    match attribute:
         case UnitAttr():
             return ""
         case DenseArrayBase():
-            values = cast("DenseArrayBase[IntegerType]", held).get_values()
+            values = cast("DenseArrayBase[IntegerType]", attribute).get_values()
             return "=[" + ", ".join(str(item) for item in values) + "]"
         case IntegerAttr():
-            return f"={held.value.data}"
+            return f"={attribute.value.data}"
         case FloatAttr():
-            return "=" + _float_text(held.value.data)
+            return "=" + _float_text(attribute.value.data)
         case _:
-            raise AssertionError(f"a field holds {held}")
+            raise AssertionError(f"a field holds {attribute}")
 
 
 def _float_text(value: float) -> str:
@@ -359,8 +362,8 @@ def _parse_field(parser: Parser) -> Attribute:
     if listed is not None:
         return to_attribute(listed)
     negative = parser.parse_optional_punctuation("-") is not None
-    if (found := parser.parse_optional_number()) is not None:
-        return to_attribute(-found if negative else found)
+    if (number := parser.parse_optional_number()) is not None:
+        return to_attribute(-number if negative else number)
     word = parser.parse_identifier("a number")
     if word not in ("inf", "nan"):
         parser.raise_error(f"{word} is not a number")

@@ -78,14 +78,14 @@ def datatype(type_: Attribute) -> str | None:
     return element_datatype(element(type_))
 
 
-def element_datatype(held: Attribute) -> str | None:
+def element_datatype(attribute: Attribute) -> str | None:
     """XNNPACK's name for an element type, None if it has none for it."""
-    plain = _PLAIN.get(held)
+    plain = _PLAIN.get(attribute)
     if plain is not None:
         return plain
-    if isinstance(held, DynamicInt8Type):
+    if isinstance(attribute, DynamicInt8Type):
         return "qdint8"
-    return _quantized(held.data) if isinstance(held, UniformQuantizedType) else None
+    return _quantized(attribute.data) if isinstance(attribute, UniformQuantizedType) else None
 
 
 @lru_cache(maxsize=4096)
@@ -101,24 +101,27 @@ def _quantized(held: Quantization) -> str | None:
     return "qbint4" if held.bits == 4 and group_size(held) is not None else None
 
 
-def group_size(held: Quantization) -> int | None:
+def group_size(quantization: Quantization) -> int | None:
     """How many inputs of a `[outputs, inputs]` weight share a scale; None if it is not grouped."""
-    blocks = dict(held.blocks)
-    if not held.sub_channel or set(blocks) != {0, 1} or blocks[0] != 1:
+    blocks = dict(quantization.blocks)
+    if not quantization.sub_channel or set(blocks) != {0, 1} or blocks[0] != 1:
         return None
-    return blocks[1] if held.blocks[0][0] == 0 else None
+    return blocks[1] if quantization.blocks[0][0] == 0 else None
 
 
-def quantization_problem(held: Quantization, what: str) -> str | None:
+def quantization_problem(quantization: Quantization, what: str) -> str | None:
     """Why XNNPACK cannot take these quantisation parameters for a datatype, or None."""
-    if what in ("qcint8", "qcint32", "qcint4", "qbint4", "qint32") and not held.is_symmetric:
+    if (
+        what in ("qcint8", "qcint32", "qcint4", "qbint4", "qint32")
+        and not quantization.is_symmetric
+    ):
         return f"XNNPACK's {what} has no zero point"
     if what == "qbint4":
-        size = group_size(held)
+        size = group_size(quantization)
         assert size is not None
         if size % 32:
             return f"its groups have {size} elements; XNNPACK takes multiples of 32"
-        if not are_bfloat16(held.scales):
+        if not are_bfloat16(quantization.scales):
             return "a group's scale is not a bfloat16 number, which is how XNNPACK keeps it"
     return None
 

@@ -259,8 +259,8 @@ class Convert(Unary):
         full_range(self.result.type)
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
-        rank, held = len(dims(self.input.type)), element(self.result.type)
-        shared = held.data if isinstance(held, DynamicInt8Type) else 0
+        rank, result_element = len(dims(self.input.type)), element(self.result.type)
+        shared = result_element.data if isinstance(result_element, DynamicInt8Type) else 0
         return mapped(self, along_rows(rank, range(rank - shared, rank)))
 
     def does_as_family(self, family: Family) -> bool:

@@ -137,11 +137,11 @@ class BatchMatrixMultiply(XnnpackOp):
         if datatype(self.right.type) == "qcint8":
             rank(self, 1, 2)  # With more, XNNPACK reads scales for every batch.
             check_weight(self, 1, channel_axis=0 if self.flag("transpose_b") else 1)
-            held = element(self.left.type)
-            if isinstance(held, DynamicInt8Type) and held.data != 1:
+            right_quantization = element(self.left.type)
+            if isinstance(right_quantization, DynamicInt8Type) and right_quantization.data != 1:
                 raise VerifyException("the input must have a scale for each row: dynamic_int8<1>")
-        held = quantization(self.right.type)
-        if held is not None and not held.is_symmetric:
+        right_quantization = quantization(self.right.type)
+        if right_quantization is not None and not right_quantization.is_symmetric:
             raise VerifyException("the right operand must have zero point 0")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:

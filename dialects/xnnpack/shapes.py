@@ -53,9 +53,9 @@ def _shape(op: Operation, index: int) -> Shape:
 
 def _element(op: Operation) -> Attribute:
     """The first operand's element type if that is a float, else the one that the op states."""
-    given = element(op.operands[0].type)
-    plain = element_datatype(given) in ("fp32", "fp16")
-    return given if plain else element(op.results[0].type)
+    operand_element = element(op.operands[0].type)
+    plain = element_datatype(operand_element) in ("fp32", "fp16")
+    return operand_element if plain else element(op.results[0].type)
 
 
 def _stated(op: Operation, shape: Sequence[Dim | None], index: int = 0) -> Shape:
@@ -114,18 +114,18 @@ def _binary(op: Operation) -> Sequence[Attribute]:
 
 @infers(FullyConnected)
 def _fully_connected(op: Operation) -> Sequence[Attribute]:
-    given, weight = _shape(op, 0), _shape(op, 1)
-    if len(weight) != 2 or not given:
+    shape, weight = _shape(op, 0), _shape(op, 1)
+    if len(weight) != 2 or not shape:
         raise StepwellError("a filter of two dimensions and an input of at least one are needed")
     outputs, inputs = weight
     if cast(XnnpackOp, op).flag("transpose_weights"):
         outputs, inputs = inputs, outputs
-    _equal(given[-1], inputs, "the input's last size and the filter's inputs differ")
+    _equal(shape[-1], inputs, "the input's last size and the filter's inputs differ")
     stated = element(op.results[0].type)
     is_float = element_datatype(stated) in ("fp32", "fp16")
-    held = element(op.operands[0].type)
-    keeps = element_datatype(held) in ("fp32", "fp16")
-    return (tensor((*given[:-1], outputs), held if keeps and is_float else stated),)
+    operand_element = element(op.operands[0].type)
+    keeps = element_datatype(operand_element) in ("fp32", "fp16")
+    return (tensor((*shape[:-1], outputs), operand_element if keeps and is_float else stated),)
 
 
 @infers(BatchMatrixMultiply)
@@ -244,32 +244,32 @@ def _resize(op: Operation) -> Sequence[Attribute]:
 
 @infers(StaticReshape)
 def _reshape(op: Operation) -> Sequence[Attribute]:
-    given, wanted = _shape(op, 0), cast(XnnpackOp, op).ints("new_shape")
-    if all(isinstance(size, int) for size in given):
-        count = math.prod(cast(tuple[int, ...], given))
+    shape, wanted = _shape(op, 0), cast(XnnpackOp, op).ints("new_shape")
+    if all(isinstance(size, int) for size in shape):
+        count = math.prod(cast(tuple[int, ...], shape))
         rest = math.prod(size for size in wanted if size)
         if count % rest or (0 not in wanted and count != rest):
-            raise StepwellError(f"{list(given)} has {count} elements, {list(wanted)} has {rest}")
+            raise StepwellError(f"{list(shape)} has {count} elements, {list(wanted)} has {rest}")
         return _made(op, [size or count // rest for size in wanted])
     return _made(op, [size or None for size in wanted])
 
 
 @infers(StaticTranspose)
 def _transpose(op: Operation) -> Sequence[Attribute]:
-    given, perm = _shape(op, 0), cast(XnnpackOp, op).ints("perm")
-    if sorted(perm) != list(range(len(given))):
-        raise StepwellError(f"{list(perm)} is no permutation of {len(given)} axes")
-    return _made(op, [given[axis] for axis in perm])
+    shape, perm = _shape(op, 0), cast(XnnpackOp, op).ints("perm")
+    if sorted(perm) != list(range(len(shape))):
+        raise StepwellError(f"{list(perm)} is no permutation of {len(shape)} axes")
+    return _made(op, [shape[axis] for axis in perm])
 
 
 @infers(StaticSlice)
 def _slice(op: Operation) -> Sequence[Attribute]:
     assert isinstance(op, StaticSlice)
-    given, offsets, sizes = _shape(op, 0), op.ints("offsets"), op.ints("sizes")
-    if not len(given) == len(offsets) == len(sizes):
+    shape, offsets, sizes = _shape(op, 0), op.ints("offsets"), op.ints("sizes")
+    if not len(shape) == len(offsets) == len(sizes):
         raise StepwellError("offsets and sizes have a number for each dimension")
     result: list[Dim | None] = []
-    for dim, offset, size in zip(given, offsets, sizes, strict=True):
+    for dim, offset, size in zip(shape, offsets, sizes, strict=True):
         if size == 0 and offset:
             raise StepwellError("only a slice from 0 on may have size 0, the whole axis")
         result.append(size or dim)
@@ -279,11 +279,11 @@ def _slice(op: Operation) -> Sequence[Attribute]:
 @infers(StaticConstantPad)
 def _pad(op: Operation) -> Sequence[Attribute]:
     assert isinstance(op, StaticConstantPad)
-    given, before, after = _shape(op, 0), op.ints("pre_paddings"), op.ints("post_paddings")
-    if not len(given) == len(before) == len(after):
+    shape, before, after = _shape(op, 0), op.ints("pre_paddings"), op.ints("post_paddings")
+    if not len(shape) == len(before) == len(after):
         raise StepwellError("paddings have a number for each dimension")
     result: list[Dim | None] = []
-    for dim, first, last in zip(given, before, after, strict=True):
+    for dim, first, last in zip(shape, before, after, strict=True):
         added = first + last
         result.append(dim + added if added else dim)
     return _made(op, result)

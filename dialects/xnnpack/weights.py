@@ -23,12 +23,21 @@ def check_static(op: XnnpackOp, index: int) -> None:
 def check_weight(op: XnnpackOp, index: int, channel_axis: int) -> None:
     """Raise unless a quantised weight is a constant with its scales on the axis of outputs."""
     check_static(op, index)
-    held = quantization(op.operands[index].type)
-    if held is not None and held.axis is not None and held.axis != channel_axis:
+    operand_quantization = quantization(op.operands[index].type)
+    if (
+        operand_quantization is not None
+        and operand_quantization.axis is not None
+        and operand_quantization.axis != channel_axis
+    ):
         raise VerifyException(
-            f"the weight's scales lie on axis {held.axis}, its output channels on {channel_axis}"
+            f"the weight's scales lie on axis {operand_quantization.axis}, "
+            f"its output channels on {channel_axis}"
         )
-    if held is not None and held.signed and not held.is_symmetric:
+    if (
+        operand_quantization is not None
+        and operand_quantization.signed
+        and not operand_quantization.is_symmetric
+    ):
         raise VerifyException("a signed weight must have zero point 0")
 
 
@@ -44,11 +53,13 @@ def check_bias(op: XnnpackOp, index: int, outputs: Dim) -> None:
         _check_scales(quantization(op.operands[0].type), quantization(weight.type), bias)
 
 
-def _check_scales(given: Quantization | None, weight: Quantization | None, bias: SSAValue) -> None:
-    held = quantization(bias.type)
-    assert given is not None and weight is not None and held is not None
-    wanted = [given.scale * scale for scale in weight.scales]
-    stated = list(held.scales)
+def _check_scales(
+    parameters: Quantization | None, weight: Quantization | None, bias: SSAValue
+) -> None:
+    bias_quantization = quantization(bias.type)
+    assert parameters is not None and weight is not None and bias_quantization is not None
+    wanted = [parameters.scale * scale for scale in weight.scales]
+    stated = list(bias_quantization.scales)
     if len(stated) == 1:
         stated = stated * len(wanted)
     if len(wanted) == 1:

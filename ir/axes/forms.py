@@ -41,9 +41,11 @@ def elementwise(op: Operation, operands: int | None = None, result: int = 0) -> 
         operands: how many of the first operands are meant; the rest are read whole.
         result: which result.
     """
-    made = dims(op.results[result].type)
+    result_dims = dims(op.results[result].type)
     values = op.operands if operands is None else op.operands[:operands]
-    return mapped(op, *(broadcast(dims(value.type), made) for value in values), result=result)
+    return mapped(
+        op, *(broadcast(dims(value.type), result_dims) for value in values), result=result
+    )
 
 
 def permuted(order: Sequence[int]) -> Links:
@@ -83,16 +85,16 @@ def along_rows(rank: int, axes: Iterable[int]) -> Links:
 def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
     """Axes that go, or stay as 1 with `keep`; the others are kept."""
     gone = set(axes)
-    found: list[Link] = []
+    links: list[Link] = []
     at = 0
     for axis in range(rank):
         if axis in gone:
-            found.append(All(at if keep else None))
+            links.append(All(at if keep else None))
             at += keep
         else:
-            found.append(Along(at))
+            links.append(Along(at))
             at += 1
-    return tuple(found)
+    return tuple(links)
 
 
 @lru_cache(maxsize=4096)

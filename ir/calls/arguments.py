@@ -88,8 +88,8 @@ def _problem(
     if any(is_one(value) for is_one, _ in kinds):
         return None
     wanted = " or ".join(dict.fromkeys(said for _, said in kinds))
-    given = "None" if value is None else f"a {type(value).__name__}"
-    return Problem(f"{name} is {given}, not {wanted}", f"{function.__qualname__}()")
+    text = "None" if value is None else f"a {type(value).__name__}"
+    return Problem(f"{name} is {text}, not {wanted}", f"{function.__qualname__}()")
 
 
 def _kinds(

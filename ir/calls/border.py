@@ -223,8 +223,8 @@ class Sizes:
                 if solved is not None:
                     self._bind(symbol, solved, where, f"{what}, {wanted}, is {size}: {symbol}")
             if _value(wanted, self.bound) not in (None, size):
-                held = ", ".join(f"{s} = {self.bound[s]}" for s in sorted(wanted.symbols))
-                fact = f"{what} is {size}, must be {wanted} with {held}"
+                text = ", ".join(f"{s} = {self.bound[s]}" for s in sorted(wanted.symbols))
+                fact = f"{what} is {size}, must be {wanted} with {text}"
                 self.problems.append(Problem(fact, where))
         return self.problems
 

@@ -98,11 +98,11 @@ def _taken(
         if not torch.equal(short, leaf):
             return leaf, [Problem("a value does not fit the 32 bits it is taken in", where)]
         leaf = short
-    found = [Problem(fact, where, help or None) for fact, help in faults(type_, leaf)]
-    if not found and (problem := _outside(declared, leaf, where)) is not None:
-        found = [problem]
-    if found:
-        return leaf, found
+    problems = [Problem(fact, where, help or None) for fact, help in faults(type_, leaf)]
+    if not problems and (problem := _outside(declared, leaf, where)) is not None:
+        problems = [problem]
+    if problems:
+        return leaf, problems
     if isinstance(type_, FloatType):
         return float(leaf), []
     return plain(leaf) if isinstance(leaf, torch.Tensor) else leaf, []
@@ -110,18 +110,18 @@ def _taken(
 
 def _narrowed(func: FuncOp) -> list[bool]:
     """Of each run-time input, whether the model takes it in 64 bits and the program in 32."""
-    said = func.attributes.get(NARROWED)
-    if not isinstance(said, ArrayAttr):
+    attribute = func.attributes.get(NARROWED)
+    if not isinstance(attribute, ArrayAttr):
         return [False] * len(func.function_type.inputs.data)
-    return [bool(isinstance(text, StringAttr) and text.data) for text in said]
+    return [bool(isinstance(text, StringAttr) and text.data) for text in attribute]
 
 
 def _declared(func: FuncOp) -> list[tuple[int, int] | None]:
     """Of each run-time input, the least and the largest integer that it was declared to hold."""
-    said = func.attributes.get(RANGES)
-    if not isinstance(said, ArrayAttr):
+    attribute = func.attributes.get(RANGES)
+    if not isinstance(attribute, ArrayAttr):
         return [None] * len(func.function_type.inputs.data)
-    texts = [text.data if isinstance(text, StringAttr) else "" for text in said]
+    texts = [text.data if isinstance(text, StringAttr) else "" for text in attribute]
     return [
         (int(low), int(high)) if dots else None
         for low, dots, high in (text.partition("..") for text in texts)

@@ -58,8 +58,8 @@ def flat_arguments(
     if kwargs and len(args) + len(kwargs) == expected and set(kwargs) <= set(names[len(args) :]):
         return [*args, *(kwargs[name] for name in names[len(args) :])]
     if kwargs or any(_is_nested(argument) for argument in args):
-        said = f"keyword arguments {', '.join(kwargs)} do not match the signature"
-        raise InputMismatch(differs or said, method, inputs)
+        text = f"keyword arguments {', '.join(kwargs)} do not match the signature"
+        raise InputMismatch(differs or text, method, inputs)
     if len(args) == expected:
         return list(args)
     given = iter(args)

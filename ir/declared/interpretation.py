@@ -175,15 +175,15 @@ def _state(op: StateOp, args: Sequence[Value], ctx: Interpreter) -> Sequence[Val
 
 def _last_reads(block: Block) -> dict[Operation, list[SSAValue]]:
     """For each op of a block the values of the block that nothing behind it reads."""
-    found: dict[Operation, list[SSAValue]] = {}
+    values: dict[Operation, list[SSAValue]] = {}
     behind: set[SSAValue] = set()
     inside = {value for op in block.ops for value in op.results} | set(block.args)
     for op in reversed(block.ops):
         read = (value for part in op.walk() for value in part.operands)
         held = {value: None for value in (*op.results, *read) if value in inside}
-        found[op] = [value for value in held if value not in behind]
+        values[op] = [value for value in held if value not in behind]
         behind.update(held)
-    return found
+    return values
 
 
 def _storages(values: Sequence[Value]) -> set[int]:

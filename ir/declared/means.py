@@ -226,8 +226,8 @@ def meaning(op: Operation) -> Meaning | None:
         filled = argument(op, "value" if hasattr(op, "arg") else "padding_value")
         return Meaning(moved=(x, *(others or (0.0 if filled is None else filled,))))
     if is_of(op, "write") and not hasattr(op, "arg"):
-        made = element(op.results[0].type)
-        tensors = (v for v in op.operands if _is_tensor(v) and element(v.type) == made)
+        result_element = element(op.results[0].type)
+        tensors = (v for v in op.operands if _is_tensor(v) and element(v.type) == result_element)
         return Meaning(moved=tuple(map(element_of, tensors)))
     return None
 
@@ -262,8 +262,8 @@ def _parameters(function: Expression) -> tuple[int, tuple[str, ...]]:
 def _in_order(op: Operation, count: int) -> list[Any]:
     schema = getattr(op, "SCHEMA", None)
     if schema is None:
-        found: list[Any] = [_scalar(value) for value in op.operands[:count]]
-        return found + [None] * (count - len(found))
+        scalars: list[Any] = [_scalar(value) for value in op.operands[:count]]
+        return scalars + [None] * (count - len(scalars))
     return [argument(op, each.name) for each in schema.arguments[:count]]
 
 
@@ -278,10 +278,10 @@ def argument(op: Operation, name: str) -> Any:
     return held
 
 
-def _scalar(given: Any) -> Any:
-    if not isinstance(given, SSAValue):
-        return given
-    return element_of(given) if _is_tensor(given) else unknown()
+def _scalar(scalar: Any) -> Any:
+    if not isinstance(scalar, SSAValue):
+        return scalar
+    return element_of(scalar) if _is_tensor(scalar) else unknown()
 
 
 Count = Callable[[Any], int | None]
@@ -343,5 +343,5 @@ def count_of(op: Operation) -> int | None:
 
 def keeps_axes(op: Operation) -> bool:
     """Whether what an op folds stands in the result, with size 1 or repeated, in its place."""
-    given, made = dims(op.operands[0].type), dims(op.results[0].type)
-    return len(given) == len(made)
+    operand_dims, result_dims = dims(op.operands[0].type), dims(op.results[0].type)
+    return len(operand_dims) == len(result_dims)

@@ -20,14 +20,14 @@ def writer(place: memoryview) -> Callable[[int, memoryview], None]:
 
 
 def put_rows(
-    made: torch.Tensor, place: memoryview, pack: Callable[[torch.Tensor], torch.Tensor] | None
+    tensor: torch.Tensor, place: memoryview, pack: Callable[[torch.Tensor], torch.Tensor] | None
 ) -> None:
     """Put rows of a tensor, or what they are packed into, where they belong."""
     dense = torch.frombuffer(place, dtype=torch.uint8)
     if pack is None:
-        dense.view(made.dtype).view(made.shape).copy_(made)
+        dense.view(tensor.dtype).view(tensor.shape).copy_(tensor)
     else:
-        dense.copy_(pack(made.contiguous()).reshape(-1).view(torch.uint8))
+        dense.copy_(pack(tensor.contiguous()).reshape(-1).view(torch.uint8))
 
 
 def samples(held: memoryview, begin: int) -> bytes:

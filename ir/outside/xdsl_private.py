@@ -37,12 +37,12 @@ operands_of = cast("Callable[[Operation], tuple[SSAValue, ...]]", attrgetter("_o
 
 def ops_in(block: Block) -> list[Operation]:
     """The ops of a block, as they stand now."""
-    found: list[Operation] = []
+    ops: list[Operation] = []
     op = block._first_op  # pyright: ignore[reportPrivateUsage]
     while op is not None:
-        found.append(op)
+        ops.append(op)
         op = op._next_op  # pyright: ignore[reportPrivateUsage]
-    return found
+    return ops
 
 
 def ops_below(root: Operation, into: list[Operation]) -> list[Operation]:

@@ -56,7 +56,7 @@ class Place:
 
 def misplaced(steps: Iterable[Step], places: Mapping[str, Place]) -> Iterator[str]:
     """A sentence for each step without a reason, and for each that needs what nothing left."""
-    held: set[Form] = set()
+    forms: set[Form] = set()
     for step in steps:
         name = step_name(step)
         place = places.get(name)
@@ -66,7 +66,7 @@ def misplaced(steps: Iterable[Step], places: Mapping[str, Place]) -> Iterator[st
         yield from (
             f"{name} needs a program that is {form.name} ({form.says}); no step ahead leaves it so"
             for form in place.needs
-            if form not in held
+            if form not in forms
         )
-        held.difference_update(place.ends)
-        held.update(place.leaves)
+        forms.difference_update(place.ends)
+        forms.update(place.leaves)

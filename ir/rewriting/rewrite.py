@@ -251,23 +251,23 @@ def _candidates(
     cls: type[Operation], rewrites: Sequence[Rewrite[Any]], dispatch: _Dispatch
 ) -> tuple[tuple[Rewrite[Any], Ask], ...]:
     """The rewrites whose anchors a class is one of, in order."""
-    found = dispatch.get(cls)
-    if found is None:
-        found = tuple((r, r.asked_of(cls)) for r in rewrites if is_one_of(cls, r.anchors))
-        dispatch[cls] = found
-    return found
+    candidates = dispatch.get(cls)
+    if candidates is None:
+        candidates = tuple((r, r.asked_of(cls)) for r in rewrites if is_one_of(cls, r.anchors))
+        dispatch[cls] = candidates
+    return candidates
 
 
 def _dispatch_of(rewrites: Sequence[Rewrite[Any]]) -> _Dispatch:
     """What earlier runs of the same rewrites found out of classes; pipelines live long."""
     if not isinstance(rewrites, tuple) or len(rewrites) < 2:
         return {}
-    held = _DISPATCHES.get(id(rewrites))
-    if held is None or held[0] is not rewrites:
+    dispatch = _DISPATCHES.get(id(rewrites))
+    if dispatch is None or dispatch[0] is not rewrites:
         if len(_DISPATCHES) >= _MOST_DISPATCHES:
             _DISPATCHES.clear()
-        held = _DISPATCHES[id(rewrites)] = (rewrites, {})
-    return held[1]
+        dispatch = _DISPATCHES[id(rewrites)] = (rewrites, {})
+    return dispatch[1]
 
 
 class _Driver:
@@ -472,19 +472,19 @@ def _record(
 
 
 def _affected(root: Operation, rw: Rewriter) -> Iterable[Operation]:
-    found: list[Operation] = []
+    ops: list[Operation] = []
     for op in rw.inserted:
         if op.regions:
-            found += walk(op)
+            ops += walk(op)
         else:
-            found.append(op)
-    found += rw.touched
+            ops.append(op)
+    ops += rw.touched
     for op in rw.inserted:
         for result in op.results:
-            found += [use.operation for use in result.uses]
+            ops += [use.operation for use in result.uses]
     if root.parent is not None:
-        found.append(root)
-    return found
+        ops.append(root)
+    return ops
 
 
 def walk_blocks(region: Region) -> Iterable[Block]:

@@ -107,13 +107,13 @@ class Rewriter:
     def weight(self, key: str, kind: str = "constant") -> SSAValue:
         """The value of a weight, visible at the root: one `stepwell.weight` a key and scope."""
         scope = self.scopes.setdefault(self.home, Scope(self.home))
-        found = scope.find(key)
-        if found is None:
-            found = WeightOp(key, self.weights.type_of(key), kind)
-            found.location = self.root.location
-            scope.add(found)
-            self.inserted.append(found)
-        return found.result
+        weight_op = scope.find(key)
+        if weight_op is None:
+            weight_op = WeightOp(key, self.weights.type_of(key), kind)
+            weight_op.location = self.root.location
+            scope.add(weight_op)
+            self.inserted.append(weight_op)
+        return weight_op.result
 
     def constant(self, tensor: Tensor, hint: str = "constant") -> SSAValue:
         """A small new constant tensor as a value."""
@@ -192,14 +192,14 @@ _FEW = 16
 
 def neighbours(operands: Iterable[SSAValue]) -> Iterable[Operation]:
     """Who may match anew after a reader of `operands` went: their makers and other readers."""
-    found: list[Operation] = []
+    ops: list[Operation] = []
     for value in operands:
         owner = value.owner
         if type(value) is OpResult:
-            found.append(value.op)
+            ops.append(value.op)
         if type(owner) is not WeightOp:
             for count, use in enumerate(value.uses):
                 if count == _FEW:
                     break
-                found.append(use.operation)
-    return found
+                ops.append(use.operation)
+    return ops

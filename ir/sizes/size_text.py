@@ -103,11 +103,11 @@ class _Parser:
         at = 0
         text = text.rstrip()
         while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
+            match = _TOKEN.match(text, at)
+            if match is None:
                 raise self.failure()
-            self.tokens.append(found[0].strip())
-            at = found.end()
+            self.tokens.append(match[0].strip())
+            at = match.end()
         self.at = 0
         self.depth = 0
 

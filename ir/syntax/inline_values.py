@@ -97,10 +97,10 @@ def _read(value: DenseIntOrFPElementsAttr, shape: list[int], dtype: torch.dtype)
 
 def _tensor_of(op: Operation, value: DenseIntOrFPElementsAttr) -> torch.Tensor:
     stated = cast(AnyTensor, op.results[0].type)
-    held = value.type
-    if not isinstance(held, TensorType) or held.element_type != element(stated):
-        raise StepwellError(f"the elements are {held}, stated as {stated}", describe_op(op))
-    shape = list(held.get_shape())
+    value_type = value.type
+    if not isinstance(value_type, TensorType) or value_type.element_type != element(stated):
+        raise StepwellError(f"the elements are {value_type}, stated as {stated}", describe_op(op))
+    shape = list(value_type.get_shape())
     if shape != list(dims(stated)) or not has_torch_dtype(element(stated)):
-        raise StepwellError(f"the elements are {held}, stated as {stated}", describe_op(op))
+        raise StepwellError(f"the elements are {value_type}, stated as {stated}", describe_op(op))
     return _read(value, shape, torch_dtype(element(stated)))

@@ -44,17 +44,17 @@ class TextLexer(MLIRLexer):
         Raises:
             ParseError: no token starts here.
         """
-        found = _TOKEN.match(self.input.content, self.pos)
-        if found is None:
+        match = _TOKEN.match(self.input.content, self.pos)
+        if match is None:
             return self._lex_rare()
-        index = found.lastindex
+        index = match.lastindex
         assert index is not None
-        start, end = found.span(index)
+        start, end = match.span(index)
         self.pos = end
         span = Span(start, end, self.input)
         kind = _KINDS[index]
         if kind is None:
-            kind = _PUNCTUATION[found[index]]
+            kind = _PUNCTUATION[match[index]]
         elif index == _STRING:
             kind = _string_kind(span)
         return Token(kind, span)

@@ -65,16 +65,16 @@ def _spell(tree: dict[str, Any]) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    found: list[str] = []
+    tokens: list[str] = []
     at = 0
     text = text.rstrip()
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
             raise ValueError(f"{text[at : at + 10]!r} is no part of a nesting")
-        found.append(match[1])
+        tokens.append(match[1])
         at = match.end()
-    return found
+    return tokens
 
 
 def _parse(tokens: list[str], at: int, depth: int = 0) -> tuple[dict[str, Any], int]:

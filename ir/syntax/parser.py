@@ -206,10 +206,10 @@ class TextParser(Parser):
         content, start = token.span.input.content, token.span.start
         flat = _FLAT_TENSOR.match(content, start)
         if flat is not None:
-            found = self._types.get(flat[0])
-            if found is not None:
+            builtin_type = self._types.get(flat[0])
+            if builtin_type is not None:
                 self._resume_from(flat.end())
-                return found
+                return builtin_type
         parsed = super()._parse_optional_builtin_type()
         if parsed is not None and flat is not None:
             self._types[flat[0]] = parsed
@@ -218,8 +218,8 @@ class TextParser(Parser):
     def _parse_optional_integer_or_float_type(self) -> TypeAttribute | None:
         token = self._current_token
         if token.kind == MLIRTokenKind.BARE_IDENT:
-            found = self._builtin_integer_type_regex.match(token.text)
-            if found is not None and (len(found[1]) > 8 or int(found[1]) > MAX_INTEGER_BITS):
+            match = self._builtin_integer_type_regex.match(token.text)
+            if match is not None and (len(match[1]) > 8 or int(match[1]) > MAX_INTEGER_BITS):
                 self.raise_error(f"an integer type has at most {MAX_INTEGER_BITS} bits")
         return super()._parse_optional_integer_or_float_type()
 

@@ -86,10 +86,10 @@ class TextPrinter(Printer):
 
     def value_name(self, value: SSAValue) -> str:
         """`%x_1`: the name of a value, given on first use."""
-        found = self._ssa_values.get(value)
-        if found is None:
-            found = self._ssa_values[value] = self._new_name(value.name_hint)
-        return "%" + found
+        name = self._ssa_values.get(value)
+        if name is None:
+            name = self._ssa_values[value] = self._new_name(value.name_hint)
+        return "%" + name
 
     def _new_name(self, hint: str | None) -> str:
         if hint:

@@ -87,12 +87,12 @@ class _OpsParser(TextParser):
 
     def parse_ops(self) -> list[Operation]:
         """All ops of the text."""
-        found: list[Operation] = []
+        ops: list[Operation] = []
         while (op := self.parse_optional_operation()) is not None:
-            found.append(op)
+            ops.append(op)
         if self.pos < len(self._current_token.span.input.content.rstrip()):
             self.raise_error("an operation is expected")
-        return found
+        return ops
 
     def parse_optional_unresolved_operand(self) -> UnresolvedOperand | None:
         """A value's name, or a literal that a name is made for."""

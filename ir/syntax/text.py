@@ -80,12 +80,12 @@ class TextContext(Context):
         self, name: str, *, dialect_stack: Sequence[str] = ()
     ) -> type[Operation] | None:
         """The class of an op, made on demand if a finder knows it."""
-        if (found := self._get_known_op(name)) is not None:
-            return found
+        if (op := self._get_known_op(name)) is not None:
+            return op
         for find in _FINDERS:
-            if (found := find(name)) is not None:
-                self._loaded_ops[name] = found
-                return found
+            if (op := find(name)) is not None:
+                self._loaded_ops[name] = op
+                return op
         self._ask_for(name)
         return super().get_optional_op(name, dialect_stack=dialect_stack)
 
@@ -173,15 +173,15 @@ def register_names(names: Callable[[str], Iterable[str]]) -> Callable[[str], Ite
 
 def _near(message: str) -> str | None:
     """`did you mean 'aten.relu.default'?` for an op or dialect that is not registered."""
-    found = re.match(r"(?:Operation |')([\w.$]+)'? is not registered", message)
-    if found is None:
+    match = re.match(r"(?:Operation |')([\w.$]+)'? is not registered", message)
+    if match is None:
         return None
-    dialect, dot, _ = found[1].partition(".")
+    dialect, dot, _ = match[1].partition(".")
     if not dot or dialect not in _DIALECTS:
         return nearest(dialect, _DIALECTS).strip() or None
     known = [op.name for op in _DIALECTS[dialect]().operations]
     known += [name for names in _NAMES for name in names(dialect)]
-    return nearest(found[1], known).strip() or None
+    return nearest(match[1], known).strip() or None
 
 
 def _failure(

@@ -106,12 +106,12 @@ class Lowered(Shown):
         """
         self._require_end()
         place = as_path(path)
-        made = self.target.artefact
-        if place.suffix != f".{made}" and place.suffix in FORMATS:
+        artefact = self.target.artefact
+        if place.suffix != f".{artefact}" and place.suffix in FORMATS:
             other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
             raise StepwellError(
-                f"the target {self.target.name} makes a .{made}, not a {place.suffix}",
-                help=f"name it {place.with_suffix('.' + made)}"
+                f"the target {self.target.name} makes a .{artefact}, not a {place.suffix}",
+                help=f"name it {place.with_suffix('.' + artefact)}"
                 + (f", or use {other[place.suffix]}" if place.suffix in other else ""),
             )
         write = self.target.write

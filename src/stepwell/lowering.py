@@ -78,20 +78,20 @@ def lower(
         StepwellError: the target or an option is unknown, or the program cannot be lowered; every
             reason is listed with its place in the model. With `check`, also what it contradicts.
     """
-    found = find_target(target)
-    given = found.chosen(options)
+    chosen_target = find_target(target)
+    given = chosen_target.chosen(options)
     if observer is not None and not takes(observer, 3):
         raise StepwellError(
             f"a {type(observer).__name__} is no observer", help="a function of (step, program, int)"
         )
-    whole = prepared(found, pipeline, given)
+    whole = prepared(chosen_target, pipeline, given)
     program = programs_of(program)
     started = time.perf_counter()
     source = program if isinstance(program, Program) else from_exported_program(program)
     if source.level == UPSTREAM:
         source = program = source.raise_to("aten")
     work = source.clone() if source is program else source
-    way = stretch(work, whole, found.name, start, stop)
+    way = stretch(work, whole, chosen_target.name, start, stop)
     chosen = way.pipeline
     if sizes is not None:
         chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
@@ -101,24 +101,24 @@ def lower(
             help="leave out check, or lower what was imported, to the end",
         )
     work.weights.require_data()
-    work.context = Context(found.name, found.settings(given))
-    checked = _checked(source, found, chosen, given) if check else None
+    work.context = Context(chosen_target.name, chosen_target.settings(given))
+    checked = _checked(source, chosen_target, chosen, given) if check else None
     with without_collection():
         _verify(work, is_between=start is not None or way.begins is not None)
         while True:
             try:
                 recorder = _recorder(work) if certify else None
                 run = _run(chosen, work, observer, recorder)
-                way.leaves(work, found.name)
+                way.leaves(work, chosen_target.name)
                 _verify(work, is_between=False)
                 break
             except (StepFailure, VerificationError) as error:
-                work = _again(program, found, chosen, work.context, error)
+                work = _again(program, chosen_target, chosen, work.context, error)
     seconds = time.perf_counter() - started
-    delegates, outside = found.inventory(work)
+    delegates, outside = chosen_target.inventory(work)
     # What stops on the way is left to no kernel yet.
-    said = run.history.refusals.values()
-    left, total = ((), 0) if way.ends else left_to_kernels(work, outside, said)
+    refusals = run.history.refusals.values()
+    left, total = ((), 0) if way.ends else left_to_kernels(work, outside, refusals)
     report = Report(
         target=target,
         delegates=delegates,
@@ -133,7 +133,7 @@ def lower(
         left=left,
         work=total,
     )
-    return Lowered(work, report, found, given, program, _certified(recorder, target))
+    return Lowered(work, report, chosen_target, given, program, _certified(recorder, target))
 
 
 def emit(

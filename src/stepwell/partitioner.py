@@ -51,8 +51,8 @@ class StepwellPartitioner(Partitioner):
                 f"the partitioner makes delegates of XNNPACK, and {self.target!r} makes others",
                 help=f"stepwell.lower(exported, {self.target!r})",
             )
-        given = {option.name for option in lowered.target.options if "pte" in option.at}
-        told = {name: value for name, value in self.options.items() if name in given}
+        option_names = {option.name for option in lowered.target.options if "pte" in option.at}
+        told = {name: value for name, value in self.options.items() if name in option_names}
         self.reports.append(lowered.report)
         return to_delegated(lowered.program, **told)
 

@@ -129,10 +129,10 @@ def _load_file(path: Path) -> Plugin:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise StepwellError(f"cannot read {path}: {error.strerror}") from None
-    held = REGISTRY.plugins.get(place)
-    if held is not None and held.digest == digest:
-        return held
-    if held is not None:
+    file = REGISTRY.plugins.get(place)
+    if file is not None and file.digest == digest:
+        return file
+    if file is not None:
         unload_plugin(place)
     plugin = Plugin(path.stem, place, digest=digest)
     REGISTRY.plugins[place] = plugin
@@ -146,8 +146,8 @@ def _load_file(path: Path) -> Plugin:
 
 def module_of_file(path: Path) -> ModuleType | None:
     """The module of a file that was loaded as a plug-in: it is not run a second time."""
-    held = REGISTRY.plugins.get(str(path.resolve()))
-    return held.module if held is not None else None
+    plugin = REGISTRY.plugins.get(str(path.resolve()))
+    return plugin.module if plugin is not None else None
 
 
 def unload_plugin(name: str) -> None:
@@ -232,9 +232,9 @@ def _bring(plugin: Plugin, load: Callable[[], None]) -> None:
 
 def _failure(plugin: Plugin, error: BaseException) -> StepwellError:
     """What is said of a plug-in that fails: its name, the reason, and the line of its own."""
-    said = error.problems[0] if isinstance(error, StepwellError) else None
+    problem = error.problems[0] if isinstance(error, StepwellError) else None
     lines = str(error).strip().splitlines()
-    reason = said.fact if said else f"{type(error).__name__}: {lines[0] if lines else ''}"
+    reason = problem.fact if problem else f"{type(error).__name__}: {lines[0] if lines else ''}"
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not _is_machinery(f.filename)]
     own = [f for f in own if Path(f.filename).resolve() == Path(plugin.origin)] or own
@@ -244,7 +244,7 @@ def _failure(plugin: Plugin, error: BaseException) -> StepwellError:
     return StepwellError(
         f"plug-in {plugin.name!r} ({plugin.origin}) is left out: {reason}",
         where,
-        (said and said.help) or "mend it, or leave it away; nothing else depends on it",
+        (problem and problem.help) or "mend it, or leave it away; nothing else depends on it",
     )
 
 

@@ -75,14 +75,14 @@ def from_exported_program(
 
     from stepwell.translate.from_torch import from_exported_program as translate
 
-    given: Any = programs_of(exported)
-    if not isinstance(given, Mapping | ExportedProgram):
+    programs: Any = programs_of(exported)
+    if not isinstance(programs, Mapping | ExportedProgram):
         raise StepwellError(
-            f"a {type(given).__name__} is no exported program",
+            f"a {type(programs).__name__} is no exported program",
             help="export it first: torch.export.export(module.eval(), example_inputs)",
         )
     load_entry_points()  # They may know the program's custom operators.
-    return translate(given)
+    return translate(programs)
 
 
 def programs_of(given: Any) -> Any:

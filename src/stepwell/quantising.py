@@ -180,20 +180,20 @@ def quantise(model: Any, name: str, data: Iterable[object]) -> Any:
         StepwellError: there is no such quantiser, no data, or more than a plug-in's one takes, or
             the model is no module.
     """
-    found = find_quantiser(name)
+    quantiser = find_quantiser(name)
     if not hasattr(model, "eval"):
         raise StepwellError(
             f"what is quantised is a module, and this is of type {type(model).__name__}",
             help="quantise first, export what comes back",
         )
     batches = [tuple(b) if isinstance(b, tuple | list) else (b,) for b in _looked_over(data)]
-    if not takes(found, 1 + len(batches)):
+    if not takes(quantiser, 1 + len(batches)):
         raise StepwellError(
             f"the quantiser {name!r} calibrates on one input, and there are {len(batches)}",
             help="give one, of all rows; or let it take more: quantise(module, inputs, *more)",
         )
     # Those of torchao change modules where they stand.
-    return found(copy.deepcopy(model).eval(), *batches)
+    return quantiser(copy.deepcopy(model).eval(), *batches)
 
 
 def _looked_over(data: Any) -> list[Any]:

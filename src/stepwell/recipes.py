@@ -73,18 +73,18 @@ class StepwellRecipeProvider(BackendRecipeProvider):
         if not isinstance(recipe_type, StepwellRecipeType):
             return None
         theirs = XNNPackRecipeType.__members__.get(recipe_type.name)
-        made = None if theirs is None else XNNPACKRecipeProvider().create_recipe(theirs, **kwargs)
-        if made is None:
+        recipe = None if theirs is None else XNNPACKRecipeProvider().create_recipe(theirs, **kwargs)
+        if recipe is None:
             raise StepwellError(
                 f"the installed ExecuTorch has no recipe {recipe_type.name}",
                 help="it has " + ", ".join(XNNPackRecipeType.__members__),
             )
-        config = made.lowering_recipe.edge_compile_config if made.lowering_recipe else None
-        made.name = str(recipe_type.value)
-        made.lowering_recipe = LoweringRecipe(
+        config = recipe.lowering_recipe.edge_compile_config if recipe.lowering_recipe else None
+        recipe.name = str(recipe_type.value)
+        recipe.lowering_recipe = LoweringRecipe(
             partitioners=[StepwellPartitioner()], edge_compile_config=config
         )
-        return made
+        return recipe
 
 
 recipe_registry.register_backend_recipe_provider(StepwellRecipeProvider())

@@ -184,12 +184,12 @@ class Target:
         return self.on_core(artefact, inputs, method, cpu)
 
 
-def _a_pipeline(given: Any) -> Pipeline:
+def _a_pipeline(pipeline: Any) -> Pipeline:
     """What was given as a pipeline, if it is one."""
-    if isinstance(given, Pipeline):
-        return given
+    if isinstance(pipeline, Pipeline):
+        return pipeline
     raise StepwellError(
-        f"a {type(given).__name__} is no pipeline",
+        f"a {type(pipeline).__name__} is no pipeline",
         help='stepwell.PIPELINES["xnnpack"] is one, "normalise,my-rewrite" is the text of one, and '
         "lambda own: own.after(…) changes the target's own",
     )

@@ -190,9 +190,9 @@ def find_target(name: str) -> Target:
     if name.startswith(_ARMS):
         from stepwell.arm_targets import find
 
-        found = find(name)
-        if found is not None:
-            return found
+        target = find(name)
+        if target is not None:
+            return target
     return _brought_target(name)
 
 

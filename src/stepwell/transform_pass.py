@@ -112,9 +112,9 @@ def _makes_beyond_edge(step: type[Step]) -> list[str]:
     found: dict[str, None] = {}
     for before, after in _examples(step):
         held = _OPERATION.findall(before)
-        made = [name for name in _OPERATION.findall(after) if name not in held]
-        classes = [(name, find(name)) for name in made if name.startswith("aten.")]
-        found |= dict.fromkeys(n for n in (*held, *made) if not n.startswith("aten."))
+        names = [name for name in _OPERATION.findall(after) if name not in held]
+        classes = [(name, find(name)) for name in names if name.startswith("aten.")]
+        found |= dict.fromkeys(n for n in (*held, *names) if not n.startswith("aten."))
         found |= dict.fromkeys(n for n, cls in classes if cls is not None and not is_of_edge(cls))
     return list(found)
 

@@ -27,9 +27,9 @@ def constant_along(op: SchemaOp, axis: int) -> tuple[SSAValue, str] | None:
         key = weight_key(constant)
         if key is None or other.type != result:
             continue
-        held = dims(constant.type)
-        at = axis - len(dims(result)) + len(held)
-        is_along = all(size == 1 for place, size in enumerate(held) if place != at)
+        constant_dims = dims(constant.type)
+        at = axis - len(dims(result)) + len(constant_dims)
+        is_along = all(size == 1 for place, size in enumerate(constant_dims) if place != at)
         if is_along and element(constant.type) == element(result):
             return other, key
     return None

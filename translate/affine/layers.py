@@ -57,8 +57,8 @@ class Layer(ABC):
         """That the weight, or the bias if there is one, is computed at run time."""
         if weight and weight_key(op.operands[1]) is None:
             return Refusal(f"the {self.WORD}'s weight is computed at run time")
-        held = op.operand("bias")
-        if bias and held is not None and weight_key(held) is None:
+        operand = op.operand("bias")
+        if bias and operand is not None and weight_key(operand) is None:
             return Refusal(f"the {self.WORD}'s bias is computed at run time")
         return None
 
@@ -72,9 +72,9 @@ class Linear(Layer):
         return len(dims(op.operands[0].type)) - 1
 
     def channels_made(self, op: SchemaOp) -> int | None:
-        made = op.results[0].type
-        has_features = len(dims(op.operands[1].type)) == 2 and is_float(element(made))
-        return len(dims(made)) - 1 if has_features else None
+        result_type = op.results[0].type
+        has_features = len(dims(op.operands[1].type)) == 2 and is_float(element(result_type))
+        return len(dims(result_type)) - 1 if has_features else None
 
     def refuses_input(self, op: SchemaOp, shifted: bool) -> Refusal | None:
         if weight_key(op.operands[1]) is not None and len(dims(op.operands[1].type)) != 2:
@@ -128,8 +128,8 @@ LAYERS: Layers = {aten.LinearDefault: Linear(), aten.ConvolutionDefault: Convolu
 
 def layer_of(op: Operation | Block, layers: Layers = LAYERS) -> tuple[SchemaOp, Layer] | None:
     """An op and what kind of layer it is."""
-    found = layers.get(type(op)) if isinstance(op, SchemaOp) else None
-    return None if found is None or not isinstance(op, SchemaOp) else (op, found)
+    layer = layers.get(type(op)) if isinstance(op, SchemaOp) else None
+    return None if layer is None or not isinstance(op, SchemaOp) else (op, layer)
 
 
 def key_of(op: SchemaOp, name: str) -> str:
@@ -146,10 +146,10 @@ def bias_of(op: SchemaOp) -> list[str]:
 
 
 def with_weights(
-    rw: Rewriter, op: SchemaOp, given: SSAValue, weight: str | None, bias: str | None
+    rw: Rewriter, op: SchemaOp, value: SSAValue, weight: str | None, bias: str | None
 ) -> SchemaOp:
     """A layer like this, not inserted yet, on another input and with other weights, if any."""
-    arguments = {**op.present(), "input": given}
+    arguments = {**op.present(), "input": value}
     for name, key in (("weight", weight), ("bias", bias)):
         if key is not None:
             arguments[name] = rw.weight(key)

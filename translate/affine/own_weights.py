@@ -29,8 +29,8 @@ def are_from_weights(value: SSAValue, axes: Iterable[int]) -> bool:
         owner = value.owner
         if not isinstance(owner, Operation):
             continue
-        found = layer_of(owner)
-        if found is not None and found[1].channels_made(found[0]) == axis:
+        layer = layer_of(owner)
+        if layer is not None and layer[1].channels_made(layer[0]) == axis:
             return True
         known = axis_map(owner)
         if known is None:

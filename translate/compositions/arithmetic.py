@@ -14,8 +14,8 @@ aten = torch.ops.aten
 
 def of_one_type(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both in the element type that PyTorch gives their result."""
-    held = torch.result_type(a, b)
-    return a.to(held), b.to(held)
+    result_type = torch.result_type(a, b)
+    return a.to(result_type), b.to(result_type)
 
 
 def within(comparisons: int, most: int) -> None:

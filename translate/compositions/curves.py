@@ -264,8 +264,8 @@ def _of_large(function: Callable[[Tensor], Tensor], start: float) -> Series:
 def _slope_of(function: Callable[[Tensor], Tensor], end: float) -> Series:
     """`f(x) / x` of an odd function from zero on."""
 
-    def slope(given: Tensor) -> Tensor:
-        x = given.clamp(min=1e-9)
+    def slope(tensor: Tensor) -> Tensor:
+        x = tensor.clamp(min=1e-9)
         return function(x) / x
 
     return Series.of(slope, 0, end)
@@ -364,8 +364,8 @@ J_NEAR = (
 def _y_rest(order: int) -> Series:
     """What is smooth of Y near zero, without its logarithm and inverse; of order 1, over x."""
 
-    def rest(given: Tensor) -> Tensor:
-        x = given.clamp(min=1e-4)
+    def rest(tensor: Tensor) -> Tensor:
+        x = tensor.clamp(min=1e-4)
         if order:
             slope = torch.log(x) * special.bessel_j1(x) - torch.reciprocal(x)
             return (special.bessel_y1(x) - slope * (2 / math.pi)) / x

@@ -196,8 +196,8 @@ def searchsorted(
     """How many of sorted numbers stand in front of another."""
     within(x.numel() * bounds.shape[-1], MOST)
     bounds = bounds if sorter is None else torch.gather(bounds, -1, sorter)
-    held = torch.result_type(x, bounds)
-    mine, held_bounds = x.to(held).unsqueeze(-1), bounds.to(held)
+    result_type = torch.result_type(x, bounds)
+    mine, held_bounds = x.to(result_type).unsqueeze(-1), bounds.to(result_type)
     if bounds.dim() > 1:
         held_bounds = held_bounds.unsqueeze(-2)
     is_right = right or side == "right"

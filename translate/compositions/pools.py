@@ -36,10 +36,10 @@ def avg_pool3d(
     how = (ceil_mode, count_include_pad)
     images = x.reshape(*batch, channels * depth, height, width)
     images = pool(images, kernel[1:], stride[1:], padding[1:], *how)
-    made = images.shape[-2:]
-    columns = images.reshape(*batch, channels, depth, made[0] * made[1])
+    sizes = images.shape[-2:]
+    columns = images.reshape(*batch, channels, depth, sizes[0] * sizes[1])
     columns = pool(columns, (kernel[0], 1), (stride[0], 1), (padding[0], 0), *how)
-    return columns.reshape(*batch, channels, columns.shape[-2], *made)
+    return columns.reshape(*batch, channels, columns.shape[-2], *sizes)
 
 
 def avg_pool2d(
@@ -124,7 +124,7 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:
     places, stride = None, 1
     for axis in reversed(range(first, x.dim())):
         count, size = output_size[axis - first], x.shape[axis]
-        found: list[Tensor] = []
+        tensors: list[Tensor] = []
         numbers: list[Tensor] = []
         for start, length in windows(size, count):
             part = tracked.narrow(axis, start, length)
@@ -132,9 +132,9 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:
             place = (at + start) * stride
             if places is not None:
                 place = place + torch.gather(places.narrow(axis, start, length), axis, at)
-            found.append(torch.gather(part, axis, at))
+            tensors.append(torch.gather(part, axis, at))
             numbers.append(place)
-        tracked, places = torch.cat(found, axis), torch.cat(numbers, axis)
+        tracked, places = torch.cat(tensors, axis), torch.cat(numbers, axis)
         stride *= size
     return values, places
 

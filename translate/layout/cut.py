@@ -62,7 +62,7 @@ def _is_transpose(op: Operation, table: Layouts) -> bool:
     return len(op.results) == 1 and table.transposed(op.results[0]) is not None
 
 
-def parts(found: Turnings, table: Layouts) -> Iterator[list[Operation]]:
+def parts(turnings: Turnings, table: Layouts) -> Iterator[list[Operation]]:
     """Sets of ops that hang together; what lies between them is fixed, so each is cut alone.
 
     A value that has any order ties nobody to another.
@@ -70,17 +70,17 @@ def parts(found: Turnings, table: Layouts) -> Iterator[list[Operation]]:
 
     def sharing(op: Operation) -> Iterator[object]:
         """What makes or reads a value that an op makes or reads turned."""
-        for value in (*(op.operands[index] for index in found[op].operands), op.results[0]):
+        for value in (*(op.operands[index] for index in turnings[op].operands), op.results[0]):
             if not table.is_free(value):
                 yield value.owner
                 yield from (use.operation for use in value.uses)
 
-    return connected(found, sharing)
+    return connected(turnings, sharing)
 
 
-def least_cost(part: list[Operation], found: Turnings, table: Layouts) -> set[Operation]:
+def least_cost(part: list[Operation], turnings: Turnings, table: Layouts) -> set[Operation]:
     """The ops of a set to rebuild on bases: the turned side of a minimum cut."""
-    edges = list(_Graph(part, found, table).edges())
+    edges = list(_Graph(part, turnings, table).edges())
     ends = {end for one, other, _ in edges for end in (one, other)}
     if TURNED not in ends:
         return set()

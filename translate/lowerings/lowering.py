@@ -254,13 +254,13 @@ class LayerLowering(Lowering):
 
         def made(b: Any) -> list[SSAValue] | None:
             names = _taken(cls.function)[1]
-            given = [target.value(x, b) for x in layer.inputs]
+            values = [target.value(x, b) for x in layer.inputs]
             more = {"layer": layer} if "layer" in names else {}
             uses = [use for use, _ in distinct(layer.uses)]
             if "use" in names:
-                results = [self.called(op, given, b, use=use, **more) for use in uses]
+                results = [self.called(op, values, b, use=use, **more) for use in uses]
             else:
-                of_use = self.called(op, given, b, **more)
+                of_use = self.called(op, values, b, **more)
                 results = [None if of_use is None else of_use(use) for use in uses]
             if any(result is None for result in results):
                 return None
@@ -397,8 +397,8 @@ def lowers(
         name: its own, where it is not its function's.
     """
     forms: dict[type[Operation], Any] = {}
-    for held in ops:
-        named = held if isinstance(held, Mapping) else {held: None}
+    for op in ops:
+        named = op if isinstance(op, Mapping) else {op: None}
         forms |= {_class_named(name): form for name, form in named.items()}
 
     def register(function: _F) -> _F:

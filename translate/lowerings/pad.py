@@ -32,10 +32,10 @@ class Pad(Rewriter):
 
     def weight(self, key: str, kind: str = "constant") -> SSAValue:
         """The value of a weight, which will stand once at the head of the root's scope."""
-        found = self._heads.get(key)
-        if found is None:
-            found = self._heads[key] = WeightOp(key, self.weights.type_of(key), kind)
-        return found.result
+        weight_op = self._heads.get(key)
+        if weight_op is None:
+            weight_op = self._heads[key] = WeightOp(key, self.weights.type_of(key), kind)
+        return weight_op.result
 
     def replace_value(self, old: SSAValue, new: SSAValue) -> None:
         """Not while matching."""
@@ -55,8 +55,8 @@ class Pad(Rewriter):
         """Put everything in front of the root; gives the values, which may be weights."""
         heads: dict[SSAValue, SSAValue] = {}
         for key, op in self._heads.items():
-            heads[op.result] = held = rw.weight(key, op.kind.data)
-            op.result.replace_all_uses_with(held)
+            heads[op.result] = weight = rw.weight(key, op.kind.data)
+            op.result.replace_all_uses_with(weight)
         for op in self.inserted:
             rw.insert(op)
         return [None if value is None else heads.get(value, value) for value in values]

@@ -96,6 +96,6 @@ def _tensor(text: str, block: Block) -> SSAValue:
     """`2x4xf32` as an argument; a size that is no number is a symbol."""
     *sizes, element = text.split("x")
     shape: list[Dim | str] = [int(size) if size.isdigit() else size for size in sizes if size]
-    made = block.insert_arg(tensor(shape, element_named(element, cast(Any, None))), len(block.args))
-    made.name_hint = "xzuvw"[len(block.args) - 1]
-    return made
+    arg = block.insert_arg(tensor(shape, element_named(element, cast(Any, None))), len(block.args))
+    arg.name_hint = "xzuvw"[len(block.args) - 1]
+    return arg

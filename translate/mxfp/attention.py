@@ -119,12 +119,12 @@ def _projections(attention: nn.MultiheadAttention) -> list[nn.Linear]:
     else:
         weights: list[Tensor] = [own[f"{name}_proj_weight"] for name in "qkv"]
     biases = [None] * 3 if bias is None else list(bias.chunk(3))
-    made: list[nn.Linear] = []
+    projections: list[nn.Linear] = []
     for weight, shift in zip(weights, biases, strict=True):
         out, depth = weight.shape
         linear = nn.Linear(depth, out, shift is not None, device="meta")
         linear.weight = nn.Parameter(weight.detach(), weight.requires_grad)
         if shift is not None:
             linear.bias = nn.Parameter(shift.detach(), shift.requires_grad)
-        made.append(linear)
-    return made
+        projections.append(linear)
+    return projections

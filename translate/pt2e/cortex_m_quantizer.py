@@ -36,16 +36,16 @@ Targets = frozenset[Any]
 
 
 def _ops(*names: str) -> Targets:
-    found: set[Any] = set()
+    ops: set[Any] = set()
     for name in names:
         operator, _, overload = name.partition(".")
         packet = getattr(aten, operator)
-        found.add(getattr(packet, overload or "default"))
+        ops.add(getattr(packet, overload or "default"))
         if hasattr(aten, f"{operator}_"):
             in_place = getattr(aten, f"{operator}_")
             if hasattr(in_place, overload or "default"):
-                found.add(getattr(in_place, overload or "default"))
-    return frozenset(found)
+                ops.add(getattr(in_place, overload or "default"))
+    return frozenset(ops)
 
 
 CONVOLUTIONS = _ops("conv1d", "conv1d.padding", "conv2d", "conv2d.padding")

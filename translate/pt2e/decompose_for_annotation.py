@@ -129,10 +129,10 @@ def _centred(write: Writer, x: Any, axes: list[int], keeps: bool = True) -> tupl
 
 def _by_channel(model: GraphModule, write: Writer, value: Any, rank: int, name: str) -> Node | None:
     """A parameter of each channel as images have them; None if it is none."""
-    held = tensor_of(model, value)
-    if held is None:
+    tensor = tensor_of(model, value)
+    if tensor is None:
         return None
-    return write.constant(f"stepwell_{name}", held.detach().reshape(1, -1, *([1] * (rank - 2))))
+    return write.constant(f"stepwell_{name}", tensor.detach().reshape(1, -1, *([1] * (rank - 2))))
 
 
 def _norm_of_groups(model: GraphModule, node: Node) -> None:
@@ -157,9 +157,9 @@ def _norm_of_groups(model: GraphModule, node: Node) -> None:
     for parameter, operator, kind in (
         (weight, aten.mul.Tensor, "weight"), (bias, aten.add.Tensor, "bias")
     ):  # fmt: skip
-        held = _by_channel(model, write, parameter, len(shape), f"{node.name}_{kind}")
-        if held is not None:
-            value = write.call(operator, value, held)
+        channel = _by_channel(model, write, parameter, len(shape), f"{node.name}_{kind}")
+        if channel is not None:
+            value = write.call(operator, value, channel)
     write.replace(value)
 
 
@@ -212,10 +212,10 @@ def _euclidean(model: GraphModule, node: Node) -> None:
 def _prelu(model: GraphModule, node: Node) -> None:
     x, slope = cast("tuple[Node, Node]", node.args[:2])
     write = Writer(model, node)
-    held = _by_channel(model, write, slope, x.meta["val"].dim(), f"{node.name}_slope")
-    if held is None or x.meta["val"].dim() < 2:
+    channel = _by_channel(model, write, slope, x.meta["val"].dim(), f"{node.name}_slope")
+    if channel is None or x.meta["val"].dim() < 2:
         return
-    below = write.call(aten.mul.Tensor, write.call(aten.clamp_max.default, x, 0.0), held)
+    below = write.call(aten.mul.Tensor, write.call(aten.clamp_max.default, x, 0.0), channel)
     write.replace(write.call(aten.add.Tensor, write.call(aten.relu.default, x), below))
 
 

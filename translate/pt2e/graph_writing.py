@@ -20,11 +20,11 @@ class Writer:
     def call(self, target: Any, *args: Any) -> Node:
         """A call of an operator."""
         with self.model.graph.inserting_before(self.before):
-            made = self.model.graph.call_function(target, args)
-        made.meta = {k: v for k, v in self.before.meta.items() if k in ("nn_module_stack",)}
+            function = self.model.graph.call_function(target, args)
+        function.meta = {k: v for k, v in self.before.meta.items() if k in ("nn_module_stack",)}
         values = map_arg(args, lambda node: node.meta.get("val"))
-        made.meta["val"] = target(*values)
-        return made
+        function.meta["val"] = target(*values)
+        return function
 
     def constant(self, name: str, tensor: torch.Tensor) -> Node:
         """A buffer of the module; equal ones share it."""

@@ -49,16 +49,16 @@ def unrolled(model: GraphModule, node: Node) -> bool:
     work = _Unrolling(Writer(model, node), cell, 1 if batch_first else 0)
     results: list[list[Node]] = [[] for _ in state]
     for layer in range(layers):
-        made: list[Node] = []
+        nodes: list[Node] = []
         for way in range(1 + both_ways):
             at = layer * (1 + both_ways) + way
             held = Layer(*params[at * each : (at + 1) * each])
             first = [_begin(work.write, value, at) for value in state]
             steps, last = work.layer(x, held, first, backwards=bool(way))
-            made.append(steps)
+            nodes.append(steps)
             for into, value in zip(results, last, strict=True):
                 into.append(value)
-        x = made[0] if len(made) == 1 else work.write.call(aten.cat.default, made, 2)
+        x = nodes[0] if len(nodes) == 1 else work.write.call(aten.cat.default, nodes, 2)
     ends = [_stacked(work.write, values, 0) for values in results]
     _read_steps(node, x, 1 if batch_first else 0)
     work.write.replace_results([x, *ends])
@@ -69,7 +69,7 @@ def _read_steps(node: Node, steps: Node, time: int) -> None:
     """Who reads one step of the first result reads what computed it."""
     if steps.target is not aten.cat.default or steps.args[1] != time:
         return
-    made = [cast(Node, row.args[0]) for row in cast("Sequence[Node]", steps.args[0])]
+    nodes = [cast(Node, row.args[0]) for row in cast("Sequence[Node]", steps.args[0])]
     pending = [user for user in node.users if user.args[1] == 0]
     while pending:
         value = pending.pop()
@@ -80,7 +80,7 @@ def _read_steps(node: Node, steps: Node, time: int) -> None:
             ):
                 pending.append(user)
             elif user.target is aten.select.int and user.args[1] in (time, time - 3):
-                user.replace_all_uses_with(made[cast(int, user.args[2])])
+                user.replace_all_uses_with(nodes[cast(int, user.args[2])])
 
 
 def _begin(write: Writer, value: Node, at: int) -> Node | None:
@@ -104,12 +104,12 @@ class _Unrolling:
         projected = self.write.call(aten.linear.default, x, held.inputs, held.input_bias)
         count = x.meta["val"].shape[self.time]
         order = range(count - 1, -1, -1) if backwards else range(count)
-        made: dict[int, Node] = {}
+        nodes: dict[int, Node] = {}
         for step in order:
             given = self.write.call(aten.select.int, projected, self.time, step)
             state = self.cell(self.write, given, state, held)
-            made[step] = cast(Node, state[0])
-        steps = _stacked(self.write, [made[i] for i in range(count)], self.time)
+            nodes[step] = cast(Node, state[0])
+        steps = _stacked(self.write, [nodes[i] for i in range(count)], self.time)
         return steps, [cast(Node, value) for value in state]
 
 
@@ -125,21 +125,21 @@ def _part(write: Writer, value: Node, index: int, count: int) -> Node:
     return write.call(aten.slice.Tensor, value, -1, index * size, (index + 1) * size)
 
 
-def _sum(write: Writer, given: Node, hidden: Node | None, held: Layer) -> Node:
+def _sum(write: Writer, node: Node, hidden: Node | None, layer: Layer) -> Node:
     """What the inputs say and what the state says."""
     if hidden is None:
-        if held.hidden_bias is None:
-            return given
-        return write.call(aten.add.Tensor, given, held.hidden_bias)
-    said = write.call(aten.linear.default, hidden, held.hidden, held.hidden_bias)
-    return write.call(aten.add.Tensor, given, said)
+        if layer.hidden_bias is None:
+            return node
+        return write.call(aten.add.Tensor, node, layer.hidden_bias)
+    said = write.call(aten.linear.default, hidden, layer.hidden, layer.hidden_bias)
+    return write.call(aten.add.Tensor, node, said)
 
 
 def _lstm(
-    write: Writer, given: Node, state: Sequence[Node | None], held: Layer
+    write: Writer, node: Node, state: Sequence[Node | None], layer: Layer
 ) -> Sequence[Node | None]:
     hidden, cell = state
-    gates = _sum(write, given, hidden, held)
+    gates = _sum(write, node, hidden, layer)
     taken, kept, fresh, shown = (
         write.call(
             aten.tanh.default if at == 2 else aten.sigmoid.default, _part(write, gates, at, 4)
@@ -153,23 +153,23 @@ def _lstm(
 
 
 def _gru(
-    write: Writer, given: Node, state: Sequence[Node | None], held: Layer
+    write: Writer, node: Node, state: Sequence[Node | None], layer: Layer
 ) -> Sequence[Node | None]:
     (hidden,) = state
-    said = held.hidden_bias
+    hidden_bias = layer.hidden_bias
     if hidden is not None:
-        said = write.call(aten.linear.default, hidden, held.hidden, held.hidden_bias)
+        hidden_bias = write.call(aten.linear.default, hidden, layer.hidden, layer.hidden_bias)
 
     def gate(at: int) -> Node:
-        value = _part(write, given, at, 3)
-        if said is not None:
-            value = write.call(aten.add.Tensor, value, _part(write, said, at, 3))
+        value = _part(write, node, at, 3)
+        if hidden_bias is not None:
+            value = write.call(aten.add.Tensor, value, _part(write, hidden_bias, at, 3))
         return write.call(aten.sigmoid.default, value)
 
     reset, update = gate(0), gate(1)
-    fresh = _part(write, given, 2, 3)
-    if said is not None:
-        limited = write.call(aten.mul.Tensor, reset, _part(write, said, 2, 3))
+    fresh = _part(write, node, 2, 3)
+    if hidden_bias is not None:
+        limited = write.call(aten.mul.Tensor, reset, _part(write, hidden_bias, 2, 3))
         fresh = write.call(aten.add.Tensor, fresh, limited)
     fresh = write.call(aten.tanh.default, fresh)
     rest = write.call(aten.rsub.Scalar, update, 1)
@@ -181,9 +181,9 @@ def _gru(
 
 def _rnn(function: Any) -> Any:
     def step(
-        write: Writer, given: Node, state: Sequence[Node | None], held: Layer
+        write: Writer, node: Node, state: Sequence[Node | None], layer: Layer
     ) -> Sequence[Node | None]:
-        return (write.call(function, _sum(write, given, state[0], held)),)
+        return (write.call(function, _sum(write, node, state[0], layer)),)
 
     return step
 

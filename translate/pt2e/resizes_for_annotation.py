@@ -101,15 +101,15 @@ def adaptive_maximum(model: GraphModule, node: Node) -> None:
         user.users for user in node.users if user not in values
     ):
         return  # The places of the maxima are read.
-    sides, made = x.meta["val"].shape[-2:], node.meta["val"][0].shape[-2:]
-    if not all(isinstance(size, int) for size in (*sides, *made)):
+    sides, sizes = x.meta["val"].shape[-2:], node.meta["val"][0].shape[-2:]
+    if not all(isinstance(size, int) for size in (*sides, *sizes)):
         return
     write = Writer(model, node)
-    if _divides(sides, made):
-        window = [size // cells for size, cells in zip(sides, made, strict=True)]
+    if _divides(sides, sizes):
+        window = [size // cells for size, cells in zip(sides, sizes, strict=True)]
         x = write.call(aten.max_pool2d.default, x, window, window)
     else:
-        for axis, size, cells in zip((-2, -1), sides, made, strict=True):
+        for axis, size, cells in zip((-2, -1), sides, sizes, strict=True):
             spans = [(at * size // cells, -(-(at + 1) * size // cells)) for at in range(cells)]
             parts = [write.call(aten.slice.Tensor, x, axis, *span) for span in spans]
             most = [write.call(aten.amax.default, part, [axis], True) for part in parts]

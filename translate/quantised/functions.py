@@ -135,16 +135,16 @@ class Chain:
 
 def byte_chain(op: QuantizeCast) -> Chain | Refusal | None:
     """A quantisation that is a function of one int8 value, of the same shape."""
-    held = quantization(op.result.type)
-    assert held is not None
+    result_quantization = quantization(op.result.type)
+    assert result_quantization is not None
     chain = chain_of(op)
     if chain is None or dims(chain.source.type) != dims(op.result.type):
         return None
-    if reason := not_int8(held):
+    if reason := not_int8(result_quantization):
         return Refusal(f"its result is quantised {reason}")
-    given = quantization(chain.source.type)
-    assert given is not None
-    if reason := not_int8(given):
+    source_quantization = quantization(chain.source.type)
+    assert source_quantization is not None
+    if reason := not_int8(source_quantization):
         return Refusal(f"what it is a function of is quantised {reason}")
     return chain
 

@@ -88,10 +88,10 @@ def layer_of(op: SchemaOp, parts: Parts, bits: int = 8, unsigned: bool = False) 
     """
     inputs: list[Activation] = []
     for value in parts.activations:
-        found = activation(value, bits, unsigned)
-        if isinstance(found, Refusal):
-            return found
-        inputs.append(found)
+        layer = activation(value, bits, unsigned)
+        if isinstance(layer, Refusal):
+            return layer
+        inputs.append(layer)
     uses = quantized_uses(op.results[0], bits, unsigned)
     if isinstance(uses, Refusal):
         return uses

@@ -62,11 +62,14 @@ def take_integers(
 
 def quantisers(types: Sequence[Attribute | None]) -> list[Converted]:
     """How a value crosses into each port; None where it stays as it is."""
-    found = [None if typed is None else quantization(typed) for typed in types]
-    return [None if held is None else partial(quantize, held=held) for held in found]
+    quantizations = [None if typed is None else quantization(typed) for typed in types]
+    return [
+        None if parameters is None else partial(quantize, parameters=parameters)
+        for parameters in quantizations
+    ]
 
 
 def _stored(typed: Attribute) -> Attribute:
-    held = quantization(typed)
-    assert held is not None
-    return with_element(typed, storage_element(held))
+    typed_quantization = quantization(typed)
+    assert typed_quantization is not None
+    return with_element(typed, storage_element(typed_quantization))

@@ -63,7 +63,7 @@ def quantized_uses(
     Every use has to be an int8 quantisation (or one of `bits`, or an `unsigned` one too, where a
     kernel has that form), directly or through clamps whose every use is.
     """
-    found: list[Use] = []
+    uses: list[Use] = []
     pending: list[tuple[SSAValue, tuple[Reals, ...]]] = [(value, ())]
     while pending:
         current, clamps = pending.pop()
@@ -72,30 +72,37 @@ def quantized_uses(
         for use in current.uses:
             user = use.operation
             if isinstance(user, QuantizeCast):
-                held = quantization(user.result.type)
-                assert held is not None
-                if reason := not_integers(held, bits, unsigned):
+                result_quantization = quantization(user.result.type)
+                assert result_quantization is not None
+                if reason := not_integers(result_quantization, bits, unsigned):
                     return Refusal(f"its result is quantised {reason}")
-                found.append(Use(user, held, *narrowed(held, clamps), common_bounds(clamps)))
+                uses.append(
+                    Use(
+                        user,
+                        result_quantization,
+                        *narrowed(result_quantization, clamps),
+                        common_bounds(clamps),
+                    )
+                )
             elif isinstance(user, SchemaOp) and (bounds := clamp_bounds(user)) is not None:
                 pending.append((user.results[0], (bounds, *clamps)))
             else:
                 return Refusal(f"its result is used as a float by {op_name(user)}")
-    return tuple(found) if found else Refusal("its result is not used")
+    return tuple(uses) if uses else Refusal("its result is not used")
 
 
-def not_int8(held: Quantization) -> str | None:
+def not_int8(parameters: Quantization) -> str | None:
     """Why the int8 kernels cannot work on these integers, or None."""
-    return not_integers(held, 8)
+    return not_integers(parameters, 8)
 
 
-def not_integers(held: Quantization, bits: int, unsigned: bool = False) -> str | None:
+def not_integers(parameters: Quantization, bits: int, unsigned: bool = False) -> str | None:
     """Why a kernel over signed (or `unsigned`) integers of `bits` cannot work on these, or None."""
-    if not held.is_per_tensor:
+    if not parameters.is_per_tensor:
         return "along an axis; activations have one scale"
-    if held.bits != bits or not (held.signed or unsigned):
+    if parameters.bits != bits or not (parameters.signed or unsigned):
         kinds = f"int{bits} or uint{bits}" if unsigned else f"int{bits}"
-        return f"to {dtype_name(held.storage)}, not {kinds}"
+        return f"to {dtype_name(parameters.storage)}, not {kinds}"
     return None
 
 
@@ -131,16 +138,16 @@ def _real(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def narrowed(held: Quantization, clamps: Sequence[Reals]) -> tuple[int, int]:
+def narrowed(parameters: Quantization, clamps: Sequence[Reals]) -> tuple[int, int]:
     """The stored range after clamps, innermost last: quantising is monotone, so it commutes."""
-    low, high = held.low, held.high
+    low, high = parameters.low, parameters.high
     for least, most in reversed(clamps):
         if least is not None:
-            low = max(low, _stored(least, held))
-            high = max(high, _stored(least, held))
+            low = max(low, _stored(least, parameters))
+            high = max(high, _stored(least, parameters))
         if most is not None:
-            high = min(high, _stored(most, held))
-            low = min(low, _stored(most, held))
+            high = min(high, _stored(most, parameters))
+            low = min(low, _stored(most, parameters))
     return low, high
 
 
@@ -155,12 +162,14 @@ def common_bounds(clamps: Sequence[Reals]) -> Reals:
     return None if low == -math.inf else low, None if high == math.inf else high
 
 
-def _stored(real: float, held: Quantization) -> int:
+def _stored(real: float, parameters: Quantization) -> int:
     if math.isinf(real):
-        return held.high if real > 0 else held.low
-    inverse = torch.tensor(1.0 / held.scale, dtype=torch.float32)
-    code = int(torch.round(torch.tensor(real, dtype=torch.float32) * inverse)) + held.zero_point
-    return max(held.low, min(held.high, code))
+        return parameters.high if real > 0 else parameters.low
+    inverse = torch.tensor(1.0 / parameters.scale, dtype=torch.float32)
+    code = (
+        int(torch.round(torch.tensor(real, dtype=torch.float32) * inverse)) + parameters.zero_point
+    )
+    return max(parameters.low, min(parameters.high, code))
 
 
 @dataclass(frozen=True)
@@ -186,11 +195,11 @@ def activation(value: SSAValue, bits: int = 8, unsigned: bool = False) -> Activa
             )
         what = op_name(maker) if isinstance(maker, Operation) else "an input"
         return Refusal(f"its operand comes from {what} and is not quantised")
-    held = quantization(source.type)
-    assert held is not None
-    if reason := not_integers(held, bits, unsigned):
+    source_quantization = quantization(source.type)
+    assert source_quantization is not None
+    if reason := not_integers(source_quantization, bits, unsigned):
         return Refusal(f"its operand is quantised {reason}")
-    return Activation(source, held)
+    return Activation(source, source_quantization)
 
 
 @dataclass(frozen=True)
@@ -211,22 +220,26 @@ def stored_constant(value: SSAValue) -> StoredWeight | None:
     source = quantised_source(value)
     if source is None or not isinstance(source.owner, StorageCast):
         return None
-    key, held = weight_key(source.owner.input), quantization(source.type)
-    return None if key is None or held is None else StoredWeight(key, held)
+    key, source_quantization = weight_key(source.owner.input), quantization(source.type)
+    return (
+        None
+        if key is None or source_quantization is None
+        else StoredWeight(key, source_quantization)
+    )
 
 
 def stored_weight(value: SSAValue | None) -> StoredWeight | Refusal:
     """The int8 constant that a float operand stands for, or why there is none."""
     if value is None or quantised_source(value) is None:
         return Refusal("its weight is not quantised")
-    found = stored_constant(value)
-    if found is None:
+    constant = stored_constant(value)
+    if constant is None:
         return Refusal("its weight is computed at run time")
-    if found.held.bits != 8 or not found.held.signed:
-        return Refusal(f"its weight is {dtype_name(found.held.storage)}, not int8")
-    if found.held.sub_channel:
+    if constant.held.bits != 8 or not constant.held.signed:
+        return Refusal(f"its weight is {dtype_name(constant.held.storage)}, not int8")
+    if constant.held.sub_channel:
         return Refusal("its weight has a scale for each block; the kernel takes one for each row")
-    return found
+    return constant
 
 
 def not_for_each_output(weight: StoredWeight, axis: int) -> Refusal | None:
@@ -251,13 +264,13 @@ def bias_operand(value: SSAValue | None) -> Bias | Refusal | None:
     key = weight_key(value)
     if key is not None:
         return Bias(key, None)
-    found = stored_constant(value)
-    if found is None:
+    constant = stored_constant(value)
+    if constant is None:
         return Refusal("its bias is computed at run time")
-    held = found.held
+    held = constant.held
     if not held.is_symmetric:
         return Refusal("its bias has a zero point")
-    return Bias(found.key, tuple(held.scales))
+    return Bias(constant.key, tuple(held.scales))
 
 
 def integer_bias(

@@ -22,42 +22,46 @@ def quantised(b: Rewriter, value: SSAValue, held: Quantization) -> SSAValue:
     return _called(b, "quantize", value, held)
 
 
-def dequantised(b: Rewriter, stored: SSAValue, held: Quantization) -> SSAValue:
+def dequantised(b: Rewriter, stored: SSAValue, quantization: Quantization) -> SSAValue:
     """The real values that plain stored integers stand for."""
-    size = _group(held, stored)
+    size = _group(quantization, stored)
     if size is None:
-        return _called(b, "dequantize", stored, held)
+        return _called(b, "dequantize", stored, quantization)
     cls = op_class(f"{_OF}.dequantize_per_channel_group.default")
-    scales = b.constant(held.scale_values().reshape(held.grid), "scales")
-    zeros = b.constant(held.zero_point_values().reshape(held.grid), "zero_points")
-    limits = (held.low, held.high, storage_element(held))
-    return b.insert(cls.make(stored, scales, zeros, *limits, size, held.expressed)).results[0]
+    scales = b.constant(quantization.scale_values().reshape(quantization.grid), "scales")
+    zeros = b.constant(quantization.zero_point_values().reshape(quantization.grid), "zero_points")
+    limits = (quantization.low, quantization.high, storage_element(quantization))
+    return b.insert(cls.make(stored, scales, zeros, *limits, size, quantization.expressed)).results[
+        0
+    ]
 
 
-def is_spelled(held: Quantization, stored: SSAValue) -> bool:
+def is_spelled(quantization: Quantization, stored: SSAValue) -> bool:
     """Whether the library dequantises such integers."""
-    return not held.sub_channel or _group(held, stored) is not None
+    return not quantization.sub_channel or _group(quantization, stored) is not None
 
 
-def _group(held: Quantization, stored: SSAValue) -> int | None:
+def _group(quantization: Quantization, stored: SSAValue) -> int | None:
     """How many numbers of a row share a scale, where rows have several."""
-    blocks, shape = dict(held.blocks), dims(stored.type)
-    if not held.sub_channel or len(shape) != 2 or blocks.get(0) != 1:
+    blocks, shape = dict(quantization.blocks), dims(stored.type)
+    if not quantization.sub_channel or len(shape) != 2 or blocks.get(0) != 1:
         return None
     return blocks.get(1)
 
 
-def _called(b: Rewriter, verb: str, value: SSAValue, held: Quantization) -> SSAValue:
-    form = "tensor" if held.is_per_tensor else "channel"
+def _called(b: Rewriter, verb: str, value: SSAValue, quantization: Quantization) -> SSAValue:
+    form = "tensor" if quantization.is_per_tensor else "channel"
     cls = op_class(f"{_OF}.{verb}_per_{form}.default")
     numbers: tuple[object, ...] = (
-        (held.scale, held.zero_point)
-        if held.is_per_tensor
+        (quantization.scale, quantization.zero_point)
+        if quantization.is_per_tensor
         else (
-            b.constant(held.scale_values(torch.float64), "scales"),
-            b.constant(held.zero_point_values(torch.int64), "zero_points"),
-            held.axis,
+            b.constant(quantization.scale_values(torch.float64), "scales"),
+            b.constant(quantization.zero_point_values(torch.int64), "zero_points"),
+            quantization.axis,
         )
     )
-    made = cls.make(value, *numbers, held.low, held.high, storage_element(held))
+    made = cls.make(
+        value, *numbers, quantization.low, quantization.high, storage_element(quantization)
+    )
     return b.insert(made).results[0]

@@ -36,19 +36,19 @@ def axes(numbers: Sequence[int], rank: int) -> tuple[int, ...]:
     return tuple(sorted(axis(number, rank) for number in numbers))
 
 
-def overflows(number: float, held: Attribute) -> Refusal | None:
+def overflows(number: float, attribute: Attribute) -> Refusal | None:
     """A finite number is finite as a constant of a float type too."""
-    if abs(number) < inf and abs(number) > torch.finfo(torch_dtype(held)).max:
-        return Refusal(f"{number!r} does not fit {dtype_name(held)}")
+    if abs(number) < inf and abs(number) > torch.finfo(torch_dtype(attribute)).max:
+        return Refusal(f"{number!r} does not fit {dtype_name(attribute)}")
     return None
 
 
-def promotes(number: object, held: Attribute) -> Refusal | None:
+def promotes(number: object, attribute: Attribute) -> Refusal | None:
     """A number leaves integers what they are: with a float they would become floats."""
     is_late = isinstance(number, SSAValue) and isinstance(number.type, FloatType)
-    if (is_late or isinstance(number, float)) and not is_float(held):
+    if (is_late or isinstance(number, float)) and not is_float(attribute):
         said = "of run time" if is_late else repr(number)
-        return Refusal(f"{dtype_name(held)} and the float {said} would give floats")
+        return Refusal(f"{dtype_name(attribute)} and the float {said} would give floats")
     return None
 
 
@@ -100,8 +100,8 @@ def cannot_be_viewed_as(value: SSAValue, shape: Sequence[Dim]) -> Refusal | None
     """At most one dimension of a view may be unknown to its operand: it is written -1."""
     if not is_known(shape):
         return Refusal("the shape is not known, not even as an expression")
-    held = dims(value.type)
-    loose = [d for d in shape if isinstance(d, Size) and d not in held]
+    value_dims = dims(value.type)
+    loose = [d for d in shape if isinstance(d, Size) and d not in value_dims]
     if len(loose) > 1:
         return Refusal("the sizes " + ", ".join(map(str, loose)) + " are computed at run time")
     if 0 in shape and any(isinstance(d, Size) for d in shape):
@@ -118,9 +118,9 @@ def view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
 
 def view_op(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SchemaOp:
     """The view as an op that is not inserted yet (the sizes it reads are)."""
-    held = dims(value.type)
+    value_dims = dims(value.type)
     symbolic = [d for d in shape if isinstance(d, Size)]
-    loose = [d for d in symbolic if d not in held]
+    loose = [d for d in symbolic if d not in value_dims]
     free = (loose or symbolic or [None])[0]
     sizes: list[int | SSAValue] = []
     for dim in shape:
@@ -130,7 +130,7 @@ def view_op(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SchemaOp:
             sizes.append(-1)
             free = None
         else:
-            sizes.append(size_of(rw, value, held.index(dim)))
+            sizes.append(size_of(rw, value, value_dims.index(dim)))
     return aten.ViewDefault.make(value, sizes, result_types=[tensor(shape, element(value.type))])
 
 
@@ -152,12 +152,12 @@ def reduced(rw: Rewriter, cls: type[SchemaOp], value: SSAValue, over: Sequence[i
     return emit(rw, cls.make(value, list(over), True, result_types=types))
 
 
-def cast(rw: Rewriter, value: SSAValue, held: Attribute) -> SSAValue:
+def cast(rw: Rewriter, value: SSAValue, attribute: Attribute) -> SSAValue:
     """`aten._to_copy.default` to an element type; the value itself where it has that."""
-    if element(value.type) == held:
+    if element(value.type) == attribute:
         return value
-    types = [with_element(value.type, held)]
-    return emit(rw, aten._ToCopyDefault.make(value, dtype=held, result_types=types))
+    types = [with_element(value.type, attribute)]
+    return emit(rw, aten._ToCopyDefault.make(value, dtype=attribute, result_types=types))
 
 
 def matmul(rw: Rewriter, left: SSAValue, right: SSAValue) -> SSAValue:
@@ -175,8 +175,8 @@ def permute(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
 
 def permute_op(value: SSAValue, order: Sequence[int]) -> SchemaOp:
     """The permutation as an op that is not inserted yet."""
-    held = dims(value.type)
-    result = tensor([held[i] for i in order], element(value.type))
+    value_dims = dims(value.type)
+    result = tensor([value_dims[i] for i in order], element(value.type))
     return aten.PermuteDefault.make(value, list(order), result_types=[result])
 
 

@@ -87,15 +87,15 @@ def classes(line: Line, rule: Rule, namespace: Namespace) -> tuple[type[Operatio
 def named_arguments(line: Line, known: Operator, rule: Rule) -> dict[str, Term]:
     """Each written argument by its name."""
     positional = [p.name for p in known.parameters if not p.by_name]
-    found: dict[str, Term] = {}
+    terms: dict[str, Term] = {}
     for index, (name, term) in enumerate(line.arguments):
         if name is None and index >= len(positional):
             raise StepwellError(f"rule {rule.name}: {line.op} has too many arguments")
         key = name or positional[index]
         if key not in known.by_name:
             raise StepwellError(f"rule {rule.name}: {line.op} has no argument {key!r}")
-        found[key] = term
-    return found
+        terms[key] = term
+    return terms
 
 
 def compile_rule(
@@ -193,10 +193,10 @@ class _Compiler:
                 self.types.append(f"if {value}.type != {old}.type: return None")
                 self.types.append(f"if not is_known({value}.type): return None")
         conditions = list(self.conditions())
-        held = ", ".join(f"{name!r}: {local(name)}" for name in sorted(self.known))
+        text = ", ".join(f"{name!r}: {local(name)}" for name in sorted(self.known))
         body = [*names, *self.shapes, *self.numbers, *self.types, *conditions]
         code = "def match(op, program):\n" + "".join(f"    {line}\n" for line in body)
-        code += f"    return Matched(op, rule, {{{held}}})\n"
+        code += f"    return Matched(op, rule, {{{text}}})\n"
         exec(compile(code, f"<rule {self.rule.name}>", "exec"), self.globals)
         return cast(Matcher, self.globals["match"])
 
@@ -223,9 +223,9 @@ class _Compiler:
             if fields := {name: term for name, term in line.arguments if name is not None}:
                 known = operator_of(classes(line, self.rule, self.namespace)[0])
                 for name, term in fields.items():
-                    found = f"a{next(self.fresh)}"
-                    self.numbers.append(f"{found} = {known.field(op, name)}")
-                    self.term(found, term, name)
+                    text = f"a{next(self.fresh)}"
+                    self.numbers.append(f"{text} = {known.field(op, name)}")
+                    self.term(text, term, name)
             if not line.is_open:
                 count = len(values)
                 self.shapes.append(f"if len(operands_of({op})) != {count}: return None")
@@ -267,13 +267,13 @@ class _Compiler:
             self.shapes.append(f"h_{term.name} = {source}")
             return
         if isinstance(term, list) and parameter.is_list:
-            found = f"a{next(self.fresh)}"
+            text = f"a{next(self.fresh)}"
             self.shapes += [
-                f"{found} = {source}",
-                f"if {found} is None or len({found}) != {len(term)}: return None",
+                f"{text} = {source}",
+                f"if {text} is None or len({text}) != {len(term)}: return None",
             ]
             for at, item in enumerate(cast("list[Term]", term)):
-                self.value(f"{found}[{at}]", item, line, index + at)
+                self.value(f"{text}[{at}]", item, line, index + at)
             return
         if isinstance(term, Hole | list) and not parameter.is_list:
             sizes = f"a{next(self.fresh)}"
@@ -343,9 +343,9 @@ class _Compiler:
                     f"equal({known.field(op, name)}, {default}): return None"
                 )
             return
-        found = f"a{next(self.fresh)}"
-        self.numbers.append(f"{found} = {known.field(op, name)}")
-        self.term(found, written[name], name)
+        text = f"a{next(self.fresh)}"
+        self.numbers.append(f"{text} = {known.field(op, name)}")
+        self.term(text, written[name], name)
 
     def term(self, found: str, term: Term, name: str) -> None:
         if isinstance(term, Hole):
@@ -380,14 +380,14 @@ class _Compiler:
             self.types.append(f"if {value}.type != {self.patterns[pattern]}.type: return None")
             return
         self.patterns[pattern] = value
-        held = f"element({value}.type)"
+        text = f"element({value}.type)"
         if isinstance(pattern.rest, Computed) or isinstance(pattern.element, Computed):
             raise StepwellError(f"rule {self.rule.name}: a type before cannot be computed")
         if isinstance(pattern.element, Hole):
-            self.same(pattern.element.name, held)
+            self.same(pattern.element.name, text)
         else:
             known = self.constant(element_named(pattern.element, self.rule))
-            self.types.append(f"if {held} != {known}: return None")
+            self.types.append(f"if {text} != {known}: return None")
         if pattern.rest is not None and not pattern.sizes and pattern.rest.name not in self.used:
             return
         shape = f"d{next(self.fresh)}"
@@ -452,8 +452,8 @@ class _Compiler:
                 raise StepwellError(f"rule {self.rule.name}: {name} stands nowhere before")
             return local(name)
         if isinstance(term, Computed):
-            given = ", ".join(map(self.passed, term.arguments))
-            return f"{self.constant(self.namespace[term.function])}({given})"
+            text = ", ".join(map(self.passed, term.arguments))
+            return f"{self.constant(self.namespace[term.function])}({text})"
         return self.constant(term)
 
 

@@ -57,11 +57,11 @@ def _example_of(rewrite: type[RuleRewrite], rule: Rule) -> tuple[str, str]:
         if isinstance(op, WeightOp) and op.key.data not in program.weights:
             program.weights.add(op.key.data, elements_of(op))
     rule_rewrite, root = rewrite(), root_of(program, rule)
-    found = rule_rewrite.match(root, program)
-    assert isinstance(found, Matched), f"the example of rule {rewrite.name} does not match" + (
-        f": {found.reason}" if isinstance(found, Refusal) else ""
+    match = rule_rewrite.match(root, program)
+    assert isinstance(match, Matched), f"the example of rule {rewrite.name} does not match" + (
+        f": {match.reason}" if isinstance(match, Refusal) else ""
     )
-    values = rule_rewrite.written(found, Rewriter(root, program))
+    values = rule_rewrite.written(match, Rewriter(root, program))
     for line in rule.after:
         for name in line.results if "." in line.op or line.recipe or line.is_again else ():
             values[f"%{name}"].name_hint = name
@@ -83,8 +83,8 @@ def root_of(program: Program, rule: Rule | None = None) -> Operation:
 
 def elements_of(op: WeightOp) -> torch.Tensor:
     """What a weight of an example holds."""
-    held = quantization(op.result.type)
-    of = storage_element(held) if held else element(op.result.type)
+    result_quantization = quantization(op.result.type)
+    of = storage_element(result_quantization) if result_quantization else element(op.result.type)
     shape = [size if isinstance(size, int) else 1 for size in dims(op.result.type)]
     return torch.full(shape, "#zeros" not in op.key.data, dtype=torch_dtype(of))
 
@@ -114,16 +114,16 @@ class Example:
 
     def argument(self, name: str) -> SSAValue:
         """An argument more, a small matrix."""
-        made = self.block.insert_arg(tensor([2, 3], f32), len(self.block.args))
-        made.name_hint = name
-        return made
+        arg = self.block.insert_arg(tensor([2, 3], f32), len(self.block.args))
+        arg.name_hint = name
+        return arg
 
     def behind_dots(self, parameter: Parameter) -> Term:
         """An argument behind `…`: what `for` names; for an operand's type, an argument more."""
-        name, given = parameter.name, self.holes[parameter.name]
-        if _names((given,)):
-            return given
-        if not parameter.is_value or not isinstance(given, Attribute):
+        name, hole = parameter.name, self.holes[parameter.name]
+        if _names((hole,)):
+            return hole
+        if not parameter.is_value or not isinstance(hole, Attribute):
             return Hole(name)
         if f"%{name}" not in self.values:
             argument = self.block.insert_arg(self.holes[name], len(self.block.args))
@@ -189,21 +189,21 @@ class Example:
         key = self.holes.get(line.result, line.result)
         stated = next(iter(line.result_types), None)
         type_ = self.concrete(stated) if stated else self.type(line.result)
-        made = self.insert(WeightOp(key, type_, "parameter")).results[0]
-        made.name_hint = line.result
-        self.values[f"%{line.result}"] = made
+        result = self.insert(WeightOp(key, type_, "parameter")).results[0]
+        result.name_hint = line.result
+        self.values[f"%{line.result}"] = result
 
     def type(self, name: str) -> Attribute:
         """The type of an input: what `for` or its first reader states, else a small matrix."""
-        given = self.holes.get(name)
-        if isinstance(given, Attribute):
-            return given
+        hole = self.holes.get(name)
+        if isinstance(hole, Attribute):
+            return hole
         for line in (*self.rule.beside, *self.rule.before):
             for index, value in _operands(line, self.rule):
                 stated = line.operand_types[index : index + 1]
                 if value == name and stated and stated[0]:
                     return self.concrete(stated[0])
-        return tensor(given if isinstance(given, list) else [2, 3], f32)
+        return tensor(hole if isinstance(hole, list) else [2, 3], f32)
 
     def concrete(self, pattern: AnyType) -> AnyTensor:
         """The type that a pattern becomes."""

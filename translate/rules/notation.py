@@ -223,16 +223,16 @@ def read(text: str) -> Iterator[Rule]:
 
 def _forms(text: str) -> Iterator[str]:
     """What `for each` makes of a rule's text."""
-    found = _EACH.search(text)
-    if found is None:
+    match = _EACH.search(text)
+    if match is None:
         yield text
         return
-    names = [name.strip()[1:] for name in found["names"].split(",")]
-    listed = re.findall(r"\(([^()]*)\)", found["forms"]) if len(names) > 1 else [found["forms"]]
+    names = [name.strip()[1:] for name in match["names"].split(",")]
+    listed = re.findall(r"\(([^()]*)\)", match["forms"]) if len(names) > 1 else [match["forms"]]
     words = [word.strip() for form in listed for word in re.split(r",(?![^\[]*\])", form)]
     if len(words) % len(names):
-        raise ParseFailure("`for each` names too few", f"the line {found[0]!r}")
-    rest = text.replace(found[0] + "\n", "")
+        raise ParseFailure("`for each` names too few", f"the line {match[0]!r}")
+    rest = text.replace(match[0] + "\n", "")
     for at in range(0, len(words), len(names)):
         given = dict(zip(names, words[at:], strict=False))
         yield re.sub(r"\$(\w+)", lambda hole: given.get(hole[1], hole[0]), rest)  # noqa: B023
@@ -259,34 +259,34 @@ def _read_rule(name: str, text: str) -> Rule:
                     block.append(_read_line(stripped))
             elif line.startswith("    "):
                 prose.append(stripped)
-            elif found := _WHERE.match(stripped):
-                call = Terms(found["call"]).one()
+            elif match := _WHERE.match(stripped):
+                call = Terms(match["call"]).one()
                 assert isinstance(call, Computed)
-                (where if found["kind"] == "where" else proven).append(
+                (where if match["kind"] == "where" else proven).append(
                     Where(
                         call.function,
                         call.arguments,
-                        found["refusal"],
-                        bool(found["not"]),
-                        label=found["label"] or "",
+                        match["refusal"],
+                        bool(match["not"]),
+                        label=match["label"] or "",
                     )
                 )
-            elif found := _UNLESS.match(stripped):
-                call = Terms(found["call"]).one()
+            elif match := _UNLESS.match(stripped):
+                call = Terms(match["call"]).one()
                 assert isinstance(call, Computed)
                 where.append(
-                    Where(call.function, call.arguments, is_guard=True, label=found["label"] or "")
+                    Where(call.function, call.arguments, is_guard=True, label=match["label"] or "")
                 )
-            elif found := _WITH.match(stripped):
-                call = Terms(found["call"]).one()
+            elif match := _WITH.match(stripped):
+                call = Terms(match["call"]).one()
                 assert isinstance(call, Computed)
-                where.append(Where(call.function, call.arguments, binds=found["name"]))
-            elif found := _OPTION.match(stripped):
-                options.append(Option(found["name"], found["default"], found["meaning"]))
+                where.append(Where(call.function, call.arguments, binds=match["name"]))
+            elif match := _OPTION.match(stripped):
+                options.append(Option(match["name"], match["default"], match["meaning"]))
             elif stripped.startswith("loses "):
                 loses = stripped.removeprefix("loses ")
-            elif found := _BOUND.match(stripped):
-                bound = _read_bound(found["terms"], found["reason"])
+            elif match := _BOUND.match(stripped):
+                bound = _read_bound(match["terms"], match["reason"])
             elif stripped == "not of empty tensors":
                 takes_empty = False
             elif _BESIDE.match(stripped):
@@ -324,32 +324,32 @@ def _read_rule(name: str, text: str) -> Rule:
 
 def _joined(lines: Sequence[str]) -> Iterator[str]:
     """Lines with an open bracket go on in the next one."""
-    held = ""
+    text = ""
     for line in lines:
-        held = f"{held} {line.strip()}" if held else line
-        if held.count("(") + held.count("[") > held.count(")") + held.count("]"):
+        text = f"{text} {line.strip()}" if text else line
+        if text.count("(") + text.count("[") > text.count(")") + text.count("]"):
             continue
-        yield held
-        held = ""
-    if held:
-        yield held
+        yield text
+        text = ""
+    if text:
+        yield text
 
 
 def _read_line(text: str) -> Line:
-    found = _LINE.match(text)
-    if found is None and (bare := _WITHOUT_RESULT.match(text)):
+    match = _LINE.match(text)
+    if match is None and (bare := _WITHOUT_RESULT.match(text)):
         terms = Terms(bare["rest"])
         given = tuple(terms.until(")"))
         return Line("", bare["op"], given, is_open=terms.is_open)
-    if found is None:
+    if match is None:
         raise ParseFailure("it is no `%y = op(…)`")
-    if found["value"]:
-        return Line(found["result"], "", (), forwards=ValueName(found["value"]))
-    if found["weight"]:
-        stated = _read_type(found["type"].strip().removeprefix(":")) if found["type"] else None
-        return Line(found["result"], WEIGHT, (), result_types=(stated,))
-    more = tuple(name.strip()[1:] for name in found["more"].split(",")[1:])
-    terms = Terms(found["rest"])
+    if match["value"]:
+        return Line(match["result"], "", (), forwards=ValueName(match["value"]))
+    if match["weight"]:
+        stated = _read_type(match["type"].strip().removeprefix(":")) if match["type"] else None
+        return Line(match["result"], WEIGHT, (), result_types=(stated,))
+    more = tuple(name.strip()[1:] for name in match["more"].split(",")[1:])
+    terms = Terms(match["rest"])
     unordered = terms.take("{")
     arguments = list(terms.until("}" if unordered else ")"))
     if unordered:
@@ -365,16 +365,16 @@ def _read_line(text: str) -> Line:
         operand_types = tuple(_read_type(part) for part in _split_types(given))
         result_types = tuple(_read_type(part) for part in _split_types(result))
     return Line(
-        found["result"],
-        found["op"] or WEIGHT,
+        match["result"],
+        match["op"] or WEIGHT,
         tuple(arguments),
         unordered,
         operand_types,
         result_types,
         more=more,
         is_open=terms.is_open,
-        family=found["family"] or "",
-        recipe=found["recipe"] or "",
+        family=match["family"] or "",
+        recipe=match["recipe"] or "",
     )
 
 
@@ -391,10 +391,10 @@ def _read_type(text: str) -> AnyType:
         return None
     if re.fullmatch(r"\$\w+", text):
         return Hole(text[1:])
-    found = _TYPE.match(text)
-    if found is None:
+    match = _TYPE.match(text)
+    if match is None:
         raise ParseFailure(f"{text!r} is no tensor type")
-    parts = [part.strip() for part in found["parts"].split(" x ")]
+    parts = [part.strip() for part in match["parts"].split(" x ")]
     rest = None
     if parts[0].startswith("$*"):
         rest = Hole(parts.pop(0)[2:])
@@ -408,10 +408,10 @@ def _read_type(text: str) -> AnyType:
 
 def _part(text: str) -> Hole | Computed:
     """A size or an element that is no plain one."""
-    found = Terms(text).one()
-    if not isinstance(found, Hole | Computed):
+    part = Terms(text).one()
+    if not isinstance(part, Hole | Computed):
         raise ParseFailure(f"{text!r} is no part of a type")
-    return found
+    return part
 
 
 def _read_bound(terms: str, reason: str) -> Bound:

@@ -282,8 +282,8 @@ def sizes_in_place(value: SSAValue) -> list[int] | None:
     owner = value.owner
     if not isinstance(owner, Operation) or owner.name != _SIZES:
         return None
-    held = cast("DenseIntOrFPElementsAttr[Any]", owner.properties["values"])
-    values, (count,) = [int(item) for item in held.get_values()], held.get_shape()
+    elements_attr = cast("DenseIntOrFPElementsAttr[Any]", owner.properties["values"])
+    values, (count,) = [int(item) for item in elements_attr.get_values()], elements_attr.get_shape()
     return values * count if len(values) == 1 else values
 
 

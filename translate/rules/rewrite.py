@@ -54,15 +54,15 @@ class RuleRewrite(Rewrite[Matched]):
 
     def asked_of(self, cls: type[Operation]) -> Matcher:
         """The matcher of the class, or of the one that it is made of."""
-        found = self._matchers.get(cls)
-        return found or next(m for base, m in self._matchers.items() if issubclass(cls, base))
+        matcher = self._matchers.get(cls)
+        return matcher or next(m for base, m in self._matchers.items() if issubclass(cls, base))
 
     def deviates(self, match: Matched, program: Program) -> Deviation | None:
         """The class of numbers whose `proven` clause does not hold."""
         writer = self._writers[id(match.rule)]
         for clause in match.rule.proven:
-            given = (writer.value(term, match.found) for term in clause.arguments)
-            if not self.namespace[clause.predicate](*given, program):
+            values = (writer.value(term, match.found) for term in clause.arguments)
+            if not self.namespace[clause.predicate](*values, program):
                 return Deviation(clause.refusal or "")
         return self.deviation
 

@@ -72,10 +72,10 @@ class Terms:
 
     def take(self, sign: str) -> bool:
         """Read a sign, if it stands next."""
-        found = _TOKEN.match(self.text, self.at)
-        if found is None or found["sign"] != sign:
+        match = _TOKEN.match(self.text, self.at)
+        if match is None or match["sign"] != sign:
             return False
-        self.at = found.end()
+        self.at = match.end()
         return True
 
     def until(self, closing: str) -> Iterator[tuple[str | None, Term]]:
@@ -92,29 +92,29 @@ class Terms:
 
     def term(self) -> Term:
         """The next term."""
-        found = _TOKEN.match(self.text, self.at)
-        if found is None:
+        match = _TOKEN.match(self.text, self.at)
+        if match is None:
             raise ParseFailure(f"{self.rest()!r} is no argument")
-        self.at = found.end()
-        if found["value"]:
-            return ValueName(found["value"][1:])
-        if found["hole"]:
-            return Hole(found["hole"].lstrip("$?"), is_late=found["hole"][1] == "?")
-        if found["number"]:
-            text = found["number"]
+        self.at = match.end()
+        if match["value"]:
+            return ValueName(match["value"][1:])
+        if match["hole"]:
+            return Hole(match["hole"].lstrip("$?"), is_late=match["hole"][1] == "?")
+        if match["number"]:
+            text = match["number"]
             return float(text) if text.lstrip("-") in ("inf", "nan") else ast.literal_eval(text)
-        if found["string"]:
-            return found["string"][1:-1]
-        if found["sign"] == "[":
+        if match["string"]:
+            return match["string"][1:-1]
+        if match["sign"] == "[":
             return [term for _, term in self.until("]")]
-        word = found["word"]
+        word = match["word"]
         if word in _WORDS:
             return _WORDS[word]
         if isinstance(held := getattr(dtypes, word or "", None), Attribute):
             return held
         if word and self.take("("):
             return Computed(word, tuple(term for _, term in self.until(")")))
-        raise ParseFailure(f"{found[0].strip()!r} is no argument")
+        raise ParseFailure(f"{match[0].strip()!r} is no argument")
 
 
 def at_run_time(value: Any) -> bool:

@@ -182,10 +182,10 @@ class Writer:
         shape: list[Dim] = list(self.value(pattern.rest, values)) if pattern.rest else []
         for size in pattern.sizes:
             shape.append(size if isinstance(size, int) else self.value(size, values))
-        held = pattern.element
-        if isinstance(held, str):
-            return tensor(shape, element_named(held, self.rule))
-        return tensor(shape, self.value(held, values))
+        element = pattern.element
+        if isinstance(element, str):
+            return tensor(shape, element_named(element, self.rule))
+        return tensor(shape, self.value(element, values))
 
 
 def _is_value(term: Any) -> bool:

@@ -131,11 +131,11 @@ class Aliases:
 
     def path(self, tensor: Node) -> list[View]:
         """The views from a tensor to its root."""
-        found: list[View] = []
+        views: list[View] = []
         while tensor in self.views:
-            found.append(self.views[tensor])
+            views.append(self.views[tensor])
             tensor = self.views[tensor].base
-        return found
+        return views
 
     def same(self, tensor: Node) -> tuple[Node, ...]:
         """Every node that is a tensor."""
@@ -262,11 +262,11 @@ def _shares_memory(node: Node, source: Node) -> bool | None:
     if name in ("to", "contiguous", "type_as", "clone", "resolve_conj", "resolve_neg"):
         return geometry(node) == geometry(source)  # Else they copy.
     stand_ins: dict[Node, torch.Tensor] = {}
-    for given in node.all_input_nodes:
-        value = given.meta.get("val")
+    for input_node in node.all_input_nodes:
+        value = input_node.meta.get("val")
         if not isinstance(value, torch.Tensor) or not _is_static(value):
             return True if name in ("reshape", "flatten") and is_row_major(source) else None
-        stand_ins[given] = torch.empty_strided(
+        stand_ins[input_node] = torch.empty_strided(
             tuple(value.shape), value.stride(), dtype=value.dtype, device="meta"
         )
     args, kwargs = pytree.tree_map_only(Node, stand_ins.__getitem__, (node.args, node.kwargs))

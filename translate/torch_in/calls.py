@@ -81,9 +81,9 @@ def _inline(importer: Importer, node: Node) -> None:
     """The ops of a wrapped sub-graph where it is called: no mode changes what they compute."""
     graph, *inputs = node.args[WRAPPERS[_name(node.target)] :]
     inner, nodes, placeholders = _sub_graph(importer, graph, importer.block)
-    given = _values(importer, inputs)
+    values = _values(importer, inputs)
     inner.values, inner.returned = importer.values, importer.returned
-    inner.values |= zip(placeholders, given, strict=True)
+    inner.values |= zip(placeholders, values, strict=True)
     inner.body(nodes)
     importer.returned[node] = _returned(nodes)
     importer.values[node] = [inner.values.get(item) for item in _returned(nodes)]

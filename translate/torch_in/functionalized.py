@@ -157,11 +157,11 @@ def _cut(importer: Importer, node: Node, base: SSAValue, view: dict[str, Any]) -
     """The part of a base that a written argument is."""
     if not view:
         return base
-    given = {key: _argument(importer, value) for key, value in view.items()}
-    if "slice_dim" in given:
-        where = (given["slice_dim"], given["slice_start"], given["slice_end"])
+    arguments = {key: _argument(importer, value) for key, value in view.items()}
+    if "slice_dim" in arguments:
+        where = (arguments["slice_dim"], arguments["slice_start"], arguments["slice_end"])
         return _append(importer, node, op_class("aten.slice.Tensor").make(base, *where))
-    where = (given["size"], given["stride"], given["storage_offset"])
+    where = (arguments["size"], arguments["stride"], arguments["storage_offset"])
     return _append(importer, node, op_class("aten.as_strided.default").make(base, *where))
 
 
@@ -171,10 +171,10 @@ def _put_back(
     """The base with a part of it as it is after the call."""
     if not view:
         return part
-    given = {key: _argument(importer, value) for key, value in view.items()}
-    if "slice_dim" in given:
+    arguments = {key: _argument(importer, value) for key, value in view.items()}
+    if "slice_dim" in arguments:
         cls, where = "aten.slice_scatter.default", ("slice_dim", "slice_start", "slice_end")
     else:
         cls, where = "aten.as_strided_scatter.default", ("size", "stride", "storage_offset")
-    op = op_class(cls).make(base, part, *(given[key] for key in where))
+    op = op_class(cls).make(base, part, *(arguments[key] for key in where))
     return _append(importer, node, op)

@@ -74,8 +74,8 @@ class Importing:
             fact, help = reason
             self.refuse(node, f"weight {quoted(key)} {fact}", help)
         elif key not in self.weights:
-            held = tensor.resolve_neg().resolve_conj() if node.users else tensor
-            self.weights.add(key, held, trainable=tensor.requires_grad)
+            resolved = tensor.resolve_neg().resolve_conj() if node.users else tensor
+            self.weights.add(key, resolved, trainable=tensor.requires_grad)
         elif not _same_tensor(self.weights.get(key), tensor):
             self.refuse(
                 node,
@@ -106,11 +106,11 @@ def plan_of(overload: Any) -> CallPlan:
     Raises:
         StepwellError: its schema has no functional op.
     """
-    found = _PLANS.get(overload)
-    if found is None:
+    plan = _PLANS.get(overload)
+    if plan is None:
         cls = of_overload(overload)
         schema = cls.SCHEMA
-        found = _PLANS[overload] = CallPlan(
+        plan = _PLANS[overload] = CallPlan(
             cls,
             schema.arguments,
             sum(not argument.keyword_only for argument in schema.arguments),
@@ -118,7 +118,7 @@ def plan_of(overload: Any) -> CallPlan:
             cls.HAS_SEGMENTS,
             _scalar_twin(overload),
         )
-    return found
+    return plan
 
 
 def _scalar_twin(overload: Any) -> Any:
@@ -295,23 +295,23 @@ class GraphImporter:
 
     def inner(self, module: GraphModule, block: Block, prefix: str) -> GraphImporter:
         """An importer of a sub-graph."""
-        found = GraphImporter(self.shared, module, block, prefix)
-        found.writes = self.writes
-        return found
+        graph_importer = GraphImporter(self.shared, module, block, prefix)
+        graph_importer.writes = self.writes
+        return graph_importer
 
     def get_attr(self, node: Node) -> None:
         """A tensor that hangs on the graph module; graphs are read by the ops that use them."""
-        held: Any = self.module
+        module: Any = self.module
         for part in str(node.target).split("."):
-            held = getattr(held, part)
-        if isinstance(held, torch.nn.Module):
+            module = getattr(module, part)
+        if isinstance(module, torch.nn.Module):
             return  # a sub-graph or a lowered delegate: its one user imports or refuses it
-        if not isinstance(held, torch.Tensor):
-            self.refuse(node, f"get_attr {node.target} is a {type(held).__name__}")
+        if not isinstance(module, torch.Tensor):
+            self.refuse(node, f"get_attr {node.target} is a {type(module).__name__}")
             return
         key = f"{self.prefix}{node.target}"
-        self.shared.hold(key, held, node)
-        op = WeightOp(key, tensor_like(held))
+        self.shared.hold(key, module, node)
+        op = WeightOp(key, tensor_like(module))
         self.append(op, node)
 
     def value(self, node: Any) -> SSAValue:
@@ -323,16 +323,16 @@ class GraphImporter:
 
     def _get_item(self, node: Node) -> None:
         source, index = node.args
-        held = self.values.get(source) if isinstance(source, Node) else None
+        value = self.values.get(source) if isinstance(source, Node) else None
         if source in self.returned and isinstance(index, int):
-            held = [self.values.get(item) for item in self.returned[source]]
-        if isinstance(held, list):
-            found = held[index] if isinstance(index, int) else None
+            value = [self.values.get(item) for item in self.returned[source]]
+        if isinstance(value, list):
+            found = value[index] if isinstance(index, int) else None
             self.values[node] = found
             if isinstance(found, SSAValue) and found.name_hint is None:
                 found.name_hint = node.name
-        elif isinstance(held, SSAValue) and index == 0:
-            self.values[node] = held
+        elif isinstance(value, SSAValue) and index == 0:
+            self.values[node] = value
         else:
             self.values[node] = None
 
@@ -422,9 +422,9 @@ def _call_style(
         style[KEYWORDS_FROM] = StringAttr(keyword)
     if nones:
         fillers = call_layout(plan.arguments, [n for n in passed if n not in nones], keyword)
-        said = [name for name in nones if fillers.get(name) != "filler"]
-        if said:
-            style[EXPLICIT_NONE] = ArrayAttr([StringAttr(name) for name in said])
+        names = [name for name in nones if fillers.get(name) != "filler"]
+        if names:
+            style[EXPLICIT_NONE] = ArrayAttr([StringAttr(name) for name in names])
     return style
 
 

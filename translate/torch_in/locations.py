@@ -77,8 +77,8 @@ def users_frame(trace: str) -> re.Match[str] | None:
         if not trace.startswith(_FOREIGN, start) or trace.startswith(_TYPED, start):
             return _FRAME.match(trace, start)
         start = trace.rfind('File "', 0, start)
-    found = _FRAME.match(trace, innermost) if innermost >= 0 else None
-    return None if found is None or found[1].startswith("<") else found
+    match = _FRAME.match(trace, innermost) if innermost >= 0 else None
+    return None if match is None or match[1].startswith("<") else match
 
 
 def _file(path: str) -> str:

@@ -153,7 +153,7 @@ def find_writes(exported: ExportedProgram) -> Writes:
         AliasObserved: it is not certain what one of them reaches.
         UnsupportedError: one writes to memory that two buffers look at in different ways.
     """
-    found = Writes()
+    writes = Writes()
     graphs = list(_graphs(exported.graph_module))
     for _, nodes in graphs:
         for node in nodes:
@@ -164,8 +164,8 @@ def find_writes(exported: ExportedProgram) -> Writes:
         if not writing:
             continue
         is_method = module is exported.graph_module
-        _Planner(module, exported if is_method else None, found).plan(writing)
-    return found
+        _Planner(module, exported if is_method else None, writes).plan(writing)
+    return writes
 
 
 def _is_writing(node: Node) -> bool:
@@ -374,9 +374,9 @@ def functional_overload(target: Any) -> Any:
         named = [same, *others]
     else:
         return None
-    for found in named:
-        if found is None or schema_of(found).is_mutable:
+    for overload in named:
+        if overload is None or schema_of(overload).is_mutable:
             continue
-        if [(a.name, str(a.type)) for a in schema_of(found).arguments] == wanted:
-            return found
+        if [(a.name, str(a.type)) for a in schema_of(overload).arguments] == wanted:
+            return overload
     return None

@@ -98,9 +98,9 @@ def _order(view: View) -> list[int]:
 
 
 def _written_piece(write: Appends, view: View, base: SSAValue, part: SSAValue) -> SSAValue:
-    found = _piece(view)
-    assert found is not None
-    axis, start, end = found
+    piece = _piece(view)
+    assert piece is not None
+    axis, start, end = piece
     if end is None:
         return write("select_scatter.default", base, part, axis, start)
     return write("slice_scatter.default", base, part, axis, start, end)

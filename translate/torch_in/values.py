@@ -26,17 +26,17 @@ def constant(value: Any, argument: Argument) -> Attribute:
     wants_float = argument.type.base == "float"
     if kind in _NUMBERS:
         key = (kind, value, math.copysign(1.0, value), wants_float)
-        found = _SCALARS.get(key)
-        if found is None:
-            found = _SCALARS[key] = attribute(value, argument)
-        return found
+        scalar = _SCALARS.get(key)
+        if scalar is None:
+            scalar = _SCALARS[key] = attribute(value, argument)
+        return scalar
     if isinstance(value, list | tuple):
         if all(type(item) is int for item in value):
             listed = (wants_float, tuple(value))
-            found = _LISTS.get(listed)
-            if found is None:
-                found = _LISTS[listed] = attribute(list(value), argument)
-            return found
+            scalar = _LISTS.get(listed)
+            if scalar is None:
+                scalar = _LISTS[listed] = attribute(list(value), argument)
+            return scalar
         return attribute([_plain(item) for item in value], argument)
     return attribute(_plain(value), argument)
 
@@ -52,16 +52,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def why_not_plain(held: torch.Tensor) -> tuple[str, str] | None:
+def why_not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
     """What a weight is that is no array of numbers in memory, and what to do about it; or None."""
-    if held.layout != torch.strided:
+    if tensor.layout != torch.strided:
         return (
-            f"has layout {str(held.layout).removeprefix('torch.').removeprefix('_')}",
+            f"has layout {str(tensor.layout).removeprefix('torch.').removeprefix('_')}",
             "make it dense before the export: weight.to_dense()",
         )
-    if is_traceable_wrapper_subclass(held):
+    if is_traceable_wrapper_subclass(tensor):
         return (
-            f"is a {type(held).__name__}, which wraps other tensors",
+            f"is a {type(tensor).__name__}, which wraps other tensors",
             "take it apart before the export: torchao.utils.unwrap_tensor_subclass(model)",
         )
     return None

@@ -49,8 +49,8 @@ def _writer(importer: Importer, at: Node) -> Appends:
         return importer.value(item) if isinstance(item, Node) else item
 
     def append(name: str, *args: Any, **kwargs: Any) -> SSAValue:
-        given = {key: value(item) for key, item in kwargs.items()}
-        op = op_class(f"aten.{name}").make(*map(value, args), **given)
+        values = {key: value(item) for key, item in kwargs.items()}
+        op = op_class(f"aten.{name}").make(*map(value, args), **values)
         op.location = importer.shared.locations.of(at)
         importer.block.add_op(op)
         return op.results[0]

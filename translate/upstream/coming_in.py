@@ -80,9 +80,9 @@ def brought_in(program: Program) -> Program:
         UnsupportedError: listing every op that has no form.
     """
     made = Program(ModuleOp([]), program.weights.child(), dict(program.samples))
-    for name, held in program.module.attributes.items():
+    for name, attribute in program.module.attributes.items():
         if name.startswith("stepwell.") and name != "stepwell.level":
-            made.module.attributes[name] = held
+            made.module.attributes[name] = attribute
     problems: list[Problem] = []
     methods = [op for op in program.module.body.block.ops if isinstance(op, FuncOp)]
     called = {
@@ -145,15 +145,15 @@ class _Incoming:
         return FuncOp(self.old.sym_name.data, (taken, results), Region(new))
 
     def _type(self, value: SSAValue) -> Attribute:
-        found = torch_dialect.builtin_type(value.type)
-        if isinstance(found, IntegerType | IndexType | AnyFloat):
-            return tensor([], i64 if isinstance(found, IndexType) else found)
-        if not isinstance(found, TensorType):
+        builtin_type = torch_dialect.builtin_type(value.type)
+        if isinstance(builtin_type, IntegerType | IndexType | AnyFloat):
+            return tensor([], i64 if isinstance(builtin_type, IndexType) else builtin_type)
+        if not isinstance(builtin_type, TensorType):
             self.problems.append(_problem(self.old, f"an argument is {value.type}, no tensor"))
-        elif not is_static(found):
+        elif not is_static(builtin_type):
             fact = f"{value.type}: sizes are open"
             self.problems.append(_problem(self.old, f"{fact}; state them in the text"))
-        return found
+        return builtin_type
 
     def _block(self, old: Block, new: Block) -> list[Any] | None:
         """Take the ops of a block; what its end gives, or None after a problem."""
@@ -179,11 +179,11 @@ class _Incoming:
 
     def _nested(self, op: Operation, new: Block) -> Sequence[Any] | None:
         """What a call, a loop of known bounds or a choice gives, written in place; None: other."""
-        given = [self.values[operand] for operand in op.operands]
+        values = [self.values[operand] for operand in op.operands]
         if isinstance(op, CallOp):
-            return self._called(op, given, new)
+            return self._called(op, values, new)
         if isinstance(op, scf.ForOp):
-            bounds, carried = given[:3], given[3:]
+            bounds, carried = values[:3], values[3:]
             if not all(isinstance(bound, int) for bound in bounds):
                 raise Refused("how often it turns is known only at run time")
             turns = range(*bounds)
@@ -193,7 +193,7 @@ class _Incoming:
                 carried = self._region(op.body.block, [turn, *carried], new)
             return carried
         if isinstance(op, scf.IfOp):
-            condition = given[0]
+            condition = values[0]
             if not isinstance(condition, SSAValue):
                 region = op.true_region if condition else op.false_region
                 return self._region(region.block, [], new)
@@ -205,10 +205,10 @@ class _Incoming:
 
     def _region(self, block: Block, given: Sequence[Any], new: Block) -> list[Any]:
         self.values.update(zip(block.args, given, strict=True))
-        found = self._block(block, new)
-        if found is None:
+        region = self._block(block, new)
+        if region is None:
             raise Refused("an op in it has no form")
-        return found
+        return region
 
     def _chosen(self, condition: SSAValue, one: Any, other: Any, new: Block) -> SSAValue:
         """One of two values: ops on tensors have no effects, so both are computed."""
@@ -230,9 +230,9 @@ class _Incoming:
         if callee in self.calling:
             raise Refused(f"@{name} calls itself")
         self.calling.append(callee)
-        found = self._region(callee.body.block, given, new)
+        region = self._region(callee.body.block, given, new)
         self.calling.pop()
-        return found
+        return region
 
     def _take(self, op: Operation, new: Block) -> None:
         if self.problems and any(not is_static_value(v) for v in op.operands):
@@ -332,10 +332,10 @@ class _Incoming:
         held = value if held is None and type(value) is torch.Tensor else held
         if held is None:
             raise Refused(f"it makes a {tensor_type(value)} of its own")
-        made = self.constant(held)
-        made.location = op.location
-        new.add_op(made)
-        return made.results[0]
+        constant = self.constant(held)
+        constant.location = op.location
+        new.add_op(constant)
+        return constant.results[0]
 
 
 def is_static_value(value: SSAValue) -> bool:

@@ -75,7 +75,7 @@ class _Outgoing:
     def lines(self, func: FuncOp) -> Iterator[str]:
         """The method, line by line."""
         block = func.body.block
-        given = ", ".join(f"{self.name(arg)}: {self.type(arg, func)}" for arg in block.args)
+        text = ", ".join(f"{self.name(arg)}: {self.type(arg, func)}" for arg in block.args)
         last = block.last_op
         gives = list(last.operands) if isinstance(last, ReturnOp) else []
         results = ", ".join(self.type(value, func) for value in gives)
@@ -86,7 +86,7 @@ class _Outgoing:
                 self.call(op)
             elif op is not last:
                 self.problem(op, "torch-mlir's dialect has no such op")
-        yield f"  func.func @{func.sym_name.data}({given}) -> ({results}) {{"
+        yield f"  func.func @{func.sym_name.data}({text}) -> ({results}) {{"
         yield from (f"    {line}" for line in self.out)
         names = ", ".join(map(self.name, gives))
         yield f"    return {names} : {results}" if gives else "    return"
@@ -201,13 +201,13 @@ class _Outgoing:
             return
         name = op.name.removesuffix(".default")
         results = [self.type(result, op) for result in op.results]
-        made = ", ".join(map(self.name, op.results))
+        text = ", ".join(map(self.name, op.results))
         names, types = ", ".join(n for n, _ in parts), ", ".join(t for _, t in parts)
-        self.out.append(f"{made} = torch.{name} {names} : {types} -> {', '.join(results)}")
+        self.out.append(f"{text} = torch.{name} {names} : {types} -> {', '.join(results)}")
 
 
-def _is_scalar_type(number: int, held: Attribute) -> bool:
+def _is_scalar_type(number: int, attribute: Attribute) -> bool:
     try:
-        return scalar_type(number) == held
+        return scalar_type(number) == attribute
     except KeyError:
         return False

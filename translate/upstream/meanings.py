@@ -113,8 +113,8 @@ _WITHOUT_SIGN = ("arith.extui", "arith.uitofp", "arith.index_castui")
 
 def _without_sign(op: Operation, value: Any) -> Any:
     """An integer whose highest bit is no sign, in a wider type."""
-    given = op.operands[0].type
-    held = element(given) if isinstance(given, TensorType) else given
+    operand_type = op.operands[0].type
+    held = element(operand_type) if isinstance(operand_type, TensorType) else operand_type
     width = held.width.data if isinstance(held, IntegerType) else 64
     if width == 1:
         return value
@@ -168,12 +168,12 @@ def _select(op: Operation, args: Sequence[Any]) -> Any:
 def _two(of_tensors: Callable[..., Any], of_numbers: Callable[..., Any] | None) -> Rule:
     def rule(op: Operation, args: Sequence[Any]) -> Any:
         if any(isinstance(value, torch.Tensor) for value in args):
-            made = of_tensors(*args)
+            tensors = of_tensors(*args)
             wanted = op.results[0].type
             held = element(wanted) if isinstance(wanted, TensorType) else wanted
-            if str(held) != "index" and made.dtype != torch_dtype(held):
-                raise Refused(f"{made.dtype} is no {held}".replace("torch.", ""))
-            return made
+            if str(held) != "index" and tensors.dtype != torch_dtype(held):
+                raise Refused(f"{tensors.dtype} is no {held}".replace("torch.", ""))
+            return tensors
         if of_numbers is None:
             raise Refused("its operands are numbers")
         return of_numbers(*args)

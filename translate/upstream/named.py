@@ -48,8 +48,8 @@ def einsum(equation: str) -> Product:
 
 def stated(op: Operation, name: str, rank: int) -> list[int]:
     """`strides` and `dilations`, one where nothing is stated."""
-    held: Attribute | None = op.attributes.get(name) or op.properties.get(name)
-    values = numbers_of(held) or [1]
+    attribute: Attribute | None = op.attributes.get(name) or op.properties.get(name)
+    values = numbers_of(attribute) or [1]
     return values * rank if len(values) == 1 else values
 
 

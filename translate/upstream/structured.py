@@ -41,20 +41,20 @@ FOLDS = {
 """Op by which a body adds to its output → (over an axis, of two)."""
 
 
-def _axes(held: AffineMap) -> list[int | None]:
+def _axes(affine_map: AffineMap) -> list[int | None]:
     """The axis of the space that each axis of an operand is; None: it stands still at 0."""
-    found: list[int | None] = []
-    for result in held.results:
+    axes: list[int | None] = []
+    for result in affine_map.results:
         if isinstance(result, AffineDimExpr):
-            found.append(result.position)
+            axes.append(result.position)
         elif isinstance(result, AffineConstantExpr) and result.value == 0:
-            found.append(None)
+            axes.append(None)
         else:
-            raise Refused(f"its map {held} is no choice of axes")
-    named = [axis for axis in found if axis is not None]
+            raise Refused(f"its map {affine_map} is no choice of axes")
+    named = [axis for axis in axes if axis is not None]
     if len(set(named)) < len(named):
-        raise Refused(f"its map {held} takes a diagonal")
-    return found
+        raise Refused(f"its map {affine_map} takes a diagonal")
+    return axes
 
 
 def _along(value: torch.Tensor, axes: Sequence[int | None], rank: int) -> torch.Tensor:
@@ -117,7 +117,7 @@ def looped(
 
 def free_values(op: Operation) -> list[SSAValue]:
     """Values from around an op that its regions read, each once."""
-    found: dict[SSAValue, None] = {}
+    values: dict[SSAValue, None] = {}
     for inner in (inner for region in op.regions for inner in region.walk()):
         for operand in inner.operands:
             block = operand.owner.parent if isinstance(operand.owner, Operation) else operand.owner
@@ -125,8 +125,8 @@ def free_values(op: Operation) -> list[SSAValue]:
             while holder is not None and holder is not op:
                 holder = holder.parent_op()
             if holder is None:
-                found[operand] = None
-    return list(found)
+                values[operand] = None
+    return list(values)
 
 
 def around(op: Operation, args: Sequence[Any]) -> dict[SSAValue, Any]:
@@ -216,21 +216,21 @@ def _einsum(
 ) -> Any:
     letters = "abcdefghijklmnop"
     spelled: list[str] = []
-    held: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     for value in (one, other):
         kept = [axis for axis in range(len(sizes)) if value.shape[axis] == sizes[axis]]
         spelled.append("".join(letters[axis] for axis in kept))
-        held.append(value.reshape([sizes[axis] for axis in kept]))
+        tensors.append(value.reshape([sizes[axis] for axis in kept]))
     if any(all(letters[axis] not in text for text in spelled) for axis in out):
         raise Refused("an axis of its output is in neither operand")
-    return torch.einsum(f"{spelled[0]},{spelled[1]}->{''.join(letters[a] for a in out)}", *held)
+    return torch.einsum(f"{spelled[0]},{spelled[1]}->{''.join(letters[a] for a in out)}", *tensors)
 
 
-def _with_initial(of_two: Any, made: torch.Tensor, initial: Any) -> Any:
+def _with_initial(of_two: Any, tensor: torch.Tensor, initial: Any) -> Any:
     """With what the output held; zeros are added too, for the sign of a zero."""
     if isinstance(initial, Undefined):
         raise Refused("it adds to an empty tensor, which is undefined")
-    return of_two(initial, made) if isinstance(initial, torch.Tensor) else made
+    return of_two(initial, tensor) if isinstance(initial, torch.Tensor) else tensor
 
 
 def _fill(op: linalg.FillOp, args: Sequence[Any]) -> Any:

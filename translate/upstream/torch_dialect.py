@@ -45,11 +45,11 @@ def builtin_type(type_: Attribute) -> Attribute:
         return type_
     if isinstance(type_.shape, StringAttr) or isinstance(type_.element, StringAttr):
         return type_
-    held = type_.element
-    if isinstance(held, IntegerType) and held.signedness.data is Signedness.SIGNED:
-        held = IntegerType(held.width.data)
+    integer_type = type_.element
+    if isinstance(integer_type, IntegerType) and integer_type.signedness.data is Signedness.SIGNED:
+        integer_type = IntegerType(integer_type.width.data)
     shape = [UNKNOWN if d.data == UNKNOWN_SIZE else d.data for d in type_.shape.data]
-    return tensor(shape, held)
+    return tensor(shape, integer_type)
 
 
 def taken(op: Operation, given: Sequence[Any], constant: Constant) -> Sequence[Any]:
@@ -141,9 +141,13 @@ def literal(value: torch.Tensor) -> str:
 
 def spelled(type_: Any) -> str:
     """A tensor's type as torch-mlir writes it: integers are signed but for truth values."""
-    held = element(type_)
-    text = str(held)
-    if isinstance(held, IntegerType) and held.width.data > 1 and text.startswith("i"):
+    type_element = element(type_)
+    text = str(type_element)
+    if (
+        isinstance(type_element, IntegerType)
+        and type_element.width.data > 1
+        and text.startswith("i")
+    ):
         text = f"s{text}"
     shape = ",".join("?" if not isinstance(d, int) else str(d) for d in dims(type_))
     return f"!torch.vtensor<[{shape}],{text}>"

@@ -69,8 +69,8 @@ class Classes(Analysis[Class]):
         if kind is not None and not kind.is_float:
             return FINITE  # Integers and truth values are numbers.
         if (key := weight_key(value)) is not None:
-            held = self.program.weights.get(key)
-            return Class(bool(held.isinf().any()), bool(held.isnan().any()))
+            weight = self.program.weights.get(key)
+            return Class(bool(weight.isinf().any()), bool(weight.isnan().any()))
         op = value.owner
         if is_of(op, "product"):
             return FINITE

@@ -174,18 +174,18 @@ class Values(Analysis[Interval]):
         held_as = self.program.weights.type_of(key)
         if _count(held_as) > LARGEST_READ and element(held_as) != i64:
             return self.given(value)
-        held = self.program.weights.get(key)
-        if not held.numel():
+        weight = self.program.weights.get(key)
+        if not weight.numel():
             return Interval(0, 0, False, True)
-        if not held.dtype.is_floating_point:
-            return Interval(int(held.min()), int(held.max()), False, True)
-        if held.dtype not in (torch.float32, torch.float64):
-            held = held.double()
-        low, high = (float(end) for end in held.aminmax())
+        if not weight.dtype.is_floating_point:
+            return Interval(int(weight.min()), int(weight.max()), False, True)
+        if weight.dtype not in (torch.float32, torch.float64):
+            weight = weight.double()
+        low, high = (float(end) for end in weight.aminmax())
         if not isnan(low):  # A NaN would be both.
             whole = low == high and low.is_integer()
             return Interval(low, high, False, whole)
-        numbers = held[~held.isnan()]
+        numbers = weight[~weight.isnan()]
         if not numbers.numel():
             return ANY
         return Interval(float(numbers.min()), float(numbers.max()), True)
@@ -201,12 +201,12 @@ class Values(Analysis[Interval]):
 
     def _sum_rows(self, key: str) -> float:
         try:
-            held = self.program.weights.get(key)
+            weight = self.program.weights.get(key)
         except UnknownValue:
             return inf
-        if held.dim() < 2 or not held.numel() or not held.is_floating_point():
+        if weight.dim() < 2 or not weight.numel() or not weight.is_floating_point():
             return inf
-        rows = held.detach().flatten(1).abs()  # A tenth of the time of `vector_norm`.
+        rows = weight.detach().flatten(1).abs()  # A tenth of the time of `vector_norm`.
         found = float(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)).max())
         return inf if isnan(found) else found
 
@@ -223,11 +223,11 @@ def _count(type_: Attribute) -> int:
 
 def values_of(program: Program) -> Values:
     """What is known of a program's values, kept while it stays true."""
-    found = program.context.facts(Values, partial(Values, program))
-    if found.program is not program:  # A copy, in the same context.
+    facts = program.context.facts(Values, partial(Values, program))
+    if facts.program is not program:  # A copy, in the same context.
         program.context.forget()
-        found = program.context.facts(Values, partial(Values, program))
-    return found
+        facts = program.context.facts(Values, partial(Values, program))
+    return facts
 
 
 def interval(value: SSAValue, program: Program) -> Interval:
@@ -237,20 +237,20 @@ def interval(value: SSAValue, program: Program) -> Interval:
 
 def is_away_from_zero(value: SSAValue, program: Program) -> bool:
     """Whether no element is zero or denormal (NaN and infinities may be there)."""
-    held = element(value.type)
-    if not has_torch_dtype(held) or not torch_dtype(held).is_floating_point:
+    value_element = element(value.type)
+    if not has_torch_dtype(value_element) or not torch_dtype(value_element).is_floating_point:
         return False
-    least = torch.finfo(torch_dtype(held)).smallest_normal
+    least = torch.finfo(torch_dtype(value_element)).smallest_normal
     found = interval(value, program)
     return found.low >= least or found.high <= -least
 
 
 def is_bounded(value: SSAValue, program: Program) -> bool:
     """Whether no element is infinite in the value's dtype (NaN may be there)."""
-    held = element(value.type)
-    if not has_torch_dtype(held):
+    value_element = element(value.type)
+    if not has_torch_dtype(value_element):
         return False
-    return not torch_dtype(held).is_floating_point or interval(value, program).is_bounded
+    return not torch_dtype(value_element).is_floating_point or interval(value, program).is_bounded
 
 
 def most(values: Iterable[SSAValue], program: Program) -> list[float]:

@@ -65,5 +65,5 @@ def check_identifier(name: str) -> None:
 
 def identifier_of(stem: str) -> str:
     """A C identifier made of a file's name: `ds-cnn.v2` → `ds_cnn_v2`."""
-    made = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem) or "model"
-    return made if not made[0].isdigit() and made not in _KEYWORDS else f"model_{made}"
+    text = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem) or "model"
+    return text if not text[0].isdigit() and text not in _KEYWORDS else f"model_{text}"

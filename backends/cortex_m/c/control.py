@@ -70,25 +70,25 @@ def write_method(shared: Shared, method: Method, handlers: Mapping[str, Handler]
 
 
 def _variables(steps: Sequence[Instruction]) -> frozenset[int]:
-    found: set[int] = set()
+    variables: set[int] = set()
     for step in steps:
         if isinstance(step, Move):
-            found.add(step.target)
+            variables.add(step.target)
         elif isinstance(step, KernelCall) and (
             step.kernel in SCALARS or step.kernel in (SIZE, _ITEM)
         ):
-            found.add(step.args[-1])
-    return frozenset(found)
+            variables.add(step.args[-1])
+    return frozenset(variables)
 
 
 def _write(w: Writer, step: Instruction, handlers: Mapping[str, Handler]) -> None:
     match step:
         case JumpFalse(condition, target):
-            held = w.method.values[condition]
-            if condition not in w.variables and held is False:
+            value = w.method.values[condition]
+            if condition not in w.variables and value is False:
                 w.statements.append(f"goto at_{target};")
             else:
-                is_tensor = isinstance(held, TensorValue)
+                is_tensor = isinstance(value, TensorValue)
                 text = _item(w, condition) if is_tensor else w.number(condition)
                 w.statements += [f"if (!{text}) {{", f"    goto at_{target};", "}"]
         case Move(source, target):
@@ -150,9 +150,9 @@ def _select(w: Writer, call: KernelCall) -> None:
 
 def write_operator(w: Writer, call: KernelCall) -> bool:
     """Write a call by its operator: as it is said to be, or what its family or its meaning is."""
-    found = operator_of(w.shared.container, w.method, call, w.variables)
-    if found is None:
+    operator = operator_of(w.shared.container, w.method, call, w.variables)
+    if operator is None:
         return False
-    if found.op.name in FURTHER:
-        return FURTHER[found.op.name](w, found)
-    return write_movement(w, found) or write_elements(w, found)
+    if operator.op.name in FURTHER:
+        return FURTHER[operator.op.name](w, operator)
+    return write_movement(w, operator) or write_elements(w, operator)

@@ -73,12 +73,12 @@ def place_of(
     Raises:
         UnsupportedError: it reads windows, beyond its ends, or groups that do not lie in order.
     """
-    found = Place(name, type_)
+    place = Place(name, type_)
     apart = strides(value.sizes, value.dim_order)
     done: set[int] = set()
 
     def step(axis: int, by: int) -> None:
-        found.steps[axis] = found.steps.get(axis, 0) + by
+        place.steps[axis] = place.steps.get(axis, 0) + by
 
     for axis, (link, size) in enumerate(zip(links, value.sizes, strict=True)):
         match link:
@@ -87,11 +87,11 @@ def place_of(
                 if min(ends) < 0 or max(ends) >= size:
                     raise UnsupportedError("it reads beyond an operand's end")
                 step(at, stride * apart[axis])
-                found.offset += offset * apart[axis]
+                place.offset += offset * apart[axis]
             case Once():
                 continue
             case All(at):
-                found.folded.append((size, apart[axis], at))
+                place.folded.append((size, apart[axis], at))
             case Flat(sources, targets):
                 if axis in done:
                     continue
@@ -104,7 +104,7 @@ def place_of(
                     step(target, inner * apart[sources[-1]])
             case _:
                 raise UnsupportedError("it reads windows of an operand")
-    return found
+    return place
 
 
 def collapsed(loops: Iterable[Loop]) -> list[Loop]:
@@ -173,12 +173,12 @@ class _Nest:
         return nested(outer, [*body, *nested(inner, statements)])
 
     def _steps(self, axis: int, own: int) -> dict[str, int]:
-        found = {place.name: place.steps.get(axis, 0) for place in self.places.values()}
+        steps = {place.name: place.steps.get(axis, 0) for place in self.places.values()}
         for place in self.places.values():
             for _, step, at in place.folded:
                 if at == axis:
-                    found[f"{place.name}'"] = found.get(f"{place.name}'", 0) + step
-        return {**found, "y": own}
+                    steps[f"{place.name}'"] = steps.get(f"{place.name}'", 0) + step
+        return {**steps, "y": own}
 
     def _axes(self, term: Term, *, within: bool) -> Iterator[int]:
         """The result's axes that a term hangs on."""
@@ -277,28 +277,28 @@ def _elements(term: Term) -> Iterator[SSAValue]:
             yield from _elements(operand)
 
 
-def write_elements(w: Writer, found: Operator) -> bool:
+def write_elements(w: Writer, operator: Operator) -> bool:
     """Write a call by what its operator means; False if that is not said.
 
     Raises:
         UnsupportedError: it is said, and has no form in loops; the text says why.
     """
-    said = meaning(found.op)
+    said = meaning(operator.op)
     term = None if said is None else said.element
-    axes = None if term is None else _axis_map(found.op)
-    if term is None or axes is None or any(w.is_read(index) for index in found.results[1:]):
+    axes = None if term is None else _axis_map(operator.op)
+    if term is None or axes is None or any(w.is_read(index) for index in operator.results[1:]):
         return False
-    write_term(w, found, term, axes)
+    write_term(w, operator, term, axes)
     return True
 
 
-def write_term(w: Writer, found: Operator, term: Term, axes: AxisMap, result: int = 0) -> None:
+def write_term(w: Writer, operator: Operator, term: Term, axes: AxisMap, result: int = 0) -> None:
     """Write a result of a call as the loops of a term, whose elements are where a map says."""
-    op, index = found.op, found.results[result]
+    op, index = operator.op, operator.results[result]
     value = w.tensor(index)
     places: dict[SSAValue, Place] = {}
     pointers: list[tuple[str, int]] = []
-    for operand, links, at in zip(op.operands, axes.links, found.operands, strict=True):
+    for operand, links, at in zip(op.operands, axes.links, operator.operands, strict=True):
         held = w.method.values[at]
         is_met = operand in places or operand not in set(_leaves(term))
         if is_met or links is None or not isinstance(held, TensorValue):

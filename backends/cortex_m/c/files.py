@@ -61,13 +61,13 @@ class Files:
 
     def _states(self) -> list[State]:
         """Places of state with a first value."""
-        found = {
+        states = {
             value.storage: None
             for writer in self.methods
             for value in writer.method.values
             if isinstance(value, TensorValue) and isinstance(value.storage, State)
         }
-        return sorted(found, key=lambda state: state.offset)
+        return sorted(states, key=lambda state: state.offset)
 
     def _size(self, index: int, kind: ScalarType) -> int:
         return len(self.shared.container.constants[index]) // kind.itemsize * kind.itemsize

@@ -53,12 +53,12 @@ def writes(*names: str) -> Callable[[_F], _F]:
     return register
 
 
-def index_of(found: Operator, name: str) -> int | None:
+def index_of(operator: Operator, name: str) -> int | None:
     """The plan's value that an argument is, if it is a tensor."""
-    held = found.op.arg(name)
-    if not isinstance(held, SSAValue):
+    arg = operator.op.arg(name)
+    if not isinstance(arg, SSAValue):
         return None
-    return found.place(held)
+    return operator.place(arg)
 
 
 def _steps(w: Writer, index: int) -> tuple[int, ...]:
@@ -301,8 +301,8 @@ def _folded(w: Writer, found: Operator) -> bool:
                 raise UnsupportedError("a norm that is not of squares")
             terms = [sqrt(total(x * x))]
         case "var" | "var_mean":
-            given = op.arg("correction") if "correction" in has else float(op.arg("unbiased"))
-            rest = prod(sizes[a] for a in axes) - (1.0 if given is None else given)
+            arg = op.arg("correction") if "correction" in has else float(op.arg("unbiased"))
+            rest = prod(sizes[a] for a in axes) - (1.0 if arg is None else arg)
             terms = [total((x - mean) * (x - mean)) / float(max(rest, 0)), mean]
         case _:
             pass

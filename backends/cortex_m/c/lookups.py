@@ -59,15 +59,15 @@ def _lookup(w: Writer, found: Operator) -> bool:
     return True
 
 
-def _indexed(w: Writer, found: Operator) -> bool:
+def _indexed(w: Writer, operator: Operator) -> bool:
     """`x[i, :, j]` with indices that stand together."""
-    op, source, result = found.op, found.operands[0], found.results[0]
+    op, source, result = operator.op, operator.operands[0], operator.results[0]
     given: list[Any] = list(op.arg("indices"))
     at = [axis for axis, index in enumerate(given) if index is not None]
     if any(kind_of(element(given[axis].type)) != "whole" for axis in at):
         raise UnsupportedError("places that are named by truth values")
     sizes, made = w.tensor(source).sizes, w.tensor(result).sizes
-    tensors = [found.place(given[axis]) for axis in at]
+    tensors = [operator.place(given[axis]) for axis in at]
     wide = max(len(w.tensor(index).sizes) for index in tensors)
     first = at[0] if at == list(range(at[0], at[-1] + 1)) else 0
     axes = [f"i{a}" for a in range(len(made))]
@@ -126,12 +126,12 @@ def _put(w: Writer, found: Operator) -> bool:
 # -- numbers that hang on nothing ----------------------------------------------------------------
 
 
-def _filled(w: Writer, found: Operator) -> bool:
+def _filled(w: Writer, operator: Operator) -> bool:
     """What a factory makes is made now, and copied."""
-    op, result = found.op, found.results[0]
+    op, result = operator.op, operator.results[0]
     given = {
         value: torch.zeros(w.tensor(index).sizes)
-        for value, index in zip(op.operands, found.operands, strict=True)
+        for value, index in zip(op.operands, operator.operands, strict=True)
     }
     Interpreter(WeightStore()).step(op, environment := dict[SSAValue, Any](given))
     kind = kind_of(element(op.results[0].type))

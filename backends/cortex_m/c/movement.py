@@ -57,13 +57,13 @@ def moves(op: SchemaOp) -> bool:
     return is_movement(op) or is_of(op, "padding") or op.name in _PICKS
 
 
-def write_movement(w: Writer, found: Operator) -> bool:
+def write_movement(w: Writer, operator: Operator) -> bool:
     """Write a call of what moves elements; False if it does not."""
-    if not moves(found.op):
+    if not moves(operator.op):
         return False
     numbered: dict[SSAValue, torch.Tensor] = {}
     operands: list[int] = []
-    for value, index in zip(found.op.operands, found.operands, strict=True):
+    for value, index in zip(operator.op.operands, operator.operands, strict=True):
         if value not in numbered:
             held = w.tensor(index)
             first = _FIRST + len(operands) * _APART
@@ -71,8 +71,8 @@ def write_movement(w: Writer, found: Operator) -> bool:
             own = strides(held.sizes, held.dim_order)
             numbered[value] = flat.as_strided(held.sizes, own)
             operands.append(index)
-    Interpreter(WeightStore()).step(found.op, environment := dict[SSAValue, Any](numbered))
-    for result, index in zip(found.op.results, found.results, strict=True):
+    Interpreter(WeightStore()).step(operator.op, environment := dict[SSAValue, Any](numbered))
+    for result, index in zip(operator.op.results, operator.results, strict=True):
         if w.is_read(index):
             _write_result(w, operands, environment[result], index, element(result.type))
     return True
@@ -198,15 +198,15 @@ def _copied(w: Writer, name: str, box: _Box) -> list[str]:
         for at, loop in enumerate(box.loops)
     ]
     last = loops.pop()[1] if loops and loops[-1][1].steps == {name: 1, "y": 1} else None
-    given, made = index_text(name, box.given, loops), index_text("y", box.made, loops)
+    text, made = index_text(name, box.given, loops), index_text("y", box.made, loops)
     if last is None:
-        return nested(loops, [f"y[{made}] = {name}[{given}];"])
+        return nested(loops, [f"y[{made}] = {name}[{text}];"])
     size = f"(size_t){last.size} * sizeof(*y)"
-    return nested(loops, [f"memmove(&y[{made}], &{name}[{given}], {size});"])
+    return nested(loops, [f"memmove(&y[{made}], &{name}[{text}], {size});"])
 
 
 def _by_table(w: Writer, name: str, table: tuple[int, ...]) -> list[str]:
     kind = "int16_t" if max(table) < 1 << 15 else "int32_t"
-    held = w.numbers(kind, table)
-    body = [f"if ({held}[i0] >= 0) {{", f"    y[i0] = {name}[{held}[i0]];", "}"]
+    numbers = w.numbers(kind, table)
+    body = [f"if ({numbers}[i0] >= 0) {{", f"    y[i0] = {name}[{numbers}[i0]];", "}"]
     return nested([("i0", Loop(len(table), {}))], body)

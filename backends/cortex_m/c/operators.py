@@ -81,6 +81,6 @@ def operator_of(
         )
     if not is_readable(call.kernel):
         return None
-    found = arguments_of(pad, call, method.name)
-    op = found.op.from_arguments(found.given, [pad.type_of(i) for i in found.results])
-    return Operator(op, tuple(pad.indices[value] for value in op.operands), found.results)
+    arguments = arguments_of(pad, call, method.name)
+    op = arguments.op.from_arguments(arguments.given, [pad.type_of(i) for i in arguments.results])
+    return Operator(op, tuple(pad.indices[value] for value in op.operands), arguments.results)

@@ -56,14 +56,14 @@ def to_sources(
         raise StepwellError(f"there are no kernels {kernels!r} in C", help=f"they are {known}")
     library, handlers = KERNELS[kernels]
     container = emit(_without_scratch(program) if library is None else program)
-    found = [each for each in container.methods if each.name != TARGET_METHOD]
+    methods = [each for each in container.methods if each.name != TARGET_METHOD]
     if method is not None:
-        found = [each for each in found if each.name == method]
-    if not found:
+        methods = [each for each in methods if each.name == method]
+    if not methods:
         raise StepwellError(
             f"there is no method {method!r}", help="methods are " + ", ".join(program.methods)
         )
-    return write_files(container, found, name, library, handlers)
+    return write_files(container, methods, name, library, handlers)
 
 
 def write_files(

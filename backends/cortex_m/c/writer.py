@@ -263,10 +263,10 @@ class Writer:
     def declared(self) -> list[str]:
         """The declarations of the variables that the statements name."""
         kinds = {bool: "int", int: "int64_t", float: "double"}
-        held = {i: self.method.values[i] for i in sorted(self.variables)}
+        values = {i: self.method.values[i] for i in sorted(self.variables)}
         return [
             f"{kinds[type(value)]} v{index} = {int(value)};"
-            for index, value in held.items()
+            for index, value in values.items()
             if isinstance(value, bool | int | float)
         ]
 

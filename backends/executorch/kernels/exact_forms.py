@@ -151,10 +151,10 @@ def _threshold(a: torch.Tensor, threshold: Any, value: Any) -> Any:
 
 def _add_scalar(a: torch.Tensor, other: Any, alpha: Any = 1) -> Any:
     """A number added to a tensor of the result's type."""
-    held = torch.result_type(a, other)
-    if held == a.dtype:
+    result_type = torch.result_type(a, other)
+    if result_type == a.dtype:
         return NotImplemented
-    return torch.add(a.to(held), other, alpha=alpha)
+    return torch.add(a.to(result_type), other, alpha=alpha)
 
 
 def _less_or_equal(a: torch.Tensor, b: torch.Tensor) -> Any:

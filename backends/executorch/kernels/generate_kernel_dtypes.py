@@ -349,9 +349,9 @@ LOOSE = {torch.float16: 2e-2, torch.bfloat16: 2e-2, torch.float64: 1e-12}
 """What results may differ by, of 1 and relatively: in float64 less than single precision does."""
 
 
-def _precision(given: Sequence[torch.Tensor], result: torch.dtype) -> torch.dtype:
+def _precision(tensors: Sequence[torch.Tensor], result: torch.dtype) -> torch.dtype:
     """What a result is computed in: a wide one of narrow floats alone may be computed as they."""
-    floats = [tensor.dtype for tensor in given if tensor.dtype.is_floating_point]
+    floats = [tensor.dtype for tensor in tensors if tensor.dtype.is_floating_point]
     return floats[0] if floats and result not in floats else result
 
 

@@ -102,14 +102,14 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return None
     if reason := uncomputed(op, signature):
         return reason
-    given = signature_text(_elements(op.operands), _elements(op.results))
+    text = signature_text(_elements(op.operands), _elements(op.results))
     for verdict, texts in REFUSED.get(signature.kernel, {}).items():
-        if given in texts.split(", "):
-            return f"its kernel {_TRIED[verdict]} element types {given}"
+        if text in texts.split(", "):
+            return f"its kernel {_TRIED[verdict]} element types {text}"
     for situation in situations(op):
         for verdict, texts in SITUATIONS.get(situation, {}).get(signature.kernel, {}).items():
-            if {given, _NARROW.get(given, given), _widened(op)} & set(texts.split(", ")):
-                return f"its kernel {_TRIED[verdict]} {situation} of element types {given}"
+            if {text, _NARROW.get(text, text), _widened(op)} & set(texts.split(", ")):
+                return f"its kernel {_TRIED[verdict]} {situation} of element types {text}"
     return None
 
 
@@ -122,11 +122,11 @@ def _widened(op: SchemaOp) -> str | None:
 
     The table tries mixtures on usual numbers alone, and sums in int64 alone.
     """
-    given, made = _elements(op.operands), _elements(op.results)
-    whole = all(not is_float(held) for held in (*given, *made))
+    elements, made = _elements(op.operands), _elements(op.results)
+    whole = all(not is_float(held) for held in (*elements, *made))
     if whole and op.name == "aten.sum.dim_IntList" and made != [i64]:
         return signature_text([i64], [i64])
-    return signature_text(made, made) if whole and len(set(given)) > 1 else None
+    return signature_text(made, made) if whole and len(set(elements)) > 1 else None
 
 
 def situations(op: SchemaOp) -> Iterator[str]:
@@ -166,9 +166,9 @@ def is_counted(op: SchemaOp) -> bool:
         return False
     cast_ = op.operands[0].owner
     source = op.operands[0] if not isinstance(cast_, aten._ToCopyDefault) else cast_.operands[0]
-    held = element(source.type)
+    source_element = element(source.type)
     limits: dict[Attribute, int] = {i1: 1, ui8: 2**8, i8: 2**7, i16: 2**15}
-    limit = limits.get(held)
+    limit = limits.get(source_element)
     size = math.prod(cast(tuple[int, ...], dims(source.type)))
     return limit is not None and size * limit < SINGLE
 

@@ -23,10 +23,10 @@ for _name in _SCHEMAS:
 
 def kernel_schema(kernel: str) -> Schema | None:
     """The schema of a kernel, or None if there is none of that name."""
-    found = _PARSED.get(kernel)
-    if found is None and kernel in _SCHEMAS:
-        found = _PARSED[kernel] = parse_schema(_SCHEMAS[kernel])
-    return found
+    schema = _PARSED.get(kernel)
+    if schema is None and kernel in _SCHEMAS:
+        schema = _PARSED[kernel] = parse_schema(_SCHEMAS[kernel])
+    return schema
 
 
 def kernels_of(operator: str) -> list[str]:
@@ -56,13 +56,13 @@ def schema_of_kernel(kernel: str) -> Schema:
         if known is not None and known.arguments != spelled.arguments:
             raise StepwellError(f"the kernel is known with another schema: {known.text}")
         return spelled
-    found = kernel_schema(kernel)
-    if found is None:
+    schema = kernel_schema(kernel)
+    if schema is None:
         raise StepwellError(
             f"there is no kernel {kernel}",
             help="give its whole schema: 'library::name.out(Tensor x, *, Tensor(a!) out) -> …'",
         )
-    return found
+    return schema
 
 
 def register_kernel(op_name: str, schema: Schema, library: str | None = None) -> None:

@@ -221,8 +221,8 @@ class Flow:
     # -- forms ---------------------------------------------------------------------------------
 
     def _jump(self, step: int) -> JumpFalse | None:
-        found = self.method.instructions[step]
-        return found if isinstance(found, JumpFalse) else None
+        instruction = self.method.instructions[step]
+        return instruction if isinstance(instruction, JumpFalse) else None
 
     def _branch(self, at: int, jump: JumpFalse, stop: int) -> Branch:
         if not at < jump.target <= stop or self.is_never(jump.condition):

@@ -361,16 +361,16 @@ class _MethodLifter:
         if call.kernel in SCALARS:
             self.places.write(call.args[-1], self.places.add(scalar_op(self.places, call)))
             return
-        found = arguments_of(self.places, call, where)
+        arguments = arguments_of(self.places, call, where)
         types: list[Attribute] = [
             self.places.type_of(index)
             if isinstance(self.method.values[index], TensorValue)
             else _number(self.method.values[index], index)
-            for index in found.results
+            for index in arguments.results
         ]
-        op = found.op.from_arguments(found.given, types)
+        op = arguments.op.from_arguments(arguments.given, types)
         self.places.block.add_op(op)
-        for index, result in zip(found.results, op.results, strict=True):
+        for index, result in zip(arguments.results, op.results, strict=True):
             self.places.write(index, result)
 
     def _store(self, call: KernelCall, where: str) -> None:

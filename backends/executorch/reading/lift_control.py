@@ -123,8 +123,8 @@ class RegionPlaces(Places):
     def _number(self, index: int) -> Any:
         if index in self.numbers:
             return self.numbers[index]
-        found = self.parent.argument(index)
-        return self._capture(found) if isinstance(found, SSAValue) else found
+        argument = self.parent.argument(index)
+        return self._capture(argument) if isinstance(argument, SSAValue) else argument
 
 
 class ControlLifter:
@@ -218,10 +218,10 @@ class ControlLifter:
         if self._needed(first, flow.live_at(loop.body, again)):
             self._region(body, loop.head, flow.live_at(loop.body, again))
         self._region(body, loop.body, again)
-        given = [body.result(value) for value in carried]
-        if [value.type for value in given] != [value.type for value in initial]:
+        results = [body.result(value) for value in carried]
+        if [value.type for value in results] != [value.type for value in initial]:
             raise self._refusal("the loop carries a number, whose expression changes", loop.body)
-        bodies = [_ended(head, [condition]), _ended(body, given)]
+        bodies = [_ended(head, [condition]), _ended(body, results)]
         additional = _shared(regions, len(carried))
         op = WhileLoopOp.build(
             operands=[initial, additional],
@@ -326,8 +326,8 @@ def _is_state(value: Any) -> bool:
 
 def _held(places: Places, index: int) -> SSAValue:
     """What a place holds, as an SSA value."""
-    found = places.argument(index)
-    return found if isinstance(found, SSAValue) else places.add(ConstantOp(found))
+    argument = places.argument(index)
+    return argument if isinstance(argument, SSAValue) else places.add(ConstantOp(argument))
 
 
 def _shared(regions: Sequence[RegionPlaces], first: int = 0) -> list[SSAValue]:
@@ -345,10 +345,10 @@ def _shared(regions: Sequence[RegionPlaces], first: int = 0) -> list[SSAValue]:
     return outer
 
 
-def _ended(places: RegionPlaces, given: Sequence[SSAValue]) -> Region:
-    last = YieldOp(*given)
+def _ended(places: RegionPlaces, values: Sequence[SSAValue]) -> Region:
+    last = YieldOp(*values)
     places.block.add_op(last)
-    _drop_copies(last, len(given))
+    _drop_copies(last, len(values))
     return Region(places.block)
 
 

@@ -209,8 +209,8 @@ class Places:
         flat = self.as_type(content, value, tensor([count], kind))
         if (first, last) == (0, count):
             return flat
-        made = tensor([last - first], kind)
-        return self.op("aten.slice.Tensor", flat, 0, first, last, 1, types=[made])
+        result_type = tensor([last - first], kind)
+        return self.op("aten.slice.Tensor", flat, 0, first, last, 1, types=[result_type])
 
     def _seen_as(self, content: int, index: int) -> SSAValue:
         """The bytes that value `content` wrote, in the sizes and dim order of value `index`."""
@@ -230,8 +230,8 @@ class Places:
         if tuple(order) == contiguous(len(order)):
             return value
         shape = dims(value.type)
-        made = tensor([shape[axis] for axis in order], element(value.type))
-        return self.op("aten.permute.default", value, list(order), types=[made])
+        result_type = tensor([shape[axis] for axis in order], element(value.type))
+        return self.op("aten.permute.default", value, list(order), types=[result_type])
 
     def _is_new(self, storage: Planned | State) -> bool:
         """Whether a place is state that nothing has read yet."""
@@ -387,9 +387,9 @@ class Places:
     def assign(self, target: int, source: int) -> None:
         """`target` becomes `source`, a number of the plan or what a place holds."""
         if not isinstance(self.method.values[source], TensorValue):
-            held = self.argument(source)
-            if not isinstance(held, SSAValue):
-                self.know(target, held)
+            argument = self.argument(source)
+            if not isinstance(argument, SSAValue):
+                self.know(target, argument)
                 return
         self.write(target, self.read(source))
 

@@ -117,7 +117,7 @@ def _extent(view: memoryview) -> tuple[int, int]:
 
 
 def _segments(root: Record, view: memoryview, base: int) -> list[memoryview]:
-    found: list[memoryview] = []
+    segments: list[memoryview] = []
     for index, segment in enumerate(root["segments"]):
         start, size = base + segment["offset"], segment["size"]
         if start + size > len(view):
@@ -125,8 +125,8 @@ def _segments(root: Record, view: memoryview, base: int) -> list[memoryview]:
                 f"{_WHAT} has {len(view)} bytes, but segment {index} ends at {start + size}",
                 help="the file may have been cut short",
             )
-        found.append(view[start : start + size])
-    return found
+        segments.append(view[start : start + size])
+    return segments
 
 
 def _constants(root: Record, segments: Sequence[memoryview]) -> tuple[Data, ...]:

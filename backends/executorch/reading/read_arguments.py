@@ -93,8 +93,8 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
         cls = op_class("aten.index_put.default")
         names = ("self", "indices", "values", "accumulate")
         pairs = zip(names, call.args, strict=False)
-        given = {name: _value(places, cls.SCHEMA.by_name[name], i, where) for name, i in pairs}
-        return Call(cls, given, (call.args[0],))
+        values = {name: _value(places, cls.SCHEMA.by_name[name], i, where) for name, i in pairs}
+        return Call(cls, values, (call.args[0],))
     found = functional_of(call.kernel)
     assert found is not None, f"{call.kernel} is not readable"
     signature = found.signature
@@ -105,7 +105,7 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
             where,
         )
     by_name = found.op.SCHEMA.by_name
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     written: list[int] = []
     after: list[int] = []
     for source, index in zip(signature.arguments, call.args, strict=False):
@@ -118,17 +118,17 @@ def arguments_of(places: Places, call: KernelCall, where: str) -> Call:
         value = _value(places, argument, index, where)
         if argument.type.base in _LAYOUT or (argument.default == (value,) and value is not True):
             continue
-        given[source.name] = value
+        values[source.name] = value
     results = (*_results(places, call, signature.arguments, written), *after)
     if "dtype" in by_name and all(
         not isinstance(a, Input) or a.name != "dtype" for a in signature.arguments
     ):
         declared = places.method.values[results[0]]
         assert isinstance(declared, TensorValue)
-        given["dtype"] = element_type(torch_dtype(declared.scalar_type))
+        values["dtype"] = element_type(torch_dtype(declared.scalar_type))
     if found.op.name in BY_STRIDES:
-        given["self"] = places.laid_out(given["self"])
-    return Call(found.op, given, results)
+        values["self"] = places.laid_out(values["self"])
+    return Call(found.op, values, results)
 
 
 def _results(

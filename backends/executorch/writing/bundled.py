@@ -78,8 +78,8 @@ def bundled(pte: bytes, cases: Mapping[str, Sequence[Case]]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "program.pte"
         place.write_bytes(pte)
-        made = BundledProgram(None, suites, pte_file_path=str(place))
-        return serialize_from_bundled_program_to_flatbuffer(made)
+        bundled_program = BundledProgram(None, suites, pte_file_path=str(place))
+        return serialize_from_bundled_program_to_flatbuffer(bundled_program)
 
 
 def _check(names: Sequence[str], pte: bytes) -> None:

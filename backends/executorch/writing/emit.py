@@ -215,23 +215,23 @@ class MethodEmitter:
         return self._to_order(value, argument.type, None, port.dim_order)
 
     def _weight(self, op: WeightOp) -> None:
-        held = self.weights.get(op.key.data)
+        weight = self.weights.get(op.key.data)
         self.values[op.result] = self.builder.constant(
-            scalar_type(held.dtype),
-            tuple(held.shape),
-            dense_view(held),
+            scalar_type(weight.dtype),
+            tuple(weight.shape),
+            dense_view(weight),
             name=op.key.data,
             file=None if self.files is None else self.files.file_of(op.key.data),
         )
 
     def _state(self, key: str) -> int:
         if key not in self.state:
-            held = self.weights.get(key)
+            weight = self.weights.get(key)
             self.state[key] = self.builder.state(
                 key,
-                scalar_type(held.dtype),
-                tuple(held.shape),
-                dense_view(held),
+                scalar_type(weight.dtype),
+                tuple(weight.shape),
+                dense_view(weight),
                 stored=key not in self.filled,
             )
         return self.state[key]
@@ -394,15 +394,15 @@ class MethodEmitter:
             argument_value(builder, op, arguments[name], op.arg(name), lookup)
             for name in ("indices", "accumulate")
         )
-        given = self.values[op.arg("values")]
+        value = self.values[op.arg("values")]
         wanted = slots_of(op)
         assert wanted is not None
         is_fixed = all(isinstance(size, int) for size in wanted)
-        if is_fixed and builder.tensor_of(given).sizes != wanted:
+        if is_fixed and builder.tensor_of(value).sizes != wanted:
             # The kernel that writes in place wants every dimension, also those of size 1.
             sizes = cast(tuple[int, ...], wanted)
-            given = builder.tensor(builder.tensor_of(given).scalar_type, sizes, storage_of=given)
-        builder.call("aten::index_put_", [state, indices, given, accumulate, state], [self.handle])
+            value = builder.tensor(builder.tensor_of(value).scalar_type, sizes, storage_of=value)
+        builder.call("aten::index_put_", [state, indices, value, accumulate, state], [self.handle])
         self.values[op.results[0]] = state
 
     def _delegate(self, op: Operation) -> None:

@@ -28,12 +28,12 @@ def _has_a_slot_each(op: SchemaOp) -> bool:
     if op.arg("accumulate"):
         return False
     wanted = slots_of(op)
-    given = dims(op.arg("values").type)
+    arg_dims = dims(op.arg("values").type)
     if wanted is None:
         return False
-    if all(isinstance(size, int) for size in (*wanted, *given)):
-        return [d for d in given if d != 1] == [d for d in wanted if d != 1]
-    return given == wanted
+    if all(isinstance(size, int) for size in (*wanted, *arg_dims)):
+        return [d for d in arg_dims if d != 1] == [d for d in wanted if d != 1]
+    return arg_dims == wanted
 
 
 def slots_of(op: SchemaOp) -> tuple[Dim, ...] | None:
@@ -78,16 +78,16 @@ def in_place_writes(func: FuncOp) -> Written:
             states.setdefault(op.key.data, []).append(op.result)
         elif isinstance(op, UpdateOp):
             updated.setdefault(op.key.data, []).append(op)
-    found: set[tuple[Operation, int]] = set()
+    writes: set[tuple[Operation, int]] = set()
     for key, values in states.items():
         if len(updated.get(key, ())) == 1:
-            found.update(_chain(values, updated[key][0], position))
+            writes.update(_chain(values, updated[key][0], position))
     for op in position:
         for index, _ in _writes(op):
             value = op.operands[index]
             if _is_a_temporary(value) and _is_last(op, [value], position):
-                found.add((op, index))
-    return frozenset(found)
+                writes.add((op, index))
+    return frozenset(writes)
 
 
 def _chain(

@@ -228,11 +228,11 @@ class Tail:
 
     def name_for(self, name: str, data: Data) -> str:
         """The name if nothing has it, or the same bytes have; else one like it."""
-        found, count = name, 0
-        while (known := self._segments.get(found)) is not None and not are_equal(known, data):
+        text, count = name, 0
+        while (known := self._segments.get(text)) is not None and not are_equal(known, data):
             count += 1
-            found = f"{name}.{count}"
-        return found
+            text = f"{name}.{count}"
+        return text
 
     def keep(self, name: str, data: Data) -> memoryview:
         """The segment of that name: what it has, the place that was filled, or a copy there."""

@@ -72,9 +72,9 @@ def _made_of(key: str, weights: WeightStore) -> set[str]:
     names: set[str] = set()
     waiting = [key]
     while waiting:
-        found = weights.recipe_of(at := waiting.pop())
-        if found is None:
+        recipe = weights.recipe_of(at := waiting.pop())
+        if recipe is None:
             names.add(at)
         else:
-            waiting.extend(found[1])
+            waiting.extend(recipe[1])
     return names

@@ -61,19 +61,19 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
     def make(cls, *operands: SSAValue | None, result: Attribute, **fields: Any) -> Self:
         """Build an op from values (None for an absent optional operand) and Python numbers."""
         definitions = cls.get_irdl_definition()
-        given: list[Sequence[SSAValue] | SSAValue] = []
+        values: list[Sequence[SSAValue] | SSAValue] = []
         for (_, definition), value in zip(definitions.operands, operands, strict=True):
             if isinstance(definition, OptOperandDef):
-                given.append([] if value is None else [value])
+                values.append([] if value is None else [value])
             else:
                 assert value is not None
-                given.append(value)
+                values.append(value)
         properties = {
             name: cls.field_attribute(name, value)
             for name, value in fields.items()
             if value is not None
         }
-        return cls(operands=given, result_types=[result], properties=properties)
+        return cls(operands=values, result_types=[result], properties=properties)
 
     @classmethod
     def field_attribute(cls, name: str, value: Any) -> Attribute:
@@ -129,8 +129,8 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
                 yield f"{field} is {self.number(field)} bytes, {target} needs {needed}"
 
     def verify_(self) -> None:
-        if found := "; ".join(self.problems()):
-            raise VerifyException(found)
+        if text := "; ".join(self.problems()):
+            raise VerifyException(text)
 
     def print(self, printer: Printer) -> None:
         """`(%x, %w, bias = %b) {fields} : (types) -> type`"""
@@ -238,8 +238,12 @@ def int8_problems(op: CmsisOp, *names: str, also: Sequence[Attribute] = ()) -> I
         value = cast("SSAValue | None", getattr(op, name))
         if value is None:
             continue
-        held = quantization(value.type)
-        stored = element(value.type) if held is None else storage_element(held)
+        value_quantization = quantization(value.type)
+        stored = (
+            element(value.type)
+            if value_quantization is None
+            else storage_element(value_quantization)
+        )
         if stored != i8 and stored not in also:
             yield f"{name} is {value.type}; the kernel takes int8"
 
@@ -256,11 +260,11 @@ def zero_point_problems(op: CmsisOp, **expected: tuple[SSAValue, int]) -> Iterat
     `expected` maps a field to its tensor and to the sign with which the operator takes it.
     """
     for field, (value, sign) in expected.items():
-        held = per_tensor(value)
-        if held is not None and op.number(field) != sign * held.zero_point:
+        tensor = per_tensor(value)
+        if tensor is not None and op.number(field) != sign * tensor.zero_point:
             yield (
                 f"{field} is {op.number(field)}, the type {value.type} says "
-                f"{sign * held.zero_point}"
+                f"{sign * tensor.zero_point}"
             )
 
 
@@ -281,8 +285,8 @@ def multiplier_problems(stem: str, stated: Multiplier, wanted: Multiplier | None
 def activation_problems(op: CmsisOp) -> Iterator[str]:
     """Why `activation_min` … `activation_max` is no range within the result's."""
     low, high = op.number("activation_min"), op.number("activation_max")
-    held = per_tensor(op.output)
-    least, most = (held.low, held.high) if held is not None else (-128, 127)
+    tensor = per_tensor(op.output)
+    least, most = (tensor.low, tensor.high) if tensor is not None else (-128, 127)
     if not least <= low <= high <= most:
         yield f"the activation range {low}:{high} does not lie in {least}:{most}"
 
@@ -298,8 +302,12 @@ def same_quantization_problems(op: CmsisOp, *names: str) -> Iterator[str]:
     """Why an op that only selects or moves values changes what they mean."""
     for name in names:
         value = cast(SSAValue, getattr(op, name))
-        given, made = quantization(value.type), quantization(op.output.type)
-        if given is not None and made is not None and not same_meaning(given, made):
+        value_quantization, made = quantization(value.type), quantization(op.output.type)
+        if (
+            value_quantization is not None
+            and made is not None
+            and not same_meaning(value_quantization, made)
+        ):
             yield f"{name} is {value.type} but the result {op.output.type}; the op rescales nothing"
 
 

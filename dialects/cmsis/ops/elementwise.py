@@ -288,10 +288,10 @@ class Softmax(CmsisOp):
         yield from zero_point_problems(
             self, input_zero_point=(self.input, 1), output_zero_point=(self.out, 1)
         )
-        out, given = per_tensor(self.out), per_tensor(self.input)
+        out, tensor = per_tensor(self.out), per_tensor(self.input)
         if out is not None and out.scale != SOFTMAX_SCALE:
             yield f"the result has scale {out.scale}; the kernel's is 1/256"
-        wanted = None if given is None else softmax_parameters(given.scale)
+        wanted = None if tensor is None else softmax_parameters(tensor.scale)
         yield from multiplier_problems(
             "input", self.multiplier("input"), wanted.input if wanted else None
         )

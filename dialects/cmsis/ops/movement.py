@@ -51,20 +51,29 @@ class _Convert(CmsisOp):
         yield from result_problems(self, dims(self.input.type))
         if element(reals.type) != f32:
             yield f"{reals.type} is not float32"
-        held = quantization(integers.type)
-        stored = element(integers.type) if held is None else storage_element(held)
+        integers_quantization = quantization(integers.type)
+        stored = (
+            element(integers.type)
+            if integers_quantization is None
+            else storage_element(integers_quantization)
+        )
         if stored not in (i8, i16) or DTYPES.get(self.dtype.data) != torch_dtype(stored):
             yield f"dtype is {self.dtype.data}, the integers are {integers.type}"
-        if held is not None and not held.is_per_tensor:
+        if integers_quantization is not None and not integers_quantization.is_per_tensor:
             yield f"{integers.type} is not quantised per tensor"
-        elif held is not None:
+        elif integers_quantization is not None:
             stated = (
                 self.real("scale"),
                 self.number("zero_point"),
                 self.number("quant_min"),
                 self.number("quant_max"),
             )
-            typed = (held.scale, held.zero_point, held.low, held.high)
+            typed = (
+                integers_quantization.scale,
+                integers_quantization.zero_point,
+                integers_quantization.low,
+                integers_quantization.high,
+            )
             if stated != typed:
                 yield f"scale, zero point and range are {stated}, the type says {typed}"
 
@@ -190,8 +199,8 @@ class Pad(CmsisOp):
             yield f"widths are given for more than {len(shape)} dimensions"
         if pad_is_misread(shape, *lists):
             yield f"the kernel takes {list(shape)} for channels-last and pads other dimensions"
-        held = per_tensor(self.out)
-        low, high = (held.low, held.high) if held is not None else (-128, 127)
+        tensor = per_tensor(self.out)
+        low, high = (tensor.low, tensor.high) if tensor is not None else (-128, 127)
         if not low <= self.number("pad_value") <= high:
             yield f"pad_value {self.number('pad_value')} is outside {low}:{high}"
         before, after = self.widths()

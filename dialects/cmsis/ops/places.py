@@ -61,11 +61,11 @@ class Part(CmsisOp):
         yield from super().problems()
         axis, start = self.number("axis"), self.number("start")
         yield from _places_problem(self, self.input, axis)
-        given, made = dims(self.input.type), dims(self.out.type)
-        if len(made) != len(given) or not 0 <= axis < len(given):
-            yield f"the result has rank {len(made)}, the operand {len(given)}"
+        given, out_dims = dims(self.input.type), dims(self.out.type)
+        if len(out_dims) != len(given) or not 0 <= axis < len(given):
+            yield f"the result has rank {len(out_dims)}, the operand {len(given)}"
             return
-        whole, length = given[axis], made[axis]
+        whole, length = given[axis], out_dims[axis]
         if not isinstance(whole, int) or not isinstance(length, int):
             yield f"the size of axis {axis} is not known"
         elif not 0 <= start <= start + length <= whole:

@@ -131,9 +131,9 @@ class Spatial(CmsisOp):
         yield from self.scratch_problems()
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
-        made = own_link(Along(3), self.IS_NHWC)
-        weight = tuple(made if axis == self.CHANNEL_AXIS else All() for axis in range(4))
-        return mapped(self, self.image_links(All(3)), weight, (made,))
+        link = own_link(Along(3), self.IS_NHWC)
+        weight = tuple(link if axis == self.CHANNEL_AXIS else All() for axis in range(4))
+        return mapped(self, self.image_links(All(3)), weight, (link,))
 
     def image_links(self, channels: Link) -> Links:
         """What the image has to do with the result's."""
@@ -198,13 +198,13 @@ class Spatial(CmsisOp):
         if counts != [channels, channels]:
             yield f"{counts[0]} multipliers and {counts[1]} shifts for {channels} channels"
             return
-        given, weight, out = (
+        tensor, weight, out = (
             per_tensor(self.input),
             quantization(self.weight.type),
             per_tensor(self.out),
         )
         scales: Sequence[float | None] = [None] * number_of(channels)
-        if given is not None and weight is not None and out is not None:
+        if tensor is not None and weight is not None and out is not None:
             if not weight.is_symmetric:
                 yield "the weight has a zero point; the kernel takes none"
             if weight.axis not in (None, self.CHANNEL_AXIS):
@@ -213,7 +213,7 @@ class Spatial(CmsisOp):
             held = (
                 weight.scales if weight.axis is not None else [weight.scale] * number_of(channels)
             )
-            scales = [given.scale * scale / out.scale for scale in held]
+            scales = [tensor.scale * scale / out.scale for scale in held]
         factors = [quantize_multiplier(scale) for scale in scales if scale is not None]
         if [f.multiplier for f in factors] == [*self.numbers("requantize_multipliers")] and [
             f.shift for f in factors
@@ -223,9 +223,11 @@ class Spatial(CmsisOp):
                 return  # What nearly every op says, checked in one comparison.
         for channel, (stated, scale) in enumerate(zip(self.requantizations, scales, strict=True)):
             wanted = None if scale is None else quantize_multiplier(scale)
-            found = next(multiplier_problems(f"channel {channel}", stated, wanted), None)
-            if found is not None:
-                yield found
+            multiplier_problem = next(
+                multiplier_problems(f"channel {channel}", stated, wanted), None
+            )
+            if multiplier_problem is not None:
+                yield multiplier_problem
                 return
 
 

@@ -23,13 +23,13 @@ def _const(op: ConstOp, args: Args, ctx: Interpreter) -> Args:
     values, element = op.values, result_element(op)
     if not isinstance(values, WeightAttr):
         return (tensor_of_dense(values, run_dtype(element)),)
-    held = ctx.weights.get(values.data)
+    weight = ctx.weights.get(values.data)
     if isinstance(element, BlockScaledType):
         assert op.scales is not None
         scales = ctx.weights.get(op.scales.data)
-        codes, scales = held.view(torch.uint8), scales.view(torch.uint8)
+        codes, scales = weight.view(torch.uint8), scales.view(torch.uint8)
         return (BlockScaled(codes, scales, payload_of(element.payload)),)
-    return (held,)
+    return (weight,)
 
 
 @interprets(CondIfOp)

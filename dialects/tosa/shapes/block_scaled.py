@@ -49,13 +49,15 @@ def _block_of_32(op: object) -> None:
 def _pair(data: SSAValue, scale: SSAValue, rank: int | None = None) -> Shape:
     """Checks data and scales against each other; the data's shape."""
     shape = shape_of(data) if rank is None else ranked(data, rank, "the data")
-    held = element_of(data)
-    need(payload_of_element(held) is not None, f"{held} is not a block-scaled payload")
+    element = element_of(data)
+    need(payload_of_element(element) is not None, f"{element} is not a block-scaled payload")
     need(element_of(scale) == e8m0, f"the scales are {element_of(scale)}, not {e8m0}")
-    due, found = scales_of(shape), shape_of(scale)
-    if due is not None and found is not None:
-        fits = len(due) == len(found) and all(same(a, b) for a, b in zip(due, found, strict=True))
-        need(fits, f"the scales are {list(found)}, {list(due)} is due")
+    due, scale_shape = scales_of(shape), shape_of(scale)
+    if due is not None and scale_shape is not None:
+        fits = len(due) == len(scale_shape) and all(
+            same(a, b) for a, b in zip(due, scale_shape, strict=True)
+        )
+        need(fits, f"the scales are {list(scale_shape)}, {list(due)} is due")
     return shape
 
 
@@ -63,9 +65,9 @@ def _pair(data: SSAValue, scale: SSAValue, rank: int | None = None) -> Shape:
 def _cast_to(op: t.CastToBlockScaledOp) -> Sequence[Expected]:
     _block_of_32(op)
     shape = shape_of(op.input_data)
-    held, given = element_of(op.output_data), element_of(op.input_data)
+    element, given = element_of(op.output_data), element_of(op.input_data)
     need(given in (f32, bf16, f16), f"{given} is not a float that can be scaled in blocks")
-    need(payload_of_element(held) is not None, f"{held} is not a block-scaled payload")
+    need(payload_of_element(element) is not None, f"{element} is not a block-scaled payload")
     return [(shape, None), (scales_of(shape), e8m0)]
 
 
@@ -104,16 +106,16 @@ def _conv2d(op: t.Conv2dBlockScaledOp) -> Sequence[Expected]:
     )
     pad = sizes_of(op.pad, "pad", 4)
     stride, dilation = sizes_of(op.stride, "stride", 2), sizes_of(op.dilation, "dilation", 2)
-    found: list[Dim] = [UNKNOWN, UNKNOWN]
+    dims: list[Dim] = [UNKNOWN, UNKNOWN]
     if pad is not None and stride is not None and dilation is not None:
         need(min(pad) >= 0, f"pad {list(pad)} has a negative element")
-        found = [
+        dims = [
             output_size(
                 image[i + 1], weight[i + 1], pad[2 * i] + pad[2 * i + 1], stride[i], dilation[i]
             )
             for i in range(2)
         ]
-    return [((image[0], *found, weight[0]), f32)]
+    return [((image[0], *dims, weight[0]), f32)]
 
 
 @shaped(t.ReshapeBlockScaledOp)

@@ -42,21 +42,21 @@ def _condition(value: SSAValue) -> None:
 
 
 def _signature(
-    block: Block, taken: Sequence[Attribute], given: Sequence[Attribute], what: str
+    block: Block, taken: Sequence[Attribute], attributes: Sequence[Attribute], what: str
 ) -> None:
     need([a.type for a in block.args] == list(taken), f"{what} takes other inputs than are given")
     last = block.last_op
     need(isinstance(last, YieldOp), f"{what} does not end in tosa.yield")
     assert last is not None
-    need([v.type for v in last.operands] == list(given), f"{what} yields other outputs")
+    need([v.type for v in last.operands] == list(attributes), f"{what} yields other outputs")
 
 
 @shaped(CondIfOp)
 def _cond_if(op: CondIfOp) -> Sequence[Expected]:
     _condition(op.condition)
-    taken, given = op.input_list.types, op.output_list.types
-    _signature(op.then_graph.block, taken, given, "the then graph")
-    _signature(op.else_graph.block, taken, given, "the else graph")
+    taken, types = op.input_list.types, op.output_list.types
+    _signature(op.then_graph.block, taken, types, "the then graph")
+    _signature(op.else_graph.block, taken, types, "the else graph")
     return [(None, None)] * len(op.results)
 
 

@@ -92,22 +92,22 @@ def _comparison(op: TosaOp) -> Sequence[Expected]:
 @shaped(t.MulOp)
 def _mul(op: t.MulOp) -> Sequence[Expected]:
     _one_element(op)
-    held = element_of(op.input1)
+    element = element_of(op.input1)
     ranked(op.shift, 1, "the shift")
     need(element_of(op.shift) == i8, f"the shift is {element_of(op.shift)}, not i8")
-    target = i32 if held in (i8, i16) else held
+    target = i32 if element in (i8, i16) else element
     return [(broadcast(shape_of(op.input1), shape_of(op.input2)), target)]
 
 
 @shaped(t.ClampOp)
 def _clamp(op: t.ClampOp) -> Sequence[Expected]:
-    held = element_of(op.input)
+    element = element_of(op.input)
     for bound in (op.min_val, op.max_val):
-        need(bound.type == held, f"a bound is {bound.type}, the input {held}")
+        need(bound.type == element, f"a bound is {bound.type}, the input {element}")
     low, high = _number(op.min_val), _number(op.max_val)
     need(not low > high, f"the least value {low} is above the greatest {high}")
     need(low == low and high == high, "a bound is NaN")
-    return [(shape_of(op.input), held)]
+    return [(shape_of(op.input), element)]
 
 
 def _number(bound: IntegerAttr | FloatAttr) -> float:
@@ -116,30 +116,32 @@ def _number(bound: IntegerAttr | FloatAttr) -> float:
 
 @shaped(t.NegateOp)
 def _negate(op: t.NegateOp) -> Sequence[Expected]:
-    held = element_of(op.input1)
-    need_zero_point(op.input1_zp, held, held == i8, "input")
-    need_zero_point(op.output_zp, held, held == i8, "output")
-    return [(shape_of(op.input1), held)]
+    element = element_of(op.input1)
+    need_zero_point(op.input1_zp, element, element == i8, "input")
+    need_zero_point(op.output_zp, element, element == i8, "output")
+    return [(shape_of(op.input1), element)]
 
 
 @shaped(t.SelectOp)
 def _select(op: t.SelectOp) -> Sequence[Expected]:
     need(element_of(op.input1) == i1, "the condition is not i1")
-    held = element_of(op.input2)
-    need(element_of(op.input3) == held, f"the choices are {held} and {element_of(op.input3)}")
+    element = element_of(op.input2)
+    need(element_of(op.input3) == element, f"the choices are {element} and {element_of(op.input3)}")
     shape = broadcast(shape_of(op.input2), shape_of(op.input3))
-    return [(broadcast(shape_of(op.input1), shape), held)]
+    return [(broadcast(shape_of(op.input1), shape), element)]
 
 
 @shaped(t.TableOp)
 def _table(op: t.TableOp) -> Sequence[Expected]:
-    held = element_of(op.input1)
-    need(held in (i8, i16), f"a table has no form on {held}")
-    need(element_of(op.table) == held, f"the table is {element_of(op.table)}, the input {held}")
+    element = element_of(op.input1)
+    need(element in (i8, i16), f"a table has no form on {element}")
+    need(
+        element_of(op.table) == element, f"the table is {element_of(op.table)}, the input {element}"
+    )
     (size,) = ranked(op.table, 1, "the table")
-    due = 256 if held == i8 else 513
+    due = 256 if element == i8 else 513
     need(size == due, f"the table has {size} entries, {due} are due")
-    return [(shape_of(op.input1), i8 if held == i8 else i32)]
+    return [(shape_of(op.input1), i8 if element == i8 else i32)]
 
 
 @shaped(t.CastOp)
@@ -239,8 +241,8 @@ def _slice_shape(op: t.SliceShapeOp) -> Sequence[Expected]:
     sizes_of(op.input, "the input")
     rank = op.input.type.rank.data  # pyright: ignore
     for name, value in (("start", op.start), ("size", op.size)):
-        held = element_of(value)
-        need(held == i32, f"the {name} is {held}, not i32")
+        element = element_of(value)
+        need(element == i32, f"the {name} is {element}, not i32")
     start, size = constant_number(op.start), constant_number(op.size)
     if start is not None:
         need(start >= 0, f"the start {start} is negative")

@@ -150,18 +150,18 @@ def _pad(op: t.PadOp) -> Sequence[Expected]:
     shape = shape_of(op.input1)
     need(shape != (), "a scalar has no padding")
     padding = sizes_of(op.padding, "the padding", None if shape is None else 2 * len(shape))
-    held = element_of(op.input1)
-    need(element_of(op.pad_const) == held, "the padding value has another element type")
+    element = element_of(op.input1)
+    need(element_of(op.pad_const) == element, "the padding value has another element type")
     (size,) = ranked(op.pad_const, 1, "the padding value")
     need(isinstance(size, Size) or size == 1, f"there are {size} padding values, not one")
     if shape is None or padding is None:
-        return [(None, held)]
+        return [(None, element)]
     need(all(n >= 0 for n in padding), f"padding {list(padding)} has a negative element")
     padded = tuple(
         d if isinstance(d, Size) else d + padding[2 * i] + padding[2 * i + 1]
         for i, d in enumerate(shape)
     )
-    return [(padded, held)]
+    return [(padded, element)]
 
 
 def _indexed(indices: SSAValue, batch: Dim, what: str) -> Dim:
@@ -219,20 +219,20 @@ def _resize(op: t.ResizeOp) -> Sequence[Expected]:
         return [((n, UNKNOWN, UNKNOWN, channels), None)]
     need(min(scale) > 0, f"scale {list(scale)} is not all positive")
     need(max(scale[0], scale[2]) <= 1 << 11, f"scale {list(scale)} is too large")
-    found: list[Dim] = []
+    dims: list[Dim] = []
     for axis, held in enumerate((height, width)):
         up, down = scale[2 * axis], scale[2 * axis + 1]
         need(down < 16 * up, f"scale {up}/{down} is below 1/16")
         need(-up <= offset[axis] < 16 * up, f"offset {offset[axis]} is outside [{-up}, {16 * up})")
         need(-16 * up <= border[axis] < up, f"border {border[axis]} is outside [{-16 * up}, {up})")
         if isinstance(held, Size):
-            found.append(UNKNOWN)
+            dims.append(UNKNOWN)
             continue
         need(held <= 16384, f"the image has {held} rows or columns, more than 16384")
         span = (held - 1) * up - offset[axis] + border[axis]
         need(span % down == 0, "the parameters give no whole size")
         need(span // down + 1 > 0, "the result would be empty")
-        found.append(span // down + 1)
+        dims.append(span // down + 1)
     source, target = element_of(op.input), element_of(op.output)
     bilinear = op.mode.data == "BILINEAR"
     need(
@@ -242,7 +242,7 @@ def _resize(op: t.ResizeOp) -> Sequence[Expected]:
     wider: dict[Attribute, Attribute] = {i8: i32, i16: i48}
     due = wider.get(source, source) if bilinear else source
     need(target == due, "a {} resize of {} gives {}, not {}", op.mode.data, source, due, target)
-    return [((n, *found, channels), None)]
+    return [((n, *dims, channels), None)]
 
 
 @shaped(t.FFT2dOp)

@@ -58,15 +58,15 @@ def shaped(*classes: type[TosaOp]) -> Callable[[_F], _F]:
     return register
 
 
-def _merged(result: SSAValue, shape: Shape, held: Attribute | None) -> Attribute:
+def _merged(result: SSAValue, shape: Shape, attribute: Attribute | None) -> Attribute:
     """The type a rule gives; what it does not know is as stated."""
     stated = result.type
     if isinstance(stated, UnrankedTensorType) or not isinstance(stated, TensorType):
         return stated
-    element = held if held is not None else stated.element_type
+    element = attribute if attribute is not None else stated.element_type
     sizes = dims(stated)
     if shape is None:
-        return tensor(sizes, element) if held is not None else stated
+        return tensor(sizes, element) if attribute is not None else stated
     if len(shape) != len(sizes):
         return tensor(shape, element)
     known = [
@@ -87,10 +87,10 @@ def shape_of(value: SSAValue) -> Shape:
         return None
     if not isinstance(type_, TensorType):
         raise StepwellError(f"an operand is {type_}, a tensor is needed")
-    found = dims(type_)
-    if len(found) > LARGEST_RANK:
-        raise StepwellError(f"rank {len(found)} is above {LARGEST_RANK}")
-    return found
+    type_dims = dims(type_)
+    if len(type_dims) > LARGEST_RANK:
+        raise StepwellError(f"rank {len(type_dims)} is above {LARGEST_RANK}")
+    return type_dims
 
 
 def ranked(value: SSAValue, rank: int, what: str) -> tuple[Dim, ...]:
@@ -110,10 +110,10 @@ def sizes_of(value: SSAValue, what: str, rank: int | None = None) -> tuple[int, 
         raise StepwellError(f"{what} is {type_}, a shape is needed")
     if rank is not None and type_.rank.data != rank:
         raise StepwellError(f"{what} has {type_.rank.data} sizes, {rank} are needed")
-    found = known_sizes(value)
+    sizes = known_sizes(value)
     held = type_.rank.data
-    need(found is None or len(found) == held, f"{what} has {held} sizes, its value {found}")
-    return found
+    need(sizes is None or len(sizes) == held, f"{what} has {held} sizes, its value {sizes}")
+    return sizes
 
 
 def known_sizes(value: SSAValue) -> tuple[int, ...] | None:
@@ -206,8 +206,8 @@ def _awaits_narrowing(op: Operation) -> bool:
     top = op
     while (parent := top.parent_op()) is not None:
         top = parent
-    held = [element(value.type) for value in (*op.operands, *op.results) if _is_tensor(value)]
-    return isinstance(top, ModuleOp) and stopped_after(top) is not None and i64 in held
+    elements = [element(value.type) for value in (*op.operands, *op.results) if _is_tensor(value)]
+    return isinstance(top, ModuleOp) and stopped_after(top) is not None and i64 in elements
 
 
 def _is_tensor(value: SSAValue) -> bool:

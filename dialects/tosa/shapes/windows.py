@@ -27,13 +27,13 @@ from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import Dim
 
 
-def output_size(held: Dim, kernel: Dim, pad: int, stride: int, dilation: int) -> Dim:
+def output_size(dim: Dim, kernel: Dim, pad: int, stride: int, dilation: int) -> Dim:
     """The size of a window's sweep, which must come out even."""
     need(stride >= 1, f"stride {stride} is not positive")
     need(dilation >= 1, f"dilation {dilation} is not positive")
-    if isinstance(held, Size) or isinstance(kernel, Size):
+    if isinstance(dim, Size) or isinstance(kernel, Size):
         return UNKNOWN
-    span = held - 1 + pad - (kernel - 1) * dilation
+    span = dim - 1 + pad - (kernel - 1) * dilation
     need(span >= 0, "the kernel is larger than the image")
     need(span % stride == 0, "the stride does not reach the last element exactly")
     return span // stride + 1
@@ -60,11 +60,11 @@ _WEIGHTS: dict[Attribute, tuple[Attribute, ...]] = {
 
 
 def _accumulates(op: TosaOp, allowed: Sequence[Attribute] | None) -> None:
-    held = element_of(op.operands[0])
-    need(allowed is not None, "{} has no form on {}", op.name, held)
+    element = element_of(op.operands[0])
+    need(allowed is not None, "{} has no form on {}", op.name, element)
     accumulator = op.properties["acc_type"]
     fits = allowed is not None and accumulator in allowed
-    need(fits, "{} is not an accumulator for {}", accumulator, held)
+    need(fits, "{} is not an accumulator for {}", accumulator, element)
 
 
 def _zero_points(op: TosaOp) -> None:
@@ -76,17 +76,17 @@ def _zero_points(op: TosaOp) -> None:
         need(weight in taken, "{} is not a weight for {}", weight, image)
     pairs = (("input", op.operands[0], op.operands[3]), ("weight", op.operands[1], op.operands[4]))
     for what, value, zero in pairs:
-        held = element_of(value)
-        if isinstance(held, BlockScaledType):
-            held = f32
-        need_zero_point(zero, held, held == i8, what)
+        element = element_of(value)
+        if isinstance(element, BlockScaledType):
+            element = f32
+        need_zero_point(zero, element, element == i8, what)
 
 
 def _bias(op: TosaOp, channels: Dim) -> None:
     (size,) = ranked(op.operands[2], 1, "the bias")
     need(size == 1 or same(size, channels), f"the bias has {size} elements for {channels} channels")
-    held, result = element_of(op.operands[2]), element_of(op.results[0])
-    need(held == result, "the bias is {}, the result {}", held, result)
+    element, result = element_of(op.operands[2]), element_of(op.results[0])
+    need(element == result, "the bias is {}, the result {}", element, result)
 
 
 def _spatial(op: TosaOp, image: Sequence[Dim], kernel: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -140,18 +140,18 @@ def _transpose_conv2d(op: t.TransposeConv2dOp) -> Sequence[Expected]:
     need(same(channels, per), f"the input has {channels} channels, the weight {per}")
     pad = listed(op.out_pad, 4, "out_pad")
     stride = listed(op.stride, 2, "stride")
-    found: list[Dim] = []
+    dims: list[Dim] = []
     for i in range(2):
         need(stride[i] >= 1, f"stride {stride[i]} is not positive")
         held, size = image[i], kernel[i]
         if isinstance(held, Size) or isinstance(size, Size):
-            found.append(UNKNOWN)
+            dims.append(UNKNOWN)
             continue
         need(min(pad[2 * i : 2 * i + 2]) > -size, f"out_pad {pad} takes away a kernel of {size}")
-        found.append((held - 1) * stride[i] + pad[2 * i] + pad[2 * i + 1] + size)
+        dims.append((held - 1) * stride[i] + pad[2 * i] + pad[2 * i + 1] + size)
     _zero_points(op)
     _bias(op, out)
-    return [((n, *found, out), None)]
+    return [((n, *dims, out), None)]
 
 
 def _pooled(
@@ -173,19 +173,19 @@ def _pooled(
 def _pool(op: t.MaxPool2dOp | t.AvgPool2dOp) -> Sequence[Expected]:
     n, *image, channels = ranked(op.input, 4, "the input")
     lists = listed(op.kernel, 2, "kernel"), listed(op.stride, 2, "stride"), listed(op.pad, 4, "pad")
-    held = element_of(op.input)
+    element = element_of(op.input)
     if isinstance(op, t.AvgPool2dOp):
-        _accumulates(op, (i32,) if held == i16 else _ACCUMULATORS.get(held))
-        _pool_zero_points(op.input_zp, op.output_zp, held)
-    return [((n, *_pooled(image, *lists), channels), held)]
+        _accumulates(op, (i32,) if element == i16 else _ACCUMULATORS.get(element))
+        _pool_zero_points(op.input_zp, op.output_zp, element)
+    return [((n, *_pooled(image, *lists), channels), element)]
 
 
 @shaped(t.MaxPool2dAdaptiveOp, t.AvgPool2dAdaptiveOp)
 def _adaptive_pool(op: TosaOp) -> Sequence[Expected]:
     n, *image, channels = ranked(op.operands[0], 4, "the input")
-    held = element_of(op.operands[0])
+    element = element_of(op.operands[0])
     if isinstance(op, t.AvgPool2dAdaptiveOp):
-        _pool_zero_points(op.input_zp, op.output_zp, held)
+        _pool_zero_points(op.input_zp, op.output_zp, element)
     names = ("kernel", 2), ("stride", 2), ("pad", 4)
     lists = [
         sizes_of(value, name, count)
@@ -193,13 +193,13 @@ def _adaptive_pool(op: TosaOp) -> Sequence[Expected]:
     ]
     known = [part for part in lists if part is not None]
     if len(known) < 3:
-        return [((n, UNKNOWN, UNKNOWN, channels), held)]
-    return [((n, *_pooled(image, known[0], known[1], known[2]), channels), held)]
+        return [((n, UNKNOWN, UNKNOWN, channels), element)]
+    return [((n, *_pooled(image, known[0], known[1], known[2]), channels), element)]
 
 
-def _pool_zero_points(input_zp: SSAValue, output_zp: SSAValue, held: Attribute) -> None:
-    need_zero_point(input_zp, held, held == i8, "input")
-    need_zero_point(output_zp, held, held == i8, "output")
+def _pool_zero_points(input_zp: SSAValue, output_zp: SSAValue, attribute: Attribute) -> None:
+    need_zero_point(input_zp, attribute, attribute == i8, "input")
+    need_zero_point(output_zp, attribute, attribute == i8, "output")
 
 
 def _product(op: TosaOp, transposed: bool) -> Sequence[Expected]:
@@ -213,8 +213,10 @@ def _product(op: TosaOp, transposed: bool) -> Sequence[Expected]:
         (op.operands[0], op.operands[2], "left"),
         (op.operands[1], op.operands[3], "right"),
     ):
-        held = element_of(value)
-        need_zero_point(zero, f32 if isinstance(held, BlockScaledType) else held, held == i8, what)
+        element = element_of(value)
+        need_zero_point(
+            zero, f32 if isinstance(element, BlockScaledType) else element, element == i8, what
+        )
     return [((batch, rows, columns), None)]
 
 
@@ -232,10 +234,10 @@ _PRODUCTS: dict[Attribute, tuple[Attribute, ...]] = {
 
 @shaped(t.MatMulOp)
 def _matmul(op: t.MatMulOp) -> Sequence[Expected]:
-    held, result = element_of(op.a), element_of(op.results[0])
-    allowed = _PRODUCTS.get(held)
-    need(allowed is not None, f"there is no product of {held}")
-    need(result in (allowed or ()), f"a product of {held} does not give {result}")
+    element, result = element_of(op.a), element_of(op.results[0])
+    allowed = _PRODUCTS.get(element)
+    need(allowed is not None, f"there is no product of {element}")
+    need(result in (allowed or ()), f"a product of {element} does not give {result}")
     return _product(op, False)
 
 

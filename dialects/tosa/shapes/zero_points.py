@@ -28,19 +28,19 @@ def constant_number(value: SSAValue) -> float | None:
 
 
 def need_zero_point(
-    value: SSAValue, held: Attribute, allowed: bool, what: str, *, unsigned: bool = False
+    value: SSAValue, attribute: Attribute, allowed: bool, what: str, *, unsigned: bool = False
 ) -> None:
     """A zero point: one element of its operand's type, zero unless the type allows others."""
     (size,) = ranked(value, 1, f"the {what} zero point")
     need(isinstance(size, Size) or size == 1, f"there are {size} {what} zero points, not one")
-    found = element_of(value)
-    need(found == held, "the {0} zero point is {1}, the {0} {2}", what, found, held)
+    element = element_of(value)
+    need(element == attribute, "the {0} zero point is {1}, the {0} {2}", what, element, attribute)
     number = constant_number(value)
     if number is None:
         return
     if not allowed:
         fact = "the {} zero point of {} must be 0, it is {:g}"
-        need(number == 0, fact, what, held, number)
-    elif unsigned and held == i16:
+        need(number == 0, fact, what, attribute, number)
+    elif unsigned and attribute == i16:
         fits = number in (0, 32768, -32768)
         need(fits, f"the {what} zero point of an unsigned i16 is {number:g}")

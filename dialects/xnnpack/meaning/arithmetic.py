@@ -27,9 +27,9 @@ class DynamicTensor:
 
 def parameters(type_: Attribute) -> Quantization:
     """The parameters of a quantised tensor type."""
-    held = quantization(type_)
-    assert held is not None, f"{type_} is not quantised"
-    return held
+    type_quantization = quantization(type_)
+    assert type_quantization is not None, f"{type_} is not quantised"
+    return type_quantization
 
 
 def single(value: float) -> torch.Tensor:

@@ -82,10 +82,13 @@ def _unary(op: Unary, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     compute = _UNARY.get(type(op)) or _by_torch
     if quantization(op.input.type) is None:
         return (compute(op, value.float()).to(value.dtype),)
-    given, made = parameters(op.input.type), parameters(op.result.type)
-    if isinstance(op, LeakyReLU) and (fixed := _fixed_leaky(op, value, given, made)) is not None:
+    given, result_parameters = parameters(op.input.type), parameters(op.result.type)
+    if (
+        isinstance(op, LeakyReLU)
+        and (fixed := _fixed_leaky(op, value, given, result_parameters)) is not None
+    ):
         return (fixed,)
-    return (quantize_shift_then_round(compute(op, real(value, given)), made),)
+    return (quantize_shift_then_round(compute(op, real(value, given)), result_parameters),)
 
 
 @interprets(Copy)
@@ -98,18 +101,18 @@ def _clamp(op: Clamp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     value = cast(Tensor, args[0])
     if quantization(op.input.type) is None:
         return (clamp_float(value, op),)
-    given, made = parameters(op.input.type), parameters(op.result.type)
-    if given == made:
-        return (clamp_stored(value, made, op.output_range),)
-    return (quantize_shift_then_round(clamp_float(real(value, given), op), made),)
+    given, result_parameters = parameters(op.input.type), parameters(op.result.type)
+    if given == result_parameters:
+        return (clamp_stored(value, result_parameters, op.output_range),)
+    return (quantize_shift_then_round(clamp_float(real(value, given), op), result_parameters),)
 
 
 @interprets(Convert)
 def _convert(op: Convert, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     value = cast(Tensor, args[0])
-    made = element(op.result.type)
-    if isinstance(made, DynamicInt8Type):
-        return (quantize_tokens(value, made.data),)
+    result_element = element(op.result.type)
+    if isinstance(result_element, DynamicInt8Type):
+        return (quantize_tokens(value, result_element.data),)
     given_held, made_held = quantization(op.input.type), quantization(op.result.type)
     if given_held is None and made_held is not None:
         if value.dtype == torch.float16 and not made_held.signed:

@@ -49,13 +49,15 @@ def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int)
     """
     given, weight = args[0], cast(Tensor, args[1])
     bias = cast("Tensor | None", args[2] if len(args) > 2 else None)
-    made, held = op.output, quantization(op.operands[1].type)
+    made, operand_quantization = op.output, quantization(op.operands[1].type)
     if isinstance(given, DynamicTensor):
-        assert held is not None
+        assert operand_quantization is not None
         shifted = given.stored.double() - given.zero_point.double()
-        scales = _channel_scales(held, outputs)
-        if held.sub_channel:
-            spread = block_values(held, held.scale_values(torch.float64), weight.shape)
+        scales = _channel_scales(operand_quantization, outputs)
+        if operand_quantization.sub_channel:
+            spread = block_values(
+                operand_quantization, operand_quantization.scale_values(torch.float64), weight.shape
+            )
             total = (product(shifted, weight.double() * spread) * given.scale).float()
         else:
             total = product(shifted, weight.double()).float() * given.scale
@@ -64,19 +66,27 @@ def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int)
         return clamp_float(total.float(), op).to(dtype_of(made))
     taken = quantization(op.operands[0].type)
     if taken is not None:
-        assert held is not None
-        moved = weight.double() - (held.zero_point if held.is_per_tensor else 0)
+        assert operand_quantization is not None
+        moved = weight.double() - (
+            operand_quantization.zero_point if operand_quantization.is_per_tensor else 0
+        )
         total = product(given.double() - taken.zero_point, moved)
         if bias is not None:
             total = total + bias.double()
         params = parameters(made.type)
-        scale = single(taken.scale) * _channel_scales(held, outputs) / single(params.scale)
+        scale = (
+            single(taken.scale)
+            * _channel_scales(operand_quantization, outputs)
+            / single(params.scale)
+        )
         return clamp_stored(requantize(total, scale, params), params, op.output_range)
     total = product(given.float(), weight.float())
     if bias is not None:  # Packed as halves next to halves.
-        total = total + bias.to(weight.dtype if held is None else bias.dtype).float()
-    if held is not None:
-        total = total * _channel_scales(held, outputs)
+        total = (
+            total + bias.to(weight.dtype if operand_quantization is None else bias.dtype).float()
+        )
+    if operand_quantization is not None:
+        total = total * _channel_scales(operand_quantization, outputs)
     return clamp_float(total, op).to(dtype_of(made))
 
 
@@ -91,8 +101,8 @@ def _fully_connected(op: FullyConnected, args: Sequence[Any], ctx: object) -> Se
     transposed = op.flag("transpose_weights")
     outputs = weight.shape[1 if transposed else 0]
 
-    def product(given: Tensor, weight: Tensor) -> Tensor:
-        return given @ (weight if transposed else weight.transpose(0, 1))
+    def product(tensor: Tensor, weight: Tensor) -> Tensor:
+        return tensor @ (weight if transposed else weight.transpose(0, 1))
 
     return (weighted(op, args, product, outputs),)
 
@@ -107,9 +117,9 @@ def _batch_matrix_multiply(
         return left @ (right.transpose(-1, -2) if transposed else right)
 
     outputs = cast(Tensor, args[1]).shape[-2 if transposed else -1]
-    held = quantization(op.right.type)
-    if held is not None and not held.is_per_tensor:
-        outputs = len(held.scales)
+    right_quantization = quantization(op.right.type)
+    if right_quantization is not None and not right_quantization.is_per_tensor:
+        outputs = len(right_quantization.scales)
     return (weighted(op, args, product, outputs),)
 
 

@@ -94,16 +94,16 @@ def _deconvolution(op: Deconvolution2d, args: Sequence[Any], ctx: object) -> Seq
         outputs, height, width, inputs = weight.shape
         by_group = weight.reshape(groups, outputs // groups, height, width, inputs)
         filters = by_group.permute(0, 4, 1, 2, 3).reshape(-1, outputs // groups, height, width)
-        made = F.conv_transpose2d(
+        pad = F.conv_transpose2d(
             _channels_first(image),
             filters,
             stride=op.pair("stride"),
             dilation=op.pair("dilation"),
             groups=groups,
         )
-        made = F.pad(made, (0, adjustment[1], 0, adjustment[0]))
-        rows, columns = made.shape[2] - bottom, made.shape[3] - right
-        return _channels_last(made[:, :, top:rows, left:columns])
+        pad = F.pad(pad, (0, adjustment[1], 0, adjustment[0]))
+        rows, columns = pad.shape[2] - bottom, pad.shape[3] - right
+        return _channels_last(pad[:, :, top:rows, left:columns])
 
     return (weighted(op, args, product, op.filter_shape[0]),)
 
@@ -166,14 +166,14 @@ def _global_average(op: GlobalAveragePooling2d, args: Sequence[Any], ctx: object
     if quantization(op.input.type) is None:
         made = image.float().mean(axes, keepdim=keep)
         return (clamp_float(made, op).to(image.dtype),)
-    given, held = parameters(op.input.type), parameters(op.result.type)
+    given, result_parameters = parameters(op.input.type), parameters(op.result.type)
     total = image.long().sum(axes, keepdim=keep)
     count = single(image.shape[-3] * image.shape[-2])
-    scale = single(given.scale) / single(held.scale) * (1.0 / count)
+    scale = single(given.scale) / single(result_parameters.scale) * (1.0 / count)
     # Both zero points are one addend, so a tie may go the other way than without them.
-    offset = held.zero_point - given.zero_point * count * scale
-    made = saturate(torch.round(total.float() * scale + offset), held)
-    return (clamp_stored(made, held, op.output_range),)
+    offset = result_parameters.zero_point - given.zero_point * count * scale
+    made = saturate(torch.round(total.float() * scale + offset), result_parameters)
+    return (clamp_stored(made, result_parameters, op.output_range),)
 
 
 @interprets(StaticResizeBilinear2d)

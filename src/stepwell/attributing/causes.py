@@ -259,8 +259,8 @@ CAUSES: tuple[Callable[[Operand], str | None], ...] = (
 def fault_of(site: Site, play: Playback) -> str | None:
     """What is wrong with a site beyond that it rounds."""
     quantised = operands(site, play)
-    said = (cause(one) for cause in CAUSES for one in quantised)
-    return next((sentence for sentence in said if sentence is not None), None)
+    causes = (cause(one) for cause in CAUSES for one in quantised)
+    return next((sentence for sentence in causes if sentence is not None), None)
 
 
 def cause_of(site: Site, play: Playback) -> str:

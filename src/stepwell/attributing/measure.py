@@ -93,9 +93,9 @@ def accuracy(
                 help="give more batches, or those to fit on: fit=",
             )
         fitted, batches = batches[: len(batches) // 2], batches[len(batches) // 2 :]
-    found = find_target(target)
+    chosen_target = find_target(target)
     source = imported(model, batches[0][0])
-    form = "given" if quantised is not None else _form(quantise, found.name)
+    form = "given" if quantised is not None else _form(quantise, chosen_target.name)
     if quantised is not None:
         program = imported(quantised, batches[0][0])
     else:
@@ -103,7 +103,7 @@ def accuracy(
     pair = paired(program, source)
     with torch.no_grad():
         result = _measured(
-            model, pair, found.name, form, batches, metric, levels, most, resume, pipeline,
+            model, pair, chosen_target.name, form, batches, metric, levels, most, resume, pipeline,
             progress, options,
         )  # fmt: skip
     if not cures:
@@ -162,15 +162,15 @@ def batches_of(data: Any) -> list[Batch]:
             f"the data is a {type(data).__name__}, and should be batches one after the other",
             help="a list of (inputs, labels); labels may be None",
         )
-    found: list[Batch] = []
+    batches: list[Batch] = []
     for one in cast("Iterable[Any]", data):
         if not isinstance(one, tuple | list) or len(cast("Sequence[Any]", one)) != 2:
             raise StepwellError("a batch is (inputs, labels)", help="labels may be None")
         inputs, labels = cast("tuple[Any, Any]", tuple(cast("Sequence[Any]", one)))
-        found.append((tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), labels))
-    if not found:
+        batches.append((tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), labels))
+    if not batches:
         raise StepwellError("there is no data to measure on", help="one batch at least")
-    return found
+    return batches
 
 
 def imported(model: Any, inputs: Sequence[Any]) -> Program:

@@ -86,23 +86,23 @@ def judged(
     return Judged(result.loss, score.float().flatten(), result.divergence, result.choice)
 
 
-def _of_classes(given: Tensor, wanted: Tensor, labels: Tensor | None) -> Judged:
-    logs, theirs = F.log_softmax(given, -1), F.log_softmax(wanted, -1)
+def _of_classes(tensor: Tensor, wanted: Tensor, labels: Tensor | None) -> Judged:
+    logs, theirs = F.log_softmax(tensor, -1), F.log_softmax(wanted, -1)
     divergence = (theirs.exp() * (theirs - logs)).sum(-1)
-    choice = given.argmax(-1)
+    choice = tensor.argmax(-1)
     if labels is None:
         return Judged(divergence, (choice == wanted.argmax(-1)).float(), divergence, choice)
     loss = -logs.gather(-1, labels[:, None].long())[:, 0]
     return Judged(loss, (choice == labels).float(), divergence, choice)
 
 
-def _of_numbers(given: Tensor, labels: Tensor, wanted: Tensor) -> Judged:
+def _of_numbers(tensor: Tensor, labels: Tensor, wanted: Tensor) -> Judged:
     def rows(x: Tensor) -> Tensor:
         return x.reshape(len(x), -1) if x.dim() else x.reshape(1, 1)
 
-    loss = (rows(given) - rows(labels.float())).square().mean(-1)
+    loss = (rows(tensor) - rows(labels.float())).square().mean(-1)
     size = rows(wanted).square().mean().clamp_min(1e-30)
-    divergence = (rows(given) - rows(wanted)).square().mean(-1) / size
+    divergence = (rows(tensor) - rows(wanted)).square().mean(-1) / size
     return Judged(loss, -loss, divergence, None)
 
 

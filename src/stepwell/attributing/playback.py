@@ -64,8 +64,8 @@ class Playback:
         func = self.quantised.func
         self._of_op = {site.op: site for site in self.quantised.sites}
         self._runs = Interpreter(self.quantised.program.weights)
-        given = bind_inputs(func, list(self.inputs))
-        self.values = dict(zip(func.body.block.args, given, strict=True))
+        inputs = bind_inputs(func, list(self.inputs))
+        self.values = dict(zip(func.body.block.args, inputs, strict=True))
         free = set(self._of_op) if self.free else set[Operation]()
         with torch.set_grad_enabled(self.grad):
             self.outputs = self._play(self.values, None, free, self.given)

@@ -40,7 +40,7 @@ def int16_activations(
     pair: Quantised,
     batches: Sequence[Batch],
     metric: Metric | None,
-    found: Attribution,
+    attribution: Attribution,
 ) -> str:
     """What the loss would get back if what sites read had 16 bits, measured; or ""."""
     wide = with_int16(pair, sites)
@@ -54,9 +54,9 @@ def int16_activations(
             for each in (pair, wide)
         ]
         won.add(losses[0] - losses[1])
-    if not won.is_sure or won.mean <= 0 or not found.loss.mean > 0:
+    if not won.is_sure or won.mean <= 0 or not attribution.loss.mean > 0:
         return ""
-    return f"int16 there wins back {won.mean / found.loss.mean:.0%}"
+    return f"int16 there wins back {won.mean / attribution.loss.mean:.0%}"
 
 
 def with_int16(pair: Quantised, sites: Sequence[Site]) -> Quantised | None:

@@ -85,13 +85,13 @@ class Quantised:
     @cached_property
     def ahead(self) -> dict[SSAValue, SSAValue]:
         """What a dequantized activation was ahead of its quantize op."""
-        found: dict[SSAValue, SSAValue] = {}
+        values: dict[SSAValue, SSAValue] = {}
         for op in self.func.body.block.ops:
             if op_name(op).startswith(DEQUANTISES):
                 source = op.operands[0].owner
                 if isinstance(source, Operation) and op_name(source).startswith(QUANTISES):
-                    found[op.results[0]] = source.operands[0]
-        return found
+                    values[op.results[0]] = source.operands[0]
+        return values
 
     @cached_property
     def sites(self) -> tuple[Site, ...]:

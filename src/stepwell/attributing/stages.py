@@ -76,12 +76,12 @@ def down(
     Raises:
         StepwellError: the program cannot be lowered.
     """  # fmt: skip
-    found = find_target(target)
-    steps = prepared(found, pipeline, found.chosen(options))
+    chosen_target = find_target(target)
+    steps = prepared(chosen_target, pipeline, chosen_target.chosen(options))
     guilty: str | None = None
     at = 0
     names = [step_name(step) for step in steps.steps]
-    for stage, step in stages_of(steps, found.name).items():
+    for stage, step in stages_of(steps, chosen_target.name).items():
         if stage == START:
             continue
         ahead = way.last

@@ -92,7 +92,7 @@ class Decoder(nn.Module):
         # A position outside the cache has no row here: the program ends before it writes one.
         ends = torch.cat([input_pos, input_pos + (count - 1)])
         position = self.rows.index_select(0, ends)[:1]
-        held = {place.name: place.tensor for place in self.states if place.in_model}
+        tensors = {place.name: place.tensor for place in self.states if place.in_model}
         for place in self.states:  # While it is exported, buffers are fake tensors.
             buffer = getattr(self, place.name)
             if place.is_recurrent:
@@ -105,7 +105,7 @@ class Decoder(nn.Module):
             torch._check(start >= 0)
             torch._check(start + count <= self.form.context)
             self.positions.start = start
-        found = self.model(
+        model = self.model(
             **accepted(
                 self.model,
                 {
@@ -121,8 +121,8 @@ class Decoder(nn.Module):
         for place in self.states:
             if place.in_model:
                 getattr(self, place.name).copy_(place.tensor)
-                place.put(held[place.name])
-        return found.logits[:, -1] if self.form.logits == "last" else found.logits
+                place.put(tensors[place.name])
+        return model.logits[:, -1] if self.form.logits == "last" else model.logits
 
 
 class Growing(nn.Module):
@@ -153,7 +153,7 @@ class Growing(nn.Module):
         for layer, (key, value) in enumerate(zip(keys, values, strict=True)):
             cache.update(key, value, layer)
         past = keys[0].shape[2]
-        found = self.model(
+        model = self.model(
             **accepted(
                 self.model,
                 {
@@ -166,7 +166,7 @@ class Growing(nn.Module):
             )
         )
         layers = cache.layers
-        return found.logits[:, -1], [x.keys for x in layers], [x.values for x in layers]
+        return model.logits[:, -1], [x.keys for x in layers], [x.values for x in layers]
 
     def caches(self, length: int) -> tuple[list[Tensor], list[Tensor]]:
         """Keys and values of as many tokens, all zeros."""

@@ -138,12 +138,12 @@ def _why(form: Form, reason: str) -> str:
 def _as_it_was(model: Any) -> Generator[None]:
     """Give a model the attention, the experts and what its modules held back."""
     attention = model.config._attn_implementation
-    held = loose_tensors(model)
+    tensors = loose_tensors(model)
     experts = getattr(model.config, "_experts_implementation", None)
     try:
         yield
     finally:
-        for (name, key), value in held.items():
+        for (name, key), value in tensors.items():
             vars(model.get_submodule(name))[key] = value
         model.set_attn_implementation(attention)
         if experts is not None:
@@ -236,12 +236,12 @@ def _is_operators_log(line: bytes) -> bool:
 
 
 def _exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> Any:
-    with kept_stderr() as said, warnings.catch_warnings(record=True) as warned:
+    with kept_stderr() as stderr, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:  # A strict export holds two copies of each weight, also of those that are mapped.
             program = export(module, given, dynamic_shapes=shapes)
         except Exception as error:
-            error.add_note(said.getvalue())
+            error.add_note(stderr.getvalue())
             line = (str(error).strip().splitlines() or [""])[0]
             raise StepwellError(
                 f"torch.export.export fails on {_kind(model)}: {type(error).__name__}: {line}",

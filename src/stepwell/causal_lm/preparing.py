@@ -158,7 +158,7 @@ def _table(table: nn.Module, bits: int, group: int | None) -> nn.Module:
     return found
 
 
-def _refuse_another_lookup(table: nn.Embedding, made: nn.Module, numbers: torch.Tensor) -> None:
+def _refuse_another_lookup(table: nn.Embedding, module: nn.Module, numbers: torch.Tensor) -> None:
     """Look some rows up in both, the table holding what the bits stand for."""
     tokens = torch.arange(min(16, table.num_embeddings))[None]
     kept = table.weight
@@ -167,7 +167,7 @@ def _refuse_another_lookup(table: nn.Embedding, made: nn.Module, numbers: torch.
         want = table(tokens)
     finally:
         table.weight = kept
-    if not torch.allclose(made(tokens), want.float(), rtol=1e-6, atol=0):
+    if not torch.allclose(module(tokens), want.float(), rtol=1e-6, atol=0):
         raise StepwellError(
             f"{type(table).__name__} does more than look rows up, and its table stays as it is",
             help="leave --embedding out",

@@ -68,17 +68,17 @@ def follows_rule(program: Program, hash_: str) -> str | None:
     assert isinstance(last, ReturnOp)
     try:
         instance = rewrite()
-        found = instance.match(root, work)
-        if not isinstance(found, Matched):
+        match = instance.match(root, work)
+        if not isinstance(match, Matched):
             return f"{verdict.rule} does not match"
         olds: dict[SSAValue, int] = {result: at for at, result in enumerate(root.results)}
         wanted = [(olds[old], new) for old, new in pairs]
-        instance.written(found, Rewriter(root, work))
+        instance.written(match, Rewriter(root, work))
     except _FAILS as error:
         return f"{verdict.rule} fails: {error}"
-    made = list(last.operands)[: len(pairs)]
+    operands = list(last.operands)[: len(pairs)]
     graph, numbers = _interned(work)
-    if graph.are_equal([numbers[v] for v in made], [numbers[new] for _, new in wanted]):
+    if graph.are_equal([numbers[v] for v in operands], [numbers[new] for _, new in wanted]):
         return None
     return f"{verdict.rule} writes something else"
 
@@ -138,9 +138,11 @@ def _input(type_: Any, generator: torch.Generator) -> Any:
     if not all(isinstance(size, int) for size in shape):
         raise StepwellError("a symbolic size")
     sizes = [int(size) for size in shape]  # pyright: ignore[reportArgumentType]
-    dtype, held = held_dtype(type_), quantization(type_)
-    if held is not None:
-        return torch.randint(held.low, held.high + 1, sizes, generator=generator).to(dtype)
+    dtype, type_quantization = held_dtype(type_), quantization(type_)
+    if type_quantization is not None:
+        return torch.randint(
+            type_quantization.low, type_quantization.high + 1, sizes, generator=generator
+        ).to(dtype)
     if dtype.is_floating_point and dtype.itemsize > 1:
         return torch.randn(sizes, generator=generator).to(dtype)
     return torch.randint(0, 2, sizes, generator=generator).to(dtype)

@@ -87,8 +87,8 @@ class Certificate:
     def __str__(self) -> str:
         count, run = len(self.entries), self.counts["run"]
         left = count - self.proved - run
-        said = f"{self.proved} of {count} applications proved, {run} run"
-        return said + (f", {left} taken as they are" if left else "")
+        text = f"{self.proved} of {count} applications proved, {run} run"
+        return text + (f", {left} taken as they are" if left else "")
 
     def to_json(self) -> str:
         """All of it."""
@@ -133,21 +133,21 @@ def certificate(recorder: Recorder, target: str) -> Certificate:
         if made.op == "the program"
     }
     found: list[Entry] = []
-    for made, entry in zip(recorder.applications, entries, strict=True):
-        if entry.by == "nothing" and not made.statements:
-            how = by_step.get(made.step, "bits")
+    for application, entry in zip(recorder.applications, entries, strict=True):
+        if entry.by == "nothing" and not application.statements:
+            how = by_step.get(application.step, "bits")
             kind = "step" if how in PROVED else how
-            entry = Entry(*_place(made), kind, reason="" if kind == "step" else entry.reason)
+            entry = Entry(*_place(application), kind, reason="" if kind == "step" else entry.reason)
         found.append(entry)
     texts = [entry.statement for entry in found] + [recorder.start, str(program)]
     counted = (*KINDS[2:], *(f"{kind}{TRIED}" for kind in KINDS[2:]), VALUES)
-    given = [entry.statement for entry in found if entry.by in counted]
-    kept = _weights(recorder.weights, texts, given)
+    statements = [entry.statement for entry in found if entry.by in counted]
+    kept = _weights(recorder.weights, texts, statements)
     return Certificate(target, recorder.start, str(program), tuple(found), kept)
 
 
-def _place(made: Application) -> tuple[str, str, str, str | None]:
-    return made.step, made.rewrite, made.op, made.node
+def _place(application: Application) -> tuple[str, str, str, str | None]:
+    return application.step, application.rewrite, application.op, application.node
 
 
 def _decided(text: str, decisions: Decisions) -> str:
@@ -164,35 +164,35 @@ def _decided(text: str, decisions: Decisions) -> str:
         raise error
 
 
-def _entry(made: Application, decisions: Decisions) -> Entry:
-    if not made.claims:
-        return Entry(*_place(made), "follows")
-    held = allowed(made.bound)
+def _entry(application: Application, decisions: Decisions) -> Entry:
+    if not application.claims:
+        return Entry(*_place(application), "follows")
+    held = allowed(application.bound)
     bound = held.relative, held.absolute, held.units
     reason = "values stand for others"
-    hash_ = hash_of_rule(made.rule)
+    hash_ = hash_of_rule(application.rule)
     weights = decisions.weights
-    for text in made.statements:
+    for text in application.statements:
         if hash_ is not None and follows_rule(read(text, weights)[0], hash_) is None:
-            return Entry(*_place(made), "rule", text, hash_, bound)
+            return Entry(*_place(application), "rule", text, hash_, bound)
         try:
-            return Entry(*_place(made), _decided(text, decisions), text, bound=bound)
+            return Entry(*_place(application), _decided(text, decisions), text, bound=bound)
         except Undecided as error:
             reason = str(error)
-    for text in made.statements:
+    for text in application.statements:
         with suppress(NotOfBytes, StepwellError):
             if apart_on_all(read(text, weights)[0], held) is None:
-                return Entry(*_place(made), VALUES, text, bound=bound)
-    for text in made.statements:
+                return Entry(*_place(application), VALUES, text, bound=bound)
+    for text in application.statements:
         try:
             program, _ = read(text, weights)
             if (apart := runs(program, held)) is None:
-                return Entry(*_place(made), "run", text, bound=bound, reason=reason)
+                return Entry(*_place(application), "run", text, bound=bound, reason=reason)
             reason = f"{reason}; run: {apart}"
         except StepwellError as error:
             reason = f"{reason}; {error.problems[0].fact}"
-    text = made.statements[0] if made.statements else ""
-    return Entry(*_place(made), "nothing", text, bound=bound, reason=reason)
+    text = application.statements[0] if application.statements else ""
+    return Entry(*_place(application), "nothing", text, bound=bound, reason=reason)
 
 
 # -- weights -------------------------------------------------------------------------------------
@@ -202,15 +202,19 @@ def _weights(store: WeightStore, texts: list[str], given: list[str]) -> dict[str
     """What texts need to know of weights: types, recipes, constants; of `given` texts, numbers."""
     waiting = _named(store, texts)
     counted = {leaf for key in _named(store, given) for leaf in _leaves(store, key)}
-    found: dict[str, Any] = {}
+    weights: dict[str, Any] = {}
     while waiting:
         key = waiting.pop()
-        if key in found:
+        if key in weights:
             continue
-        made = store.recipe_of(key)
-        if made is not None:
-            found[key] = {"recipe": made[0], "sources": list(made[1]), "parameters": made[2]}
-            waiting += made[1]
+        recipe = store.recipe_of(key)
+        if recipe is not None:
+            weights[key] = {
+                "recipe": recipe[0],
+                "sources": list(recipe[1]),
+                "parameters": recipe[2],
+            }
+            waiting += recipe[1]
             continue
         type_ = store.type_of(key)
         row: dict[str, Any] = {
@@ -220,8 +224,8 @@ def _weights(store: WeightStore, texts: list[str], given: list[str]) -> dict[str
         if is_constant(store, key, key in counted):
             held = store.get(key).contiguous()
             row["data"] = base64.b64encode(_bytes(held)).decode()
-        found[key] = row
-    return found
+        weights[key] = row
+    return weights
 
 
 def _named(store: WeightStore, texts: list[str]) -> list[str]:
@@ -232,11 +236,11 @@ def _named(store: WeightStore, texts: list[str]) -> list[str]:
 
 def _leaves(store: WeightStore, key: str) -> Iterator[str]:
     """The weights that a recipe makes a weight of, or itself."""
-    made = store.recipe_of(key)
-    if made is None:
+    recipe = store.recipe_of(key)
+    if recipe is None:
         yield key
     else:
-        for source in made[1]:
+        for source in recipe[1]:
             yield from _leaves(store, source)
 
 
@@ -259,8 +263,8 @@ def store_of(rows: dict[str, Any]) -> WeightStore:
         if "recipe" in row:
             for source in row["sources"]:
                 add(source)
-            made = store.derive(row["recipe"], row["sources"], **row["parameters"])
-            if made != key:
+            derived_key = store.derive(row["recipe"], row["sources"], **row["parameters"])
+            if derived_key != key:
                 raise StepwellError(f"the weight {key!r} is none that {row['recipe']} makes")
         elif "data" in row:
             dtype = getattr(torch, row["dtype"])

@@ -160,8 +160,8 @@ class _Run:
             for op in block.ops:
                 if not isinstance(op, ReturnOp):
                     operands = [environment[value] for value in op.operands]
-                    made = self.results(op, operands)
-                    environment.update(zip(op.results, made, strict=True))
+                    results = self.results(op, operands)
+                    environment.update(zip(op.results, results, strict=True))
         for old, new in pairs:
             one, other = environment[old], environment[new]
             if not isinstance(one, Tensor) or not isinstance(other, Tensor):
@@ -199,9 +199,9 @@ class _Run:
                 return self._fitting(op, rule(op, operands, self.interpreter))
             except _FAILS:
                 pass
-        said = f"{said_by(op)}({', '.join(self.reading.name_of(value) for value in operands)})"
+        text = f"{said_by(op)}({', '.join(self.reading.name_of(value) for value in operands)})"
         return [
-            self.input(f"{said}#{number}", result.type) for number, result in enumerate(op.results)
+            self.input(f"{text}#{number}", result.type) for number, result in enumerate(op.results)
         ]
 
     def _fitting(self, op: Operation, results: Sequence[Any]) -> Sequence[Any]:
@@ -219,22 +219,24 @@ class _Run:
         return self._made[key]
 
     def _weight(self, key: str) -> Any:
-        made = self.weights.recipe_of(key)
-        if made is None:
+        recipe = self.weights.recipe_of(key)
+        if recipe is None:
             if is_constant(self.weights, key, self.given):
                 return self.weights.get(key)
             type_ = self.weights.type_of(key)
             shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
             return self.reading.variable(f"weight {key}", shape, torch_dtype(element(type_)))
-        name, sources, parameters = made
-        given = [self.weight(source) for source in sources]
+        name, sources, parameters = recipe
+        weights = [self.weight(source) for source in sources]
         try:
-            return self.weights.evaluated_on(key, given)
+            return self.weights.evaluated_on(key, weights)
         except _FAILS:
-            said = f"{name}{sorted(parameters.items())}({[self.reading.name_of(g) for g in given]})"
+            text = (
+                f"{name}{sorted(parameters.items())}({[self.reading.name_of(g) for g in weights]})"
+            )
             type_ = self.weights.type_of(key)
             shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
-            return self.reading.variable(said, shape, torch_dtype(element(type_)))
+            return self.reading.variable(text, shape, torch_dtype(element(type_)))
 
 
 def _read_by(steps: Any) -> int:
@@ -259,5 +261,9 @@ def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
 
 def held_dtype(type_: Any) -> torch.dtype:
     """The element type of what is stored."""
-    held = quantization(type_)
-    return torch_dtype(element(type_)) if held is None else storage_dtype(held)
+    type_quantization = quantization(type_)
+    return (
+        torch_dtype(element(type_))
+        if type_quantization is None
+        else storage_dtype(type_quantization)
+    )

@@ -75,8 +75,8 @@ def apart_on_all(
     for begin in range(0, total, count):
         places = torch.arange(begin, begin + count) % total
         environment: dict[SSAValue, Any] = {}
-        for value, held in zip(inputs, numbers, strict=True):
-            picked, places = held[places % len(held)], places // len(held)
+        for value, number in zip(inputs, numbers, strict=True):
+            picked, places = number[places % len(number)], places // len(number)
             environment[value] = picked.reshape(shape or [*map(number_of, dims(value.type))])
         with torch.no_grad():
             for op in method.body.block.ops:
@@ -142,16 +142,22 @@ def _is_part(op: Operation, program: Program) -> bool:
 
 
 def _all_of(value: SSAValue) -> Any:
-    held = quantization(value.type)
-    if held is None and element(value.type) in (i1, i8, ui8):
+    value_quantization = quantization(value.type)
+    if value_quantization is None and element(value.type) in (i1, i8, ui8):
         dtype = torch_dtype(element(value.type))
         least, most = (
             (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
         )
         return torch.arange(least, most + 1).to(dtype)
-    if held is None or not held.is_per_tensor or held.high - held.low >= _BYTE:
+    if (
+        value_quantization is None
+        or not value_quantization.is_per_tensor
+        or value_quantization.high - value_quantization.low >= _BYTE
+    ):
         raise NotOfBytes(f"{value.type} has more values than a byte")
-    return torch.arange(held.low, held.high + 1).to(storage_dtype(held))
+    return torch.arange(value_quantization.low, value_quantization.high + 1).to(
+        storage_dtype(value_quantization)
+    )
 
 
 def _is_read(
@@ -161,11 +167,11 @@ def _is_read(
 
 
 def _ops_of(values: Sequence[SSAValue]) -> dict[Operation, None]:
-    found: dict[Operation, None] = {}
+    ops: dict[Operation, None] = {}
     waiting = [value.owner for value in values]
     while waiting:
         owner = waiting.pop()
-        if isinstance(owner, Operation) and owner not in found:
-            found[owner] = None
+        if isinstance(owner, Operation) and owner not in ops:
+            ops[owner] = None
             waiting += [value.owner for value in owner.operands]
-    return found
+    return ops

@@ -17,45 +17,45 @@ from stepwell.certifying.shadows import EXACT_STEPS, LOOKUPS, STEPS, Reading, is
 from stepwell.ir.outside.torch_private import operator_and_overload
 
 
-def rows(held: Tensor, axis: int) -> Tensor:
+def rows(tensor: Tensor, axis: int) -> Tensor:
     """For each line along an axis, a number of all that stands in it, each at its place."""
-    shape = [1] * held.dim()
-    shape[axis] = held.shape[axis]
-    places = torch.arange(held.shape[axis]).reshape(shape)
-    return digest("row", held, places).sum(axis) % PRIME
+    shape = [1] * tensor.dim()
+    shape[axis] = tensor.shape[axis]
+    places = torch.arange(tensor.shape[axis]).reshape(shape)
+    return digest("row", tensor, places).sum(axis) % PRIME
 
 
 def looked_up(reading: Reading, name: str, given: dict[str, Any]) -> Any:
     """What operators give at indices that are not known; NotImplemented for other forms."""
     table = given.get("weight") if name == "embedding" else given["self"]
-    held, of = reading.numbers(table), table.dtype
+    numbers, of = reading.numbers(table), table.dtype
     if name == "embedding":
         index = reading.numbers(given["indices"])
-        return reading.made(digest("lookup", index.unsqueeze(-1), rows(held, 0)), of)
+        return reading.made(digest("lookup", index.unsqueeze(-1), rows(numbers, 0)), of)
     if name == "gather":
         index = reading.numbers(given["index"])
-        axis = given["dim"] % held.dim()
-        line = rows(held, axis).unsqueeze(axis)
+        axis = given["dim"] % numbers.dim()
+        line = rows(numbers, axis).unsqueeze(axis)
         for at, size in enumerate(index.shape):
             line = line if at == axis else line.narrow(at, 0, size)
         return reading.made(digest("lookup", index, line), of)
     if name == "index_select":
-        axis = given["dim"] % held.dim()
+        axis = given["dim"] % numbers.dim()
         index = reading.numbers(given["index"])
-        shape = [1] * held.dim()
+        shape = [1] * numbers.dim()
         shape[axis] = index.numel()
-        line = rows(held, axis).unsqueeze(axis)
+        line = rows(numbers, axis).unsqueeze(axis)
         return reading.made(digest("lookup", index.reshape(shape), line), of)
-    return _at_indices(reading, held, of, given) if name == "index" else NotImplemented
+    return _at_indices(reading, numbers, of, given) if name == "index" else NotImplemented
 
 
-def _at_indices(reading: Reading, held: Tensor, of: torch.dtype, given: dict[str, Any]) -> Any:
+def _at_indices(reading: Reading, tensor: Tensor, of: torch.dtype, given: dict[str, Any]) -> Any:
     """`x[known, …, unknown]`: the last index is not known, and no axis is passed over."""
     *known, last = given["indices"]
     if not is_shadow(last) or any(k is None or is_shadow(k) for k in known):
         return NotImplemented
     index = reading.numbers(last)
-    line = rows(held, len(known))
+    line = rows(tensor, len(known))
     rest = line.dim() - len(known)
     if known:
         line = line[tuple(k.expand(index.shape) for k in known)]
@@ -75,9 +75,9 @@ def _place_of_greatest(reading: Reading, func: Any, args: Any, kwargs: Any) -> A
     axis, keeps = _axis_and_keeps(args, kwargs)
     if axis is None:
         return NotImplemented
-    held = reading.numbers(args[0])
+    numbers = reading.numbers(args[0])
     name = "max" if operator_and_overload(func)[0] == "argmax" else "min"
-    found = digest(f"place of {name}", rows(held, axis % held.dim()))
+    found = digest(f"place of {name}", rows(numbers, axis % numbers.dim()))
     return reading.made(found.unsqueeze(axis) if keeps else found, torch.int64)
 
 
@@ -96,5 +96,5 @@ EXACT_STEPS.update(("max", "min"))
 @handles("copy")
 def _copied(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     bare = reading.type_of(func, args, kwargs)
-    held = reading.numbers(args[1], bare.dtype)
-    return reading.made(held.expand(bare.shape), bare.dtype)
+    numbers = reading.numbers(args[1], bare.dtype)
+    return reading.made(numbers.expand(bare.shape), bare.dtype)

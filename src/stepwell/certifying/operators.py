@@ -124,8 +124,8 @@ def _in(reading: Reading, func: Any, args: Any, kwargs: Any) -> tuple[Any, Numbe
 
 
 def _scaled(reading: Reading, n: Numbers, value: Any, factor: Any) -> Tensor:
-    held = reading.numbers(value, n.of)
-    return held if factor == 1 else n.multiply(held, reading.numbers(factor, n.of))
+    numbers = reading.numbers(value, n.of)
+    return numbers if factor == 1 else n.multiply(numbers, reading.numbers(factor, n.of))
 
 
 # -- arithmetic ----------------------------------------------------------------------------------
@@ -225,11 +225,13 @@ def _clamped(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     elif name == "hardtanh":
         low, high = (kwargs.get(n, g) for n, g in (("min_val", given[0]), ("max_val", given[1])))
         low, high = -1.0 if low is None else low, 1.0 if high is None else high
-    held = reading.numbers(args[0], bare.dtype)
+    numbers = reading.numbers(args[0], bare.dtype)
     for limit, kind in ((low, "maximum"), (high, "minimum")):
         if limit is not None and limit not in _ENDS.get(kind, ()):
-            held = commuting(kind, held, reading.numbers(_typed(limit, bare.dtype), bare.dtype))
-    return reading.made(held.expand(bare.shape), bare.dtype)
+            numbers = commuting(
+                kind, numbers, reading.numbers(_typed(limit, bare.dtype), bare.dtype)
+            )
+    return reading.made(numbers.expand(bare.shape), bare.dtype)
 
 
 _ENDS = {"maximum": (-math.inf,), "minimum": (math.inf,)}
@@ -294,8 +296,8 @@ def _finite(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("logical_not")
 def _not(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
-    held = reading.numbers(args[0], torch.bool)
-    return reading.made(1 - held, torch.bool)
+    numbers = reading.numbers(args[0], torch.bool)
+    return reading.made(1 - numbers, torch.bool)
 
 
 @handles("where", "masked_fill")
@@ -352,12 +354,12 @@ def _keeps(args: Any, kwargs: Any, at: int = 2) -> bool:
 def _folded(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     _, n = _in(reading, func, args, kwargs)
     axes = _axes(args, kwargs)
-    held = reading.numbers(args[0], n.of)
-    if not held.dim():
-        return reading.made(held, n.of)
-    found = n.total(held, axes, _keeps(args, kwargs))
+    numbers = reading.numbers(args[0], n.of)
+    if not numbers.dim():
+        return reading.made(numbers, n.of)
+    found = n.total(numbers, axes, _keeps(args, kwargs))
     if operator_and_overload(func)[0] == "mean":
-        count = math.prod(held.shape[axis] for axis in axes)
+        count = math.prod(numbers.shape[axis] for axis in axes)
         found = n.divide(found, reading.numbers(float(count), n.of))
     return reading.made(found, n.of)
 
@@ -369,11 +371,11 @@ def _extreme(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     bare = reading.type_of(func, args, kwargs)
     axes = _axes(args, kwargs)
-    held = reading.numbers(args[0])
-    if not held.dim() or math.prod(held.shape[axis] for axis in axes) == 1:
-        found = held.reshape(bare.shape)
+    numbers = reading.numbers(args[0])
+    if not numbers.dim() or math.prod(numbers.shape[axis] for axis in axes) == 1:
+        found = numbers.reshape(bare.shape)
     else:
-        found = digest(_greatest(name), mixed(held).sum(axes, _keeps(args, kwargs)) % PRIME)
+        found = digest(_greatest(name), mixed(numbers).sum(axes, _keeps(args, kwargs)) % PRIME)
     return reading.made(found.reshape(bare.shape), bare.dtype)
 
 
@@ -406,12 +408,12 @@ def _product_and_bias(reading: Reading, func: Any, args: Any, kwargs: Any) -> An
 def _convolved(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     x, w, bias, stride, padding, dilation, transposed, more, groups = args[:9]
     bare, n = _in(reading, torch.ops.aten.convolution.default, args[:9], {})
-    held = (reading.numbers(each, n.of) for each in (x, w))
+    numbers = (reading.numbers(each, n.of) for each in (x, w))
 
     def kernel(a: Tensor, b: Tensor) -> Tensor:
         return torch.convolution(a, b, None, stride, padding, dilation, transposed, more, groups)
 
-    found = n.product(kernel, *held)
+    found = n.product(kernel, *numbers)
     if bias is not None:
         lying = [-1, *[1] * (len(bare.shape) - 2)]
         found = n.add(found, reading.numbers(bias, n.of).reshape(lying).expand(found.shape))
@@ -421,11 +423,11 @@ def _convolved(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
 # -- windows -------------------------------------------------------------------------------------
 
 
-def _windows(held: Tensor, *args: Any) -> Tensor:
+def _windows(tensor: Tensor, *args: Any) -> Tensor:
     """Sums over windows; what is padded adds nothing."""
     size, stride, padding, ceil = args
     pooled = torch.nn.functional.avg_pool2d(
-        held.double(), size, stride or size, padding, ceil, True, divisor_override=1
+        tensor.double(), size, stride or size, padding, ceil, True, divisor_override=1
     )
     return pooled.long() % PRIME
 
@@ -439,18 +441,18 @@ def _averaged(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     x, size, stride, padding, ceil, with_padding, divisor = *args, *defaults[len(args) - 1 :]
     if ceil:
         return NotImplemented
-    held = reading.numbers(x, n.of)
-    ones = torch.ones_like(held)
+    numbers = reading.numbers(x, n.of)
+    ones = torch.ones_like(numbers)
     if divisor is None and not with_padding:
         count = _windows(ones, size, stride, padding, ceil)
     else:
         count = torch.tensor(divisor or math.prod(size) ** (3 - len(size)))
-    terms = n.paired(held) if n.rounds else held
-    found = _windows(terms, size, stride, padding, ceil)
+    terms = n.paired(numbers) if n.rounds else numbers
+    windows = _windows(terms, size, stride, padding, ceil)
     if n.rounds:
-        found = digest(f"dot:{n.of}", found)
+        windows = digest(f"dot:{n.of}", windows)
     counts = reading.numbers(count.to(n.of))
-    return reading.made(n.divide(found, counts.expand(found.shape)), n.of)
+    return reading.made(n.divide(windows, counts.expand(windows.shape)), n.of)
 
 
 @handles("_adaptive_avg_pool2d")
@@ -458,10 +460,10 @@ def _adapted(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     x, size = args
     if list(size) == [1, 1]:
         return x.mean([-2, -1], keepdim=True)
-    given = x.shape[-2:]
-    if any(g % s for g, s in zip(given, size, strict=True)):
+    sizes = x.shape[-2:]
+    if any(g % s for g, s in zip(sizes, size, strict=True)):
         return NotImplemented
-    window = [g // s for g, s in zip(given, size, strict=True)]
+    window = [g // s for g, s in zip(sizes, size, strict=True)]
     return torch.nn.functional.avg_pool2d(x, window)
 
 
@@ -475,5 +477,5 @@ def _greatest_of_windows(reading: Reading, func: Any, args: Any, kwargs: Any) ->
     found = reading.made(held, x.dtype)
     if operator_and_overload(func)[0] == "max_pool2d":
         return found
-    said = f"places of {reading.name_of(found)}"
-    return found, reading.unknown(said, torch.empty(held.shape, dtype=torch.long, device="meta"))
+    text = f"places of {reading.name_of(found)}"
+    return found, reading.unknown(text, torch.empty(held.shape, dtype=torch.long, device="meta"))

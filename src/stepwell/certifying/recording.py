@@ -126,7 +126,7 @@ class Recorder:
 
         self.weights.entries.update(self.program.weights.entries)
         root = rewriter.root
-        made = Application(
+        application = Application(
             self.step,
             rewrite.name,
             op_name(root),
@@ -135,15 +135,17 @@ class Recorder:
             rule=type(rewrite) if isinstance(rewrite, RuleRewrite) else None,
         )
         fresh, pairs = self._changed(rewriter)
-        made.claims = [pair for pair in pairs if not self.graph.are_equal(pair[:1], pair[1:])]
-        made.hangs_on_step = bool(rewriter.superseded) or any(
-            self.type_of(a) != self.type_of(b) for a, b in made.claims
+        application.claims = [
+            pair for pair in pairs if not self.graph.are_equal(pair[:1], pair[1:])
+        ]
+        application.hangs_on_step = bool(rewriter.superseded) or any(
+            self.type_of(a) != self.type_of(b) for a, b in application.claims
         )
-        if made.claims and not made.hangs_on_step:
-            made.statements = list(self._statements(made.claims, fresh, rewriter))
-        self.applications.append(made)
-        if made.statements:
-            self.graph.unite(made.claims)
+        if application.claims and not application.hangs_on_step:
+            application.statements = list(self._statements(application.claims, fresh, rewriter))
+        self.applications.append(application)
+        if application.statements:
+            self.graph.unite(application.claims)
 
     def _changed(self, rewriter: Rewriter) -> tuple[set[int], list[tuple[int, int]]]:
         """The values that are new, and the pairs that are said to be equal."""
@@ -196,9 +198,9 @@ class Recorder:
             operands = op.operands
         return self.graph.definitions.get(value) if operands is None else self._now(op, operands)
 
-    def _stands(self, made: Definition) -> bool:
-        same = self.graph.find(made)
-        return same is not None and self.graph.are_equal(same.results, made.results)
+    def _stands(self, definition: Definition) -> bool:
+        same = self.graph.find(definition)
+        return same is not None and self.graph.are_equal(same.results, definition.results)
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -211,16 +213,16 @@ class Recorder:
             each.step = step_name(step)
         if not self.graph.are_equal(self._outputs, outputs):
             name = step_name(step)
-            made = Application(name, name, "the program", None, _bound(step))
+            application = Application(name, name, "the program", None, _bound(step))
             pairs = zip(self._outputs, outputs, strict=True)
-            made.claims = [p for p in pairs if not self.graph.are_equal(p[:1], p[1:])]
-            made.hangs_on_step = any(each.hangs_on_step for each in mine)
+            application.claims = [p for p in pairs if not self.graph.are_equal(p[:1], p[1:])]
+            application.hangs_on_step = any(each.hangs_on_step for each in mine)
             now = self._before
             cone = Cone(self.graph, lambda v: now.get(v) or before.get(v), set(), -1, WHOLE)
-            cone.look(made.claims)
-            made.statements = [to_text(cone.module(made.claims, self.type_of))]
-            self.applications.append(made)
-            self.graph.unite(made.claims)
+            cone.look(application.claims)
+            application.statements = [to_text(cone.module(application.claims, self.type_of))]
+            self.applications.append(application)
+            self.graph.unite(application.claims)
         self._seen = len(self.applications)
         self._outputs = outputs
 

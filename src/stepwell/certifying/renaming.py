@@ -58,9 +58,9 @@ def renamed(text: str, weights: WeightStore, given: bool = False) -> str:
     def said(key: str) -> str:
         if key not in weights:
             return key
-        made = weights.recipe_of(key)
-        if made is not None:
-            name, sources, parameters = made
+        recipe = weights.recipe_of(key)
+        if recipe is not None:
+            name, sources, parameters = recipe
             return f"{name}{sorted(parameters.items())}({', '.join(map(said, sources))})"
         if is_constant(weights, key, given):
             return f"constant {key}"

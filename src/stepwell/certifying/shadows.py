@@ -212,22 +212,22 @@ class Reading:
     def pointwise(self, func: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> Shadow:
         """A function of elements that is only known by its name."""
         bare = self.type_of(func, args, kwargs)
-        held: list[Tensor] = []
+        tensors: list[Tensor] = []
         said: list[str] = []
         for each in [*args, *kwargs.values()]:
             if isinstance(each, Tensor | float) or type(each) is int:
-                held.append(self.numbers(each))
+                tensors.append(self.numbers(each))
             else:
                 said.append(str(each))
         rounds = f":{bare.dtype}" if self.is_exact else ""
-        held = [each.expand(bare.shape) for each in held]
-        return self.made(digest(f"{name}{rounds}({said})", *held), bare.dtype)
+        tensors = [each.expand(bare.shape) for each in tensors]
+        return self.made(digest(f"{name}{rounds}({said})", *tensors), bare.dtype)
 
     def opaque(self, func: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """A function of whole tensors that is only known by its name."""
         bare = self.type_of(func, args, kwargs)
-        said = f"{func}({mapped(self._said, args)}{sorted(mapped_values(self._said, kwargs))})"
-        results = [self.unknown(f"{said}#{n}", b) for n, b in enumerate(flat([bare]))]
+        text = f"{func}({mapped(self._said, args)}{sorted(mapped_values(self._said, kwargs))})"
+        results = [self.unknown(f"{text}#{n}", b) for n, b in enumerate(flat([bare]))]
         return results[0] if isinstance(bare, Tensor) else tuple(results)
 
     def unknown(self, said: str, like: Any) -> Any:

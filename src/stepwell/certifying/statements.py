@@ -138,30 +138,30 @@ class Cone:
         inputs = {of(value): value for value in self.inputs}
         block = Block(arg_types=[types(value) for value in inputs.values()])
         known: dict[int, SSAValue] = dict(zip(inputs, block.args, strict=True))
-        for value, held in zip(inputs.values(), block.args, strict=True):
-            held.name_hint = f"v{value}"
+        for value, result in zip(inputs.values(), block.args, strict=True):
+            result.name_hint = f"v{value}"
         for made in self.order:
             if all(of(value) in known for value in made.results):
                 continue
             op = remade(made, [known[of(value)] for value in made.operands])
             block.add_op(op)
-            for value, held in zip(made.results, op.results, strict=True):
-                known.setdefault(of(value), held)
-                held.name_hint = f"v{value}"
+            for value, result in zip(made.results, op.results, strict=True):
+                known.setdefault(of(value), result)
+                result.name_hint = f"v{value}"
         results = [known[of(pair[side])] for side in (0, 1) for pair in pairs]
         block.add_op(ReturnOp(*results))
         kind = ([a.type for a in block.args], [v.type for v in results])
         return ModuleOp([FuncOp("equal", kind, Region(block))])
 
 
-def remade(made: Definition, operands: Sequence[SSAValue]) -> Operation:
+def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
     """The op of a definition on some operands."""
-    return type(made.op).create(
+    return type(definition.op).create(
         operands=list(operands),
-        result_types=[result.type for result in made.op.results],
-        properties=dict(made.properties),
-        attributes=dict(made.attributes),
-        regions=[region.clone() for region in made.regions],
+        result_types=[result.type for result in definition.op.results],
+        properties=dict(definition.properties),
+        attributes=dict(definition.attributes),
+        regions=[region.clone() for region in definition.regions],
     )
 
 
@@ -175,6 +175,6 @@ def pairs_of(program: Program) -> list[tuple[SSAValue, SSAValue]]:
     """The pairs of a statement."""
     last = program.method("equal").body.block.last_op
     assert isinstance(last, ReturnOp)
-    held = list(last.operands)
-    half = len(held) // 2
-    return list(zip(held[:half], held[half:], strict=True))
+    operands = list(last.operands)
+    half = len(operands) // 2
+    return list(zip(operands[:half], operands[half:], strict=True))

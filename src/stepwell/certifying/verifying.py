@@ -60,8 +60,8 @@ class Verified:
     def __str__(self) -> str:
         if self.faults:
             return "refused: " + "; ".join(self.faults[:3])
-        said = f"holds: {self.proved} applications proved again, {self.run} run again"
-        return said + (f", {self.taken} taken as they are" if self.taken else "")
+        text = f"holds: {self.proved} applications proved again, {self.run} run again"
+        return text + (f", {self.taken} taken as they are" if self.taken else "")
 
 
 class Refused(Exception):
@@ -210,15 +210,15 @@ class _Check:
             results = tuple(map(_number, op.results))
             numbers.update(zip(op.results, results, strict=True))
             operands = tuple(numbers[value] for value in op.operands)
-            made = Definition(op, {}, {}, operands, results, said_by(op))
+            definition = Definition(op, {}, {}, operands, results, said_by(op))
             for value in results:
                 self.graph.grow(value)
             if any(value in self.known for value in results):
-                same = self.graph.find(made)
+                same = self.graph.find(definition)
                 if same is None or not self.graph.are_equal(same.results, results):
                     raise Refused(f"%v{results[0]} is not what stands there")
             else:
-                self.graph.define(made)
+                self.graph.define(definition)
                 self.known |= set(results)
         return [(numbers[old], numbers[new]) for old, new in pairs_of(program)]
 
@@ -260,7 +260,7 @@ def _seen(program: Program) -> Any:
 
 
 def _number(value: SSAValue) -> int:
-    found = _NAME.fullmatch(value.name_hint or "")
-    if found is None:
+    match = _NAME.fullmatch(value.name_hint or "")
+    if match is None:
         raise Refused(f"%{value.name_hint} has no number")
-    return int(found[1])
+    return int(match[1])

@@ -75,13 +75,13 @@ def check(
         StepwellError: the program is not valid, or cannot be lowered at all. What differs is not
             raised but returned.
     """
-    found = find_target(target)
-    given = found.chosen(options)
+    chosen_target = find_target(target)
+    given = chosen_target.chosen(options)
     source = program if isinstance(program, Program) else from_exported_program(program)
     return check_steps(
         source,
-        found,
-        prepared(found, pipeline, given).steps,
+        chosen_target,
+        prepared(chosen_target, pipeline, given).steps,
         given,
         inputs=inputs,
         reference=reference,
@@ -94,7 +94,7 @@ def check(
 
 def check_steps(
     source: Program,
-    found: Target,
+    target: Target,
     steps: Sequence[Step],
     given: Mapping[str, Any],
     *,
@@ -107,7 +107,7 @@ def check_steps(
 ) -> CheckResult:
     """`check` of the steps that a lowering is about to take, with the options it was given."""
     started = time.perf_counter()
-    context = Context(found.name, found.settings(given))
+    context = Context(target.name, target.settings(given))
 
     def fresh() -> Program:
         program = source.clone()
@@ -128,14 +128,14 @@ def check_steps(
     if artefact and not run.findings:
         if progress is not None:
             progress("artefact", len(steps) + 1, len(steps) + 2)
-        run.add(*check_artefact(found, work, run.recordings, given))
+        run.add(*check_artefact(target, work, run.recordings, given))
     return CheckResult(
-        found.name,
+        target.name,
         tuple(run.verdicts),
         tuple(run.findings),
         tuple(run.skipped),
         time.perf_counter() - started,
-        accuracy=accuracy_of_payloads(source, found, run.recordings),
+        accuracy=accuracy_of_payloads(source, target, run.recordings),
         deviations=tuple(run.history.deviations),
         tried=run.tried,
     )

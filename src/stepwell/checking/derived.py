@@ -164,20 +164,20 @@ class Sides:
         value = _apart(self.weights.get(key))
         if not value.is_floating_point() or value.dtype.itemsize == 1:
             return value
-        found = self._recipe(key)
-        if found is not None:
-            self.noted.put(value, self.noted.of(found))
+        recipe = self._recipe(key)
+        if recipe is not None:
+            self.noted.put(value, self.noted.of(recipe))
         elif op in self.fresh and not _is_short(value):
             self.noted.put(value, unit(value.dtype) * value.double().abs())
         return value
 
     def _recipe(self, key: str) -> Tensor | None:
-        found = self.weights.recipe_of(key)
-        if found is None:
+        recipe = self.weights.recipe_of(key)
+        if recipe is None:
             return None
         given = [
             _apart(self.weights.get(source)) if (made := self._recipe(source)) is None else made
-            for source in found[1]
+            for source in recipe[1]
         ]
         with torch.no_grad(), self.noted:
             return self.weights.evaluated_on(key, given)

@@ -76,13 +76,13 @@ def make_histories(
         keys, made[name] = read_by(program.method(name)), []
         base = next((s for s in given if s.plain and s.label == "random"), given[0])
         for label, state, guessed in states:
-            held = {key: value for key, value in state.items() if key in keys}
-            if held:
+            values = {key: value for key, value in state.items() if key in keys}
+            if values:
                 sample = replace(
                     base,
                     label=f"{base.label}, {label}",
-                    state=held,
-                    plain=base.plain and all(map(_is_plain, held.values())),
+                    state=values,
+                    plain=base.plain and all(map(_is_plain, values.values())),
                     followed=True,
                     guessed=guessed,
                 )

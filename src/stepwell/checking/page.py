@@ -30,7 +30,7 @@ def table(result: CheckResult) -> str:
     )
     heads = ("", "step", "applied", "one by one", "samples", "deviation", "promised", "time", "")
     head = "".join(f"<th>{h}</th>" for h in heads)
-    found = "".join(f"<pre class='bad'>{escape(str(f))}</pre>" for f in result.findings)
+    text = "".join(f"<pre class='bad'>{escape(str(f))}</pre>" for f in result.findings)
     tried = "".join(
         f"<p>Tried @{escape(method)} on {len(labels)} samples: {escape('; '.join(labels))}</p>"
         for method, labels in result.tried.items()
@@ -39,7 +39,7 @@ def table(result: CheckResult) -> str:
     verdict = (
         "<p class='good'>Every step keeps its promise.</p>"
         if result.ok
-        else f"<p class='bad'>{len(result.findings)} findings, the first of them first:</p>{found}"
+        else f"<p class='bad'>{len(result.findings)} findings, the first of them first:</p>{text}"
     )
     return (
         f"{verdict}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"

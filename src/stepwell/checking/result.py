@@ -111,8 +111,8 @@ class CheckResult(Shown):
         return not self.findings
 
     def __repr__(self) -> str:
-        found = "every step keeps its promise" if self.ok else f"{len(self.findings)} findings"
-        return f"<check of a lowering to {self.target}: {found}; print it>"
+        text = "every step keeps its promise" if self.ok else f"{len(self.findings)} findings"
+        return f"<check of a lowering to {self.target}: {text}; print it>"
 
     def _tried(self) -> list[str]:
         """What each method was tried on, in lines."""

@@ -100,7 +100,7 @@ def sensitivity(
     worst = 0.0
     for seed in range(TRIALS):
         noisy = NoisyInterpreter(weights, dict(held), generator=torch.Generator().manual_seed(seed))
-        given = noisy.call(func, inputs).outputs
-        moved = [deviation(a, b) for a, b in zip(exact, given, strict=True)]
+        outputs = noisy.call(func, inputs).outputs
+        moved = [deviation(a, b) for a, b in zip(exact, outputs, strict=True)]
         worst = max([worst, *moved])
     return MARGIN * worst

@@ -120,17 +120,17 @@ def make_samples(func: FuncOp, example: Sequence[Any] | None = None, seed: int =
     types = func.function_type.inputs.data
     ports = get_signature(func).runtime_inputs
     usual = usual_sizes(func, example)
-    made: list[Sample] = []
+    samples: list[Sample] = []
     if example is not None:
-        made.append(Sample("example", tuple(example), True))
+        samples.append(Sample("example", tuple(example), True))
     for label, fill, plain in FILLS:
-        made.append(_sample(label, types, ports, example, usual, fill, plain, random))
-    made += _integer_samples(types, ports, example, usual, random)
+        samples.append(_sample(label, types, ports, example, usual, fill, plain, random))
+    samples += _integer_samples(types, ports, example, usual, random)
     for label, point in telling_sizes(func, example):
         ends = label.endswith("shapes")
         sample = _sample(f"random, {label}", types, ports, None, point, normal, True, random)
-        made.append(sample if ends else replace(sample, followed=True))
-    return made
+        samples.append(sample if ends else replace(sample, followed=True))
+    return samples
 
 
 def _integer_samples(
@@ -144,7 +144,7 @@ def _integer_samples(
     whole = [t for t in types if isinstance(t, TensorType) and _is_integer(t)]
     if not whole:
         return []
-    made: list[Sample] = []
+    samples: list[Sample] = []
     base = list(_sample("", types, ports, example, symbols, normal, True, random).inputs)
     for index, type_ in enumerate(types):
         if isinstance(type_, TensorType) and _is_integer(type_):
@@ -154,9 +154,9 @@ def _integer_samples(
                 low, high = int(given.min()), int(given.max())
             value = torch.randint(low, high + 1, shape_at(type_, symbols), generator=random)
             base[index] = _in_order(value.to(dtype_of(type_)), ports[index])
-    made.append(Sample("other integers", tuple(base), True, followed=True, guessed=True))
+    samples.append(Sample("other integers", tuple(base), True, followed=True, guessed=True))
     if not any(map(_is_small_integer, whole)):
-        return made
+        return samples
 
     def extremes(type_: Attribute) -> torch.Tensor | None:
         if not isinstance(type_, TensorType) or not _is_small_integer(type_):
@@ -170,7 +170,7 @@ def _integer_samples(
         base[i] if (value := extremes(t)) is None else _in_order(value, ports[i])
         for i, t in enumerate(types)
     ]
-    return [*made, Sample("integer extremes", tuple(both), True)]
+    return [*samples, Sample("integer extremes", tuple(both), True)]
 
 
 def dtype_of(type_: Attribute) -> torch.dtype:
@@ -210,7 +210,7 @@ def _sample(
 def _tensor(
     type_: Attribute,
     port: Port,
-    given: Any,
+    tensor: Any,
     symbols: Mapping[str, int],
     fill: Fill,
     random: torch.Generator,
@@ -222,8 +222,8 @@ def _tensor(
         value = fill(shape, dtype, random)
     elif dtype == torch.bool:
         value = torch.randint(0, 2, shape, generator=random).bool()
-    elif isinstance(given, torch.Tensor):
-        return given
+    elif isinstance(tensor, torch.Tensor):
+        return tensor
     else:
         value = torch.randint(0, 2, shape, generator=random).to(dtype)
     return _in_order(value, port)

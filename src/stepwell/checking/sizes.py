@@ -31,10 +31,10 @@ Point = Mapping[str, int]
 
 def usual_sizes(func: FuncOp, example: Sequence[Any] | None) -> dict[str, int]:
     """The sizes of the example, or ordinary ones."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for symbol, (low, top, given) in _symbols(func, example).items():
-        found[symbol] = min(low + 1, top) if given is None else given
-    return found
+        sizes[symbol] = min(low + 1, top) if given is None else given
+    return sizes
 
 
 def telling_sizes(func: FuncOp, example: Sequence[Any] | None) -> list[tuple[str, Point]]:
@@ -81,7 +81,7 @@ def _telling(low: int, top: int, usual: int) -> list[int]:
 def _symbols(func: FuncOp, example: Sequence[Any] | None) -> dict[str, tuple[int, int, int | None]]:
     """For each symbol of an input: least and greatest value to try, and the example's."""
     ranges = dict(get_signature(func).ranges)
-    found: dict[str, tuple[int, int, int | None]] = {}
+    symbols: dict[str, tuple[int, int, int | None]] = {}
     for index, type_ in enumerate(func.function_type.inputs.data):
         sizes: list[tuple[Dim, int | None]] = []
         given = example[index] if example is not None else None
@@ -98,9 +98,9 @@ def _symbols(func: FuncOp, example: Sequence[Any] | None) -> dict[str, tuple[int
                 low = max(low, 1)
                 top = low + UNBOUNDED_EXTRA if high is None else max(high, low)
                 usual = None if size is None else _solved(expression, symbol, size)
-                before = found.get(symbol, (low, top, None))[2]
-                found[symbol] = (low, top, before if usual is None else usual)
-    return found
+                before = symbols.get(symbol, (low, top, None))[2]
+                symbols[symbol] = (low, top, before if usual is None else usual)
+    return symbols
 
 
 def _solved(expression: Size, symbol: str, size: int) -> int | None:

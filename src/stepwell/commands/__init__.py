@@ -66,8 +66,8 @@ def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """What was said of it."""
     names = ("context", "attention", "cache", "logits", "dtype", "embedding", "group")
     said = {name: getattr(arguments, name) for name in names}
-    held: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
-    return held | ({"any_length": False} if arguments.one_token else {})
+    values: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    return values | ({"any_length": False} if arguments.one_token else {})
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:

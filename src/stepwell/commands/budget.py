@@ -136,8 +136,8 @@ def _print(
         shown, most = (
             f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for v in (value, limit or 0)
         )
-        said = "" if limit is None else f"of {most}"
-        print(f"  {'✗' if name in passed else ' '} {name:14} {shown:>14} {said}".rstrip())
+        text = "" if limit is None else f"of {most}"
+        print(f"  {'✗' if name in passed else ' '} {name:14} {shown:>14} {text}".rstrip())
     if {"delegates", "outside"} & set(passed):
         listed = ", ".join(f"{name} × {count}" for name, count in outside.items())
         print(f"    outside: {listed}" if listed else "    the delegates were split")

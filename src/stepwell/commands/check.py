@@ -34,14 +34,14 @@ def run(arguments: argparse.Namespace) -> Outcome:
     from stepwell.checking.check import check_file
     from stepwell.terminal.sources import open_artefact
 
-    held = open_artefact(arguments.model)
-    if held is not None:
-        result = check_file(held.target, held.data, held.program, seed=arguments.seed)
-        result = replace(result, model=held.name)
+    artefact = open_artefact(arguments.model)
+    if artefact is not None:
+        result = check_file(artefact.target, artefact.data, artefact.program, seed=arguments.seed)
+        result = replace(result, model=artefact.name)
     else:
         result = _of_model(arguments)
     print(result.text(arguments.verbose))
-    proved = _certified(arguments) if arguments.prove and held is None else None
+    proved = _certified(arguments) if arguments.prove and artefact is None else None
     if proved is not None:
         print(proved)
     if arguments.html:

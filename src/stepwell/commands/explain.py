@@ -44,22 +44,22 @@ def run(arguments: argparse.Namespace) -> Outcome:
     from stepwell.terminal.sources import open_artefact
     from stepwell.weighing.cost_differences import cost_differences
 
-    held = open_artefact(arguments.model)
-    if arguments.memory and held is not None:
+    artefact = open_artefact(arguments.model)
+    if arguments.memory and artefact is not None:
         is_pte = arguments.model.endswith(".pte")
         return _draw_memory(arguments.model, read_bytes(Path(arguments.model)) if is_pte else None)
-    if held is not None:
-        explanation = explain_artefact(held.program, Path(arguments.model).name)
+    if artefact is not None:
+        explanation = explain_artefact(artefact.program, Path(arguments.model).name)
     else:
         options = options_of(arguments)
         with waiting(f"lowering {arguments.model}"):
             model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
             if arguments.costs:
-                found = cost_differences(
+                differences = cost_differences(
                     model.program, arguments.costs, arguments.target, **options
                 )
-                print(found)
-                return Outcome({"costs": found})
+                print(differences)
+                return Outcome({"costs": differences})
             if arguments.optimum:
                 from stepwell.weighing.optimum import optimum
 

@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if not 0 <= arguments.port < 1 << 16:
         raise StepwellError(f"{arguments.port} is no port", help="0 takes a free one")
     with waiting("opening " + (arguments.model or "a small program")[:60]):
-        held = playground_of(arguments)
-    with Playing(held, arguments.port) as playing:
+        playground = playground_of(arguments)
+    with Playing(playground, arguments.port) as playing:
         print(f"{playing.link}\nfor this machine alone; Ctrl-C ends it", flush=True)
         if arguments.open:
             import webbrowser
@@ -86,9 +86,9 @@ def playground_of(arguments: argparse.Namespace) -> Playground:
     if spec is None:
         return Playground(parse(FIRST), "first", asked)
     if MARK in spec or Path(spec).suffix == ".play":
-        held = Playground(parse(FIRST), "first")
-        held.take(from_link(spec) if MARK in spec else from_file(read_bytes(Path(spec))))
-        return held
+        playground = Playground(parse(FIRST), "first")
+        playground.take(from_link(spec) if MARK in spec else from_file(read_bytes(Path(spec))))
+        return playground
     model = open_source(spec, trust=arguments.trust, quantise=arguments.quantise)
     inputs = None if model.keywords else model.inputs
     return Playground(model.program, model.name, asked, inputs, spec)

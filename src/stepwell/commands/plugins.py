@@ -11,8 +11,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     """Print every plug-in; exit with 1 if one failed."""
     from stepwell.plugins import registry
 
-    found = list(registry().plugins.values())
-    print("\n".join(map(str, found)) or "no plug-in is installed or loaded (docs/plugins.md)")
+    plugins = list(registry().plugins.values())
+    print("\n".join(map(str, plugins)) or "no plug-in is installed or loaded (docs/plugins.md)")
     names = "name", "origin", "brings", "failure"
-    held = [{name: getattr(plugin, name) for name in names} for plugin in found]
-    return Outcome({"plugins": held}, (), 1 if any(plugin.failure for plugin in found) else 0)
+    held = [{name: getattr(plugin, name) for name in names} for plugin in plugins]
+    return Outcome({"plugins": held}, (), 1 if any(plugin.failure for plugin in plugins) else 0)

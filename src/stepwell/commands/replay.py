@@ -49,11 +49,11 @@ def run(arguments: argparse.Namespace) -> Outcome:
         TextColumn("{task.description:48}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
     console = Console(stderr=True)
-    with handed_on(arguments.load), Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
+    with handed_on(arguments.load), Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
 
         def show(what: str, number: int, of: int) -> None:
-            bar.update(task, description=what, completed=number, total=of)
+            progress.update(task, description=what, completed=number, total=of)
 
         found = replay(
             arguments.span,

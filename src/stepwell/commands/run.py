@@ -37,12 +37,12 @@ def run(arguments: argparse.Namespace) -> Outcome:
     from stepwell.reading.models import open_model
     from stepwell.terminal.sources import open_artefact, random_values
 
-    held = open_artefact(arguments.artefact)
-    program = held.program if held else open_model(arguments.artefact).program
+    artefact = open_artefact(arguments.artefact)
+    program = artefact.program if artefact else open_model(arguments.artefact).program
     inputs = random_values(program, arguments.method, arguments.seed)
-    if held is None:
+    if artefact is None:
         return _shown(program.run(*inputs, method=arguments.method))
-    return _shown(held.target.run(held.data, inputs, arguments.method))
+    return _shown(artefact.target.run(artefact.data, inputs, arguments.method))
 
 
 def _run_pte(path: Path, arguments: argparse.Namespace) -> Outcome:

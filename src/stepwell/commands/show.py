@@ -229,11 +229,11 @@ def with_times(story: Story, method: str) -> Story:
     assert lowered is not None
     record = lowered.to_etrecord(method)  # Refuses other targets before their artefact is read.
     inputs = random_inputs(lowered.artefact, method, 0)
-    found = lowered.profile(*inputs, method=method, record=record)
+    profile = lowered.profile(*inputs, method=method, record=record)
     times = {
         node.name: sum(event.milliseconds / len(event.nodes) for event in events)
-        for node, events in found.by_node.items()
+        for node, events in profile.by_node.items()
         if node is not None
     }
-    added = sum(event.milliseconds for event in found.by_node.get(None, ()))
-    return replace(story, latency=found.milliseconds / 1e3, times=times, added=added)
+    added = sum(event.milliseconds for event in profile.by_node.get(None, ()))
+    return replace(story, latency=profile.milliseconds / 1e3, times=times, added=added)

@@ -35,9 +35,13 @@ def run(arguments: argparse.Namespace) -> Outcome:
     except (OSError, UnicodeDecodeError) as error:
         raise StepwellError(f"{arguments.certificate} cannot be read: {error}") from error
     program = None if arguments.program is None else Program.load(arguments.program)
-    found = verify_certificate(Certificate.from_json(text), program, arguments.seed)
-    for fault in found.faults:
+    certificate = verify_certificate(Certificate.from_json(text), program, arguments.seed)
+    for fault in certificate.faults:
         print(fault)
-    print(f"{arguments.certificate}: {found}")
-    figures = {"ok": found.ok, "faults": [str(fault) for fault in found.faults], "text": str(found)}
-    return Outcome(figures, (), 0 if found.ok else 1)
+    print(f"{arguments.certificate}: {certificate}")
+    figures = {
+        "ok": certificate.ok,
+        "faults": [str(fault) for fault in certificate.faults],
+        "text": str(certificate),
+    }
+    return Outcome(figures, (), 0 if certificate.ok else 1)

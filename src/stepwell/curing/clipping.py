@@ -244,15 +244,15 @@ def _readers(sites: Sequence[Site], values: Set[SSAValue]) -> list[Site]:
 
 def _biases(sites: Sequence[Site], values: Set[SSAValue]) -> list[SchemaOp]:
     """Dequantize ops of integer biases of layers whose input is one of the values."""
-    found: list[SchemaOp] = []
+    schema_ops: list[SchemaOp] = []
     for site in sites:
         if site.weight is None or site.op.operands[0] not in values:
             continue
         for value in site.op.operands[site.weight + 1 :]:
             owner = value.owner
             if constant_key(value) is not None and isinstance(owner, SchemaOp):
-                found.append(owner)
-    return found
+                schema_ops.append(owner)
+    return schema_ops
 
 
 def _rescale(pair: Quantised, bias: SchemaOp, ratio: float) -> None:

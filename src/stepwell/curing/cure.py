@@ -32,7 +32,7 @@ MOMENTS = 4
 
 
 def cured(
-    found: Accuracy,
+    accuracy: Accuracy,
     pair: Quantised,
     fit: Sequence[Batch],
     held_out: Sequence[Batch],
@@ -77,7 +77,7 @@ def cured(
         tried.append(Cured(name, part, score, wins, why))
         if wins:
             best, now, kept = weights, given, True
-    return replace(found, cures=tuple(tried), program=best.program() if kept else pair.program)
+    return replace(accuracy, cures=tuple(tried), program=best.program() if kept else pair.program)
 
 
 def difference(one: Sequence[Judged], other: Sequence[Judged], what: str) -> Tally:

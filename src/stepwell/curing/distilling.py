@@ -25,11 +25,11 @@ RATE = 0.01
 """Of a step, as a share of a tensor's root mean square."""
 
 
-def divergence(given: Tensor, wanted: Tensor) -> Tensor:
+def divergence(tensor: Tensor, wanted: Tensor) -> Tensor:
     """Of the float model's classes from those given; of numbers, the relative squared distance."""
-    if given.dim() < 2 or given.shape[-1] < 2:
-        return (given - wanted).square().mean() / wanted.square().mean().clamp_min(1e-30)
-    logs, theirs = (F.log_softmax(x.flatten(0, -2).float(), -1) for x in (given, wanted))
+    if tensor.dim() < 2 or tensor.shape[-1] < 2:
+        return (tensor - wanted).square().mean() / wanted.square().mean().clamp_min(1e-30)
+    logs, theirs = (F.log_softmax(x.flatten(0, -2).float(), -1) for x in (tensor, wanted))
     return F.kl_div(logs, theirs, reduction="batchmean", log_target=True)
 
 

@@ -57,7 +57,7 @@ def steps_of(pair: Quantised, value: SSAValue) -> Steps | None:
     key = constant_key(value)
     if key is None:
         return None
-    held = pair.program.weights.get(key)
+    weight = pair.program.weights.get(key)
     runs = Interpreter(pair.program.weights)
 
     def dequantized(integer: int) -> Tensor:
@@ -65,7 +65,7 @@ def steps_of(pair: Quantised, value: SSAValue) -> Steps | None:
         for operand in op.operands:
             if isinstance(operand.owner, Operation):
                 runs.step(operand.owner, bound)
-        bound[op.operands[0]] = torch.full_like(held, integer)
+        bound[op.operands[0]] = torch.full_like(weight, integer)
         runs.step(op, bound)
         return bound[op.results[0]].float()
 
@@ -73,7 +73,7 @@ def steps_of(pair: Quantised, value: SSAValue) -> Steps | None:
     if not bool((scale > 0).all()):
         return None
     low, high = cast(int, op.arg("quant_min")), cast(int, op.arg("quant_max"))
-    return Steps(key, scale, -dequantized(0) / scale, low, high, held.dtype)
+    return Steps(key, scale, -dequantized(0) / scale, low, high, weight.dtype)
 
 
 @dataclass
@@ -98,9 +98,9 @@ class Weights:
             if not isinstance(op, WeightOp) or op.kind.data != "parameter":
                 continue
             if any(result.uses for result in op.results):
-                held = pair.program.weights.get(op.key.data)
-                if held.dtype == torch.float32:
-                    plain[op.key.data] = held.clone()
+                weight = pair.program.weights.get(op.key.data)
+                if weight.dtype == torch.float32:
+                    plain[op.key.data] = weight.clone()
         stepped: dict[tuple[Site, int], tuple[Tensor, Steps]] = {}
         for site in pair.sites:
             at = site.weight
@@ -117,10 +117,10 @@ class Weights:
 
     def given(self) -> Given:
         """What sites read in place of their own weights."""
-        found: dict[Site, dict[int, Tensor]] = {}
+        tensors: dict[Site, dict[int, Tensor]] = {}
         for (site, at), (numbers, steps) in self.stepped.items():
-            found.setdefault(site, {})[at] = steps.rounded(numbers)
-        return found
+            tensors.setdefault(site, {})[at] = steps.rounded(numbers)
+        return tensors
 
     def run(self, inputs: Any, grad: bool = False) -> Playback:
         """The program on a batch, with these weights."""

@@ -243,9 +243,9 @@ def _first_break(make: Make, steps: Sequence[Step]) -> StepFailure | None:
         except StepwellError:
             return None
         if problem := next(_problems(program), None):
-            found = _breaking_application(make, steps, at) or _broken(step, None, problem, 0)
-            found.at = at
-            return found
+            application = _breaking_application(make, steps, at) or _broken(step, None, problem, 0)
+            application.at = at
+            return application
     return None
 
 

@@ -132,17 +132,17 @@ def _shapes(inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> 
         node = graph.placeholder(f"input_{at}")
         node.meta["val"] = given
         specs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(node.name), None))
-    made: list[Node] = []
+    nodes: list[Node] = []
     for result in results:
         device = torch.device("cpu")
         told: dict[str, Any] = {"dtype": result.dtype, "device": device, "pin_memory": False}
         node = graph.call_function(torch.ops.aten.full.default, (list(result.shape), 0), told)
         node.meta["val"] = result
-        made.append(node)
-    graph.output(tuple(made))
+        nodes.append(node)
+    graph.output(tuple(nodes))
     given = pytree.tree_flatten((tuple(inputs), {}))[1]
     got = pytree.tree_flatten(tuple(results))[1]
-    outputs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(n.name), None) for n in made]
+    outputs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(n.name), None) for n in nodes]
     call = ModuleCallSignature([], [], given, got, [spec.arg.name for spec in specs])
     return ExportedProgram(
         torch.nn.Module(),

@@ -148,7 +148,7 @@ def open_sizes(
     return OpenSizes(axes, program, inputs.args, inputs.kwargs, sizes)
 
 
-def insist(found: OpenSizes, dynamic: Dynamic) -> None:
+def insist(sizes: OpenSizes, dynamic: Dynamic) -> None:
     """That what was asked for is open.
 
     A sequence may be any axis, and a model pins its channels: of those one has to be open.
@@ -157,14 +157,14 @@ def insist(found: OpenSizes, dynamic: Dynamic) -> None:
         StepwellError: with each axis that is not, and the line that pins it.
     """
     kinds = _kinds(dynamic)
-    pinned = [axis for axis in found.axes if axis.size is None]
+    pinned = [axis for axis in sizes.axes if axis.size is None]
     lost = {
         kind
         for kind in kinds
-        if kind in WHOLE or not any(axis.kind == kind for axis in found.axes if axis.size)
+        if kind in WHOLE or not any(axis.kind == kind for axis in sizes.axes if axis.size)
     }
     wrong = [axis for axis in pinned if axis.kind in lost]
-    if wrong or not found.axes:
+    if wrong or not sizes.axes:
         raise StepwellError(
             [
                 Problem(
@@ -179,12 +179,12 @@ def insist(found: OpenSizes, dynamic: Dynamic) -> None:
 
 
 def _kinds(dynamic: Dynamic) -> dict[str, int | None]:
-    held: dict[str, int | None]
+    kinds: dict[str, int | None]
     if isinstance(dynamic, str):
-        held = {dynamic: None}
+        kinds = {dynamic: None}
     else:
-        held = dict(dynamic) if isinstance(dynamic, Mapping) else dict.fromkeys(dynamic)
-    for kind, most in held.items():
+        kinds = dict(dynamic) if isinstance(dynamic, Mapping) else dict.fromkeys(dynamic)
+    for kind, most in kinds.items():
         if kind not in KINDS:
             near = nearest(kind, list(KINDS))
             raise StepwellError(
@@ -192,7 +192,7 @@ def _kinds(dynamic: Dynamic) -> dict[str, int | None]:
             )
         if most is not None and most < 1:
             raise StepwellError(f"a {kind} of at most {most} holds nothing")
-    return held
+    return kinds
 
 
 def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
@@ -214,15 +214,15 @@ def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
 
 def _widened(
     model: Module,
-    given: Inputs,
+    inputs: Inputs,
     most: Mapping[Place, int],
     pins: dict[Place, Fault],
 ) -> Inputs:
     """The inputs with two where they have one of a kind: torch holds a size of one for fixed."""
-    single = [place for place in most if given.size(place) == 1 and most[place] > 1]
-    fixed = [p for p in most if given.size(p) < 2 and p not in single]
+    single = [place for place in most if inputs.size(place) == 1 and most[place] > 1]
+    fixed = [p for p in most if inputs.size(p) < 2 and p not in single]
     pins.update(dict.fromkeys(fixed, Fault("torch holds a size of 0 or 1 for fixed")))
-    wide = given.resized(dict.fromkeys(single, 2))
+    wide = inputs.resized(dict.fromkeys(single, 2))
     if single:
         try:
             with torch.no_grad():
@@ -230,7 +230,7 @@ def _widened(
         except Exception as error:
             fault = Fault(f"the model does not take 2: {first_line(error)}", line_of(error))
             pins.update(dict.fromkeys(single, fault))
-            return given.resized({})
+            return inputs.resized({})
     return wide
 
 
@@ -323,14 +323,14 @@ def _take_ones(program: ExportedProgram, symbol: str) -> None:
 
 
 def _axis(
-    given: Inputs,
+    inputs: Inputs,
     place: Place,
     kind: str,
     holds: Mapping[str, tuple[Open, Tried]],
     pins: Mapping[Place, Fault],
     ones: Collection[str],
 ) -> OpenAxis:
-    size, label = given.size(place), re.sub(r"^\['(\w+)'\]", r"\1", given.names[place[0]])
+    size, label = inputs.size(place), re.sub(r"^\['(\w+)'\]", r"\1", inputs.names[place[0]])
     fault = pins.get(place, Fault("it is not of one open size"))
     for symbol, (found, seen) in holds.items() if place not in pins else ():
         if place in found.places:

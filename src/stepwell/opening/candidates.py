@@ -34,7 +34,7 @@ class Inputs:
     @property
     def places(self) -> tuple[Place, ...]:
         """Every axis of every tensor."""
-        return tuple((i, a) for i, given in enumerate(self.tensors) for a in range(given.dim()))
+        return tuple((i, a) for i, tensor in enumerate(self.tensors) for a in range(tensor.dim()))
 
     def size(self, place: Place) -> int:
         """The size that the example has there."""
@@ -45,18 +45,18 @@ class Inputs:
 
         What is there is repeated and cut: ids stay ids of the vocabulary, masks masks.
         """
-        made: list[torch.Tensor] = []
-        for index, given in enumerate(self.tensors):
-            for axis in range(given.dim()):
-                given = _sized(given, axis, sizes.get((index, axis), given.shape[axis]))
-            made.append(given.clone())
-        others = iter(made)
+        tensors: list[torch.Tensor] = []
+        for index, tensor in enumerate(self.tensors):
+            for axis in range(tensor.dim()):
+                tensor = _sized(tensor, axis, sizes.get((index, axis), tensor.shape[axis]))
+            tensors.append(tensor.clone())
+        others = iter(tensors)
 
         def another(leaf: Any) -> Any:
             return next(others) if isinstance(leaf, torch.Tensor) else leaf
 
         args, kwargs = pytree.tree_map(another, (self.args, dict(self.kwargs)))
-        return Inputs(args, kwargs, self.names, tuple(made))
+        return Inputs(args, kwargs, self.names, tuple(tensors))
 
 
 def inputs_of(
@@ -74,11 +74,11 @@ def inputs_of(
     return Inputs(*given, tuple(names), tensors)
 
 
-def _sized(given: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    old = given.shape[axis]
+def _sized(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    old = tensor.shape[axis]
     if size == old or old == 0:
-        return given
-    return torch.cat([given] * -(-size // old), axis).narrow(axis, 0, size)
+        return tensor
+    return torch.cat([tensor] * -(-size // old), axis).narrow(axis, 0, size)
 
 
 def _batch(inputs: Inputs) -> list[Place]:
@@ -109,17 +109,19 @@ def _sequence(inputs: Inputs) -> list[Place]:
     return rows + over
 
 
-def _is_mask(given: torch.Tensor) -> bool:
-    return given.dtype == torch.bool or (
-        given.dim() == 4
-        and given.shape[1] == 1
-        and (given.shape[0] == 1 and given.shape[2] == given.shape[3] and not _is_ordinary(given))
+def _is_mask(tensor: torch.Tensor) -> bool:
+    return tensor.dtype == torch.bool or (
+        tensor.dim() == 4
+        and tensor.shape[1] == 1
+        and (
+            tensor.shape[0] == 1 and tensor.shape[2] == tensor.shape[3] and not _is_ordinary(tensor)
+        )
     )
 
 
-def _is_ordinary(given: torch.Tensor) -> bool:
+def _is_ordinary(tensor: torch.Tensor) -> bool:
     """Whether numbers are those of an image: a mask holds two values."""
-    return bool(given.unique().numel() > 2)
+    return bool(tensor.unique().numel() > 2)
 
 
 def _all(inputs: Inputs) -> list[Place]:

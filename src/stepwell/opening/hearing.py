@@ -96,10 +96,10 @@ def exported(
         name, step, _ = multiples[place]
         return step * units[name]
 
-    for index, given in enumerate(inputs.tensors):
+    for index, tensor in enumerate(inputs.tensors):
         axes = {a: shape((i, a)) for i, a in sorted(open_) if i == index}
         if axes:
-            shapes[given] = axes
+            shapes[tensor] = axes
     heard = Heard()
     with torch_alone(), hearing(_LOG, logging.INFO, heard), asked_quietly(), kept_stderr():
         program = export(module, inputs.args, inputs.kwargs, dynamic_shapes=shapes)

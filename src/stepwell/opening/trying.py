@@ -178,8 +178,8 @@ def _at(trial: Trial, size: Open, value: int) -> Fault | None:
 def opened(program: ExportedProgram, inputs: Inputs) -> tuple[Open, ...]:
     """The sizes that a program has open, and where its inputs have them."""
     of_users = set(program.graph_signature.user_inputs)
-    held = [node for node in program.graph.nodes if node.op == "placeholder"]
-    fakes = [n.meta["val"] for n in held if n.name in of_users]
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
+    fakes = [n.meta["val"] for n in nodes if n.name in of_users]
     tensors = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
     places: dict[str, dict[Place, Any]] = {}
     for index, fake in enumerate(tensors):
@@ -187,7 +187,10 @@ def opened(program: ExportedProgram, inputs: Inputs) -> tuple[Open, ...]:
             if isinstance(dim, torch.SymInt):
                 for symbol in dim.node.expr.free_symbols:
                     places.setdefault(str(symbol), {})[index, axis] = dim.node.expr
-    ranges = {str(symbol): held for symbol, held in program.range_constraints.items()}
+    ranges = {
+        str(symbol): range_constraint
+        for symbol, range_constraint in program.range_constraints.items()
+    }
     found: list[Open] = []
     for name, at in sorted(places.items()):
         alone = {place: expr for place, expr in at.items() if len(expr.free_symbols) == 1}
@@ -222,7 +225,7 @@ def first_line(error: BaseException) -> str:
 @contextmanager
 def _state_kept(module: torch.nn.Module) -> Generator[None]:
     """A module's buffers are afterwards what they were."""
-    before = [(held, held.clone()) for held in module.buffers()]
+    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
     try:
         yield
     finally:

@@ -162,8 +162,8 @@ class OptMain(xDSLOptMain):
     @property
     def name(self) -> str:
         """What the input is called in messages."""
-        given = self.args.input_file
-        return "<stdin>" if given is None else Path(given).name
+        input_file = self.args.input_file
+        return "<stdin>" if input_file is None else Path(input_file).name
 
     def chunks(self, text: str) -> Iterator[Chunk]:
         """The programs of the input."""
@@ -268,8 +268,8 @@ def check_module(module: ModuleOp, whole: bool = True) -> None:
         whole: whether every op must belong to the module's level too. Between passes, and after
             some that do not reach the next level, ops of two levels stand side by side.
     """
-    if found := list(find_problems(module, membership=whole)):
-        raise VerificationError(found)
+    if problems := list(find_problems(module, membership=whole)):
+        raise VerificationError(problems)
 
 
 def opt(arguments: Sequence[str]) -> int:
@@ -290,16 +290,16 @@ def opt(arguments: Sequence[str]) -> int:
     pieces: list[str] = []
     modules: list[ModuleOp] = []
     failures: list[Problem] = []
-    said: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     chunks = list(main.chunks(text))
     for chunk in chunks:
         try:
             module = asked.run(main, chunk)
-            said += _remarks(module, main.name)
+            diagnostics += _remarks(module, main.name)
             modules.append(module)
             pieces.append(main.output_resulting_program(module))
         except StepwellError as error:
-            said += [Diagnostic("error", line_of(p, main.name), p) for p in error.problems]
+            diagnostics += [Diagnostic("error", line_of(p, main.name), p) for p in error.problems]
             expected = (main.args.verify_diagnostics and isinstance(error, VerificationError)) or (
                 main.args.parsing_diagnostics and isinstance(error, ParseFailure)
             )
@@ -312,7 +312,7 @@ def opt(arguments: Sequence[str]) -> int:
                 if len(chunks) == 1:
                     raise
     if wanted:
-        failures = [shown(p, text, main.name, None) for p in unmet(wanted, said, main.name)]
+        failures = [shown(p, text, main.name, None) for p in unmet(wanted, diagnostics, main.name)]
     output = "// -----\n".join(pieces)
     if failures:
         if len(chunks) > 1 and not wanted:
@@ -415,11 +415,11 @@ def _input(main: OptMain) -> str:
 
 def _remarks(module: ModuleOp, name: str) -> list[Diagnostic]:
     """The refusals of the passes that ran, as remarks."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for refusal in history_of(module).refusals.values():
         problem = Problem(f"{refusal.op}: {refusal.rewrite}: {refusal.reason}", refusal.where)
-        found.append(Diagnostic("remark", line_of(problem, name), problem))
-    return found
+        diagnostics.append(Diagnostic("remark", line_of(problem, name), problem))
+    return diagnostics
 
 
 def _write(main: OptMain, text: str, modules: Sequence[ModuleOp]) -> None:

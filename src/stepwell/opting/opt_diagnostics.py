@@ -40,11 +40,11 @@ class Expectation:
     is_pattern: bool
     written_at: int
 
-    def meets(self, said: Diagnostic) -> bool:
+    def meets(self, diagnostic: Diagnostic) -> bool:
         """Whether this is it: the line and the words; help counts too."""
-        if said.kind != self.kind or said.line != self.line:
+        if diagnostic.kind != self.kind or diagnostic.line != self.line:
             return False
-        whole = f"{said.problem.fact}\n{said.problem.help or ''}"
+        whole = f"{diagnostic.problem.fact}\n{diagnostic.problem.help or ''}"
         return bool(re.search(self.text, whole)) if self.is_pattern else self.text in whole
 
 
@@ -53,9 +53,9 @@ def expectations(text: str) -> list[Expectation]:
     lines = text.splitlines()
     found: list[Expectation] = []
     for number, line in enumerate(lines, 1):
-        for said in _EXPECTED.finditer(line.partition("//")[2]):
-            at = _line(said["at"], number, lines)
-            found.append(Expectation(said["kind"], at, said["text"], bool(said["re"]), number))
+        for match in _EXPECTED.finditer(line.partition("//")[2]):
+            at = _line(match["at"], number, lines)
+            found.append(Expectation(match["kind"], at, match["text"], bool(match["re"]), number))
     return found
 
 
@@ -74,11 +74,13 @@ def _line(designator: str | None, number: int, lines: Sequence[str]) -> int | No
     return at
 
 
-def unmet(wanted: Sequence[Expectation], said: Iterable[Diagnostic], name: str) -> list[Problem]:
+def unmet(
+    wanted: Sequence[Expectation], diagnostics: Iterable[Diagnostic], name: str
+) -> list[Problem]:
     """What was expected and not said, and the errors that were not expected."""
     waiting = list(wanted)
     problems: list[Problem] = []
-    for one in said:
+    for one in diagnostics:
         met = next((w for w in waiting if w.meets(one)), None)
         if met is not None:
             waiting.remove(met)
@@ -94,8 +96,8 @@ def unmet(wanted: Sequence[Expectation], said: Iterable[Diagnostic], name: str) 
 
 def line_of(problem: Problem, name: str) -> int | None:
     """The line of a text that a problem is about, where it stands in this one."""
-    found = re.match(rf"{re.escape(name)}:(\d+)", problem.where or "")
-    return int(found[1]) if found else None
+    match = re.match(rf"{re.escape(name)}:(\d+)", problem.where or "")
+    return int(match[1]) if match else None
 
 
 def shown(problem: Problem, text: str, name: str, chunk: int | None) -> Problem:
@@ -112,9 +114,9 @@ def shown(problem: Problem, text: str, name: str, chunk: int | None) -> Problem:
     if at is None or at > len(lines):
         return problem
     line = lines[at - 1]
-    given = re.match(rf"{re.escape(name)}:\d+:(\d+)", problem.where or "")
+    match = re.match(rf"{re.escape(name)}:\d+:(\d+)", problem.where or "")
     op = problem.fact.partition(":")[0].split(" ")[0]
-    column = int(given[1]) - 1 if given else max(line.find(op), len(line) - len(line.lstrip()))
+    column = int(match[1]) - 1 if match else max(line.find(op), len(line) - len(line.lstrip()))
     start = max(0, column - 70)
     cut = line[start : start + 110]
     where = f"{name}:{at}:{column + 1}" + (f", in chunk {chunk}" if chunk is not None else "")

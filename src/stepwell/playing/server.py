@@ -47,10 +47,10 @@ ACTIONS: Mapping[str, Action] = {
 """What a page may ask for: an answer is JSON, or the bytes of a file."""
 
 
-def _text(given: Any) -> str:
-    if not isinstance(given, str):
+def _text(text: Any) -> str:
+    if not isinstance(text, str):
         raise ParseFailure("a text is needed")
-    return given
+    return text
 
 
 class Playing:
@@ -146,8 +146,8 @@ def play(program: Any, target: str = "xnnpack", *, name: str = "program", port: 
     Raises:
         StepwellError: the port is taken.
     """
-    given = programs_of(program)
-    source = given if isinstance(given, Program) else from_exported_program(given)
+    programs = programs_of(program)
+    source = programs if isinstance(programs, Program) else from_exported_program(programs)
     return Playing(Playground(source, name, Asked(target)), port)
 
 

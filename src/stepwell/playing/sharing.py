@@ -154,11 +154,11 @@ def from_file(data: bytes) -> Shared:
     _check(told.get("stepwell"), texts["program.mlir"], name)
     asked = Asked.of_json(told.get("asked"))
     tensors = unpack_bytes(packed["program"])
-    held = _program(texts["program.mlir"] or "", tensors)
+    program = _program(texts["program.mlir"] or "", tensors)
     edited = None
     if asked.text is not None and texts["edited.mlir"]:
         edited = _program(texts["edited.mlir"], {**tensors, **unpack_bytes(packed["edited"])})
-    return Shared(name, held, _as_text(asked, edited), edited)
+    return Shared(name, program, _as_text(asked, edited), edited)
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> str | None:

@@ -68,21 +68,21 @@ def typed(text: str) -> dict[str, type[RuleRewrite]]:
     """
     if not text.strip():
         return {}
-    found = read_rules(f"\n{text.strip()}\n", {**_named_by_rules(), "__name__": "typed"})
-    if not found:
+    rules = read_rules(f"\n{text.strip()}\n", {**_named_by_rules(), "__name__": "typed"})
+    if not rules:
         raise StepwellError(
             "no rule begins in the text", help="its first line is `rule name-of-it`"
         )
-    names = Counter(rule.name for rule in found)
+    names = Counter(rule.name for rule in rules)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise StepwellError(f"two rules are named {twice[0]!r}")
-    return {rule.name: rule for rule in found}
+    return {rule.name: rule for rule in rules}
 
 
 def watched(rule: type[RuleRewrite]) -> tuple[RuleRewrite, list[Application]]:
     """The rule as a step, and the list in which the first of its applications come to stand."""
-    made: list[Application] = []
+    applications: list[Application] = []
 
     class Watched(rule):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
         def apply(self, program: Program, history: History) -> int:
@@ -92,10 +92,10 @@ def watched(rule: type[RuleRewrite]) -> tuple[RuleRewrite, list[Application]]:
                 return super().apply(program, history)
             finally:
                 history.watch = before
-                made.extend(recorder.made[:MOST_PICTURES])
+                applications.extend(recorder.made[:MOST_PICTURES])
 
     Watched.__name__ = rule.__name__
-    return Watched(), made
+    return Watched(), applications
 
 
 @dataclass(frozen=True)

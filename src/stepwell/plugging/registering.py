@@ -61,13 +61,13 @@ def register_op(
     if library is not None and kernel is None:
         raise StepwellError(f"{cls.name}: a library is given, and no kernel that it registers")
     if kernel is not None:
-        found = schema_of_kernel(kernel)
-        if matched_arguments(cls.SCHEMA, found) is None:
+        schema = schema_of_kernel(kernel)
+        if matched_arguments(cls.SCHEMA, schema) is None:
             raise StepwellError(
                 f"{cls.name} and kernel {kernel} do not take the same arguments",
-                help=f"the operator is {cls.SCHEMA.text}, the kernel {found.text}",
+                help=f"the operator is {cls.SCHEMA.text}, the kernel {schema.text}",
             )
-        register_kernel(cls.name, found, library)
+        register_kernel(cls.name, schema, library)
     if tosa is not None:
         register_custom(cls, tosa, tosa_attributes)
     elif tosa_attributes is not None:

@@ -108,7 +108,9 @@ class Registry:
 
     def identity(self) -> list[str]:
         """Each plug-in with its version or digest: what a cache of results hangs on."""
-        return sorted(f"{held.name} {held.origin} {held.digest}" for held in self.plugins.values())
+        return sorted(
+            f"{plugin.name} {plugin.origin} {plugin.digest}" for plugin in self.plugins.values()
+        )
 
     def dialect(
         self,

@@ -106,8 +106,8 @@ _A_MODULE = "name a file.py:callable that makes the module"
 
 def _from_zoo(name: str, quantise: str | None, dynamic: Mapping[str, int | None] | None) -> Model:
     made = find(name).make()
-    given = made.program or (made.module, made.inputs)
-    return export_model(name.replace("/", "_"), given, quantise=quantise, dynamic=dynamic)
+    program = made.program or (made.module, made.inputs)
+    return export_model(name.replace("/", "_"), program, quantise=quantise, dynamic=dynamic)
 
 
 def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str, Any]) -> Model:
@@ -154,10 +154,10 @@ def export_model(
         with users_code(f"quantiser {quantise!r} fails on {name}"):
             module = find_quantiser(quantise)(module, args)
     if dynamic:
-        found = open_sizes(module, args, kwargs, dynamic=dynamic)
-        insist(found, dynamic)
-        program, notes = from_exported_program(found.program), tuple(map(str, found.axes))
-        return Model(name, program, module, found.inputs, found.keywords, notes)
+        sizes = open_sizes(module, args, kwargs, dynamic=dynamic)
+        insist(sizes, dynamic)
+        program, notes = from_exported_program(sizes.program), tuple(map(str, sizes.axes))
+        return Model(name, program, module, sizes.inputs, sizes.keywords, notes)
     exported = _exported(name, module, args, kwargs, shapes)
     return Model(name, from_exported_program(exported), module, args, kwargs)
 
@@ -168,11 +168,11 @@ def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> A
     Raises:
         StepwellError: torch cannot export the module; in a line, with that of the model.
     """
-    with asked_quietly(), kept_stderr() as said:
+    with asked_quietly(), kept_stderr() as stderr:
         try:
             return export(module, args, kwargs, dynamic_shapes=dynamic)
         except (Exception, SystemExit) as error:
-            error.add_note(said.getvalue())
+            error.add_note(stderr.getvalue())
             lines = str(error).strip().splitlines()
             places = re.findall(r'File "([^"]+)", line (\d+)', str(error))
             is_dependent = "data-dependent" in str(error)

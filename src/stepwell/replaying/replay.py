@@ -131,7 +131,7 @@ def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path
     from stepwell.sweeping.measuring import seed
 
     place.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for number, entry in enumerate(entries):
         key = digest(source_of(entry), version_of("torch"))[:24]
         file = place / f"{key}.pt2"
@@ -152,8 +152,8 @@ def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path
                 beside.unlink(missing_ok=True)
                 write_atomically(refused, str(error).encode())
         if file.exists():
-            found[entry.name] = file
-    return found
+            paths[entry.name] = file
+    return paths
 
 
 def figures(

@@ -44,8 +44,8 @@ def differences(pairs: list[Pair]) -> Table:
         ops = ", ".join(f"{name.split('.', 1)[-1]} {count:+d}" for name, count in pair.ops.items())
         cells = [moved(pair, name) for name in NUMBERS]
         ir = "same" if pair.before.get("ir") == pair.after.get("ir") else "differs"
-        said = f"{fate[0] or 'lowered'} → {fate[1] or 'lowered'}" if any(fate) else ops
-        found.add_row(pair.name, pair.target, ir, *cells, said)
+        text = f"{fate[0] or 'lowered'} → {fate[1] or 'lowered'}" if any(fate) else ops
+        found.add_row(pair.name, pair.target, ir, *cells, text)
     return found
 
 

@@ -93,9 +93,9 @@ def left_to_kernels(
         outside: the names of the ops that the target's engine does not run.
         refusals: what was said on the way.
     """
-    said: dict[str | None, list[RefusalRecord]] = {}
+    refusal_records: dict[str | None, list[RefusalRecord]] = {}
     for record in refusals:
-        said.setdefault(record.node, []).append(record)
+        refusal_records.setdefault(record.node, []).append(record)
     if not outside:
         return (), 0
     found: dict[str, Left] = {}
@@ -103,7 +103,7 @@ def left_to_kernels(
         if isinstance(op, DelegateOp) or op_name(op) not in outside:
             continue
         node = node_name(op.location)
-        about = said.get(node, []) if node else []
+        about = refusal_records.get(node, []) if node else []
         before = found.get(node or "")
         found[node or f"#{number}"] = Left(
             about[0].op if about else before.op if before else op_name(op),

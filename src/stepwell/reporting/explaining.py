@@ -276,7 +276,7 @@ def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tupl
 
 def _final_places(program: Program) -> dict[str, list[tuple[str, str]]]:
     """Node name → (op name, place) of each op that bears it."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    places: dict[str, list[tuple[str, str]]] = {}
     outside = {"xnnpack": "kernel", "cmsis": "kernel", "aten": "kernel"}
     number = 0
     for func in program.methods.values():
@@ -292,8 +292,8 @@ def _final_places(program: Program) -> dict[str, list[tuple[str, str]]]:
                 node = node_name(inner.location) or _hint(inner)
                 skip = isinstance(inner, _SILENT) or (inside and (inner is op or not inner.results))
                 if not skip:
-                    found.setdefault(node, []).append((op_name(inner), place))
-    return found
+                    places.setdefault(node, []).append((op_name(inner), place))
+    return places
 
 
 def _ops(block: Block) -> Iterator[Operation]:

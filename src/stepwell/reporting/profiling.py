@@ -210,7 +210,7 @@ def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) ->
     with without_warnings("Output Buffer not found|Unsupported kwarg"):
         inspector = Inspector(etdump_path=str(path), etrecord=record)
     nodes = _nodes(record)
-    found: list[Event] = []
+    events: list[Event] = []
     whole = 0.0
     for event in (event for block in inspector.event_blocks for event in block.events):
         median = float(event.perf_data.p50) if event.perf_data is not None else 0.0
@@ -220,7 +220,7 @@ def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) ->
             continue
         handles = event.debug_handles or ()
         backend = event.delegate_backend_name or ("delegate" if event.is_delegated_op else None)
-        found.append(
+        events.append(
             Event(
                 event.name.removeprefix("native_call_"),
                 instruction_of(event),
@@ -233,7 +233,7 @@ def _inspected(path: Path, record: ETRecord | None, method: str, repeat: int) ->
                 ),
             )
         )
-    return Profile(method, whole, repeat, tuple(found))
+    return Profile(method, whole, repeat, tuple(events))
 
 
 def _nodes(record: ETRecord | None) -> dict[int, Node]:

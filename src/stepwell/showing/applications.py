@@ -101,31 +101,31 @@ class Recorder:
 
     def _name(self, value: SSAValue) -> str:
         """A name that is the value's own as long as one application is looked at."""
-        held = self._names.get(value)
-        if held is None:
+        name = self._names.get(value)
+        if name is None:
             owner = value.owner
             wanted = value.name_hint or (
                 owner.key.data if isinstance(owner, WeightOp) else str(len(self._names))
             )
             taken = set(self._names.values())
-            held = f"%{wanted}"
-            while held in taken:
-                held += "'"
-            self._names[value] = held
-        return held
+            name = f"%{wanted}"
+            while name in taken:
+                name += "'"
+            self._names[value] = name
+        return name
 
     def _text(self, value: Attribute) -> str:
-        held = self._spelled.get(value)
-        if held is None:
-            held = str(value)
+        text = self._spelled.get(value)
+        if text is None:
+            text = str(value)
             for noise in (" : i64", " : f32", " : i32"):
-                held = held.removesuffix(noise)
+                text = text.removesuffix(noise)
             if isinstance(value, FloatAttr):
-                held = f"{value.value.data:g}"
-            held = _ARRAY.sub(r"[\1]", held) if held != "unit" else ""
-            held = held if len(held) < 60 else held[:57] + "…"
-            self._spelled[value] = held
-        return held
+                text = f"{value.value.data:g}"
+            text = _ARRAY.sub(r"[\1]", text) if text != "unit" else ""
+            text = text if len(text) < 60 else text[:57] + "…"
+            self._spelled[value] = text
+        return text
 
 
 def _around(op: Operation) -> Iterator[Operation]:
@@ -133,14 +133,14 @@ def _around(op: Operation) -> Iterator[Operation]:
     makers: dict[Operation, None] = {}
     rank: Iterable[Operation] = (op,)
     for _ in range(2):
-        found = [
+        owners = [
             owner
             for held in rank
             for value in held.operands
             if isinstance(owner := value.owner, Operation) and not isinstance(owner, WeightOp)
         ]
-        makers |= dict.fromkeys(found)
-        rank = found[:_AROUND]
+        makers |= dict.fromkeys(owners)
+        rank = owners[:_AROUND]
     readers = dict.fromkeys(use.operation for result in op.results for use in result.uses)
     kept = {*list(makers)[:_AROUND], op, *list(readers)[:_AROUND]}
     block = op.parent
@@ -164,9 +164,9 @@ def _in_order(ops: list[Operation]) -> list[Operation]:
 def _with_context(changed: list[Piece], stayed: list[Piece]) -> tuple[Piece, ...]:
     """The changed pieces between those that feed them and those that read them."""
     read = {name for piece in changed for name in piece.operands}
-    made = {name for piece in changed for name in piece.results}
-    feeding = [p for p in stayed if read & set(p.results) and not made & set(p.operands)]
-    reading = [p for p in stayed if made & set(p.operands)]
+    names = {name for piece in changed for name in piece.results}
+    feeding = [p for p in stayed if read & set(p.results) and not names & set(p.operands)]
+    reading = [p for p in stayed if names & set(p.operands)]
     still = [Piece(p.op, p.text, False, p.results, p.operands) for p in feeding]
     after = [Piece(p.op, p.text, False, p.results, p.operands) for p in reading]
     return (*still, *changed, *after)

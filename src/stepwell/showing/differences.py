@@ -86,12 +86,12 @@ def _values(
     func: FuncOp = program.method(method)
     interpreter = kind(program.weights, {})
     interpreter.call(func, tuple(inputs))
-    held: dict[str, list[torch.Tensor]] = {}
+    tensors: dict[str, list[torch.Tensor]] = {}
     for value, number in interpreter.values.items():
         owner = value.owner
         if not isinstance(owner, Operation) or isinstance(owner, WeightOp) or owner.regions:
             continue
         node = node_name(owner.location)
         if node is not None and isinstance(number, torch.Tensor):
-            held.setdefault(node, []).append(as_real(value, number))
-    return held
+            tensors.setdefault(node, []).append(as_real(value, number))
+    return tensors

@@ -23,8 +23,8 @@ _COLOURS = {
 def highlighted(text: str) -> str:
     """The text with ANSI colours; without them it is the same text."""
 
-    def colour(found: re.Match[str]) -> str:
-        kind = found.lastgroup
-        return f"\x1b[{_COLOURS[kind]}m{found[0]}\x1b[0m" if kind else found[0]
+    def colour(match: re.Match[str]) -> str:
+        kind = match.lastgroup
+        return f"\x1b[{_COLOURS[kind]}m{match[0]}\x1b[0m" if kind else match[0]
 
     return _TOKENS.sub(colour, text)

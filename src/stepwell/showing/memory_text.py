@@ -71,18 +71,18 @@ def _common(part: range, start: int, stop: int) -> int:
 def _ruler(plan: MemoryPlan, at: int, columns: int) -> str:
     """The column of the step where most is held."""
     column = next(c for c in range(columns) if at in _steps(plan, c, columns))
-    said = f"^ step {at}"
+    text = f"^ step {at}"
     return (
-        " " * column + said if column + len(said) <= COLUMNS else f"{f'step {at} ^':>{column + 1}}"
+        " " * column + text if column + len(text) <= COLUMNS else f"{f'step {at} ^':>{column + 1}}"
     )
 
 
 def _bound(plan: MemoryPlan, at: int, most: int) -> str:
     """What bounds the arena: the tensors that one step needs, or how they had to be laid."""
-    held = f"step {at} holds {most:,} bytes at once"
+    text = f"step {at} holds {most:,} bytes at once"
     if most >= plan.size:
-        return f"{held}, all of the arena: no placement is smaller, other calls would be"
-    return f"{held}; the other {plan.size - most:,} are gaps between tensors and alignment"
+        return f"{text}, all of the arena: no placement is smaller, other calls would be"
+    return f"{text}; the other {plan.size - most:,} are gaps between tensors and alignment"
 
 
 def _row(name: str, held: Held) -> str:

@@ -140,8 +140,13 @@ def _level(level: Level, texts: dict[str, int]) -> dict[str, Any]:
             for line in level.lines
         ],
         "applications": [
-            [made.rewrite, made.where, _pieces(made.before, number), _pieces(made.after, number)]
-            for made in level.applications
+            [
+                application.rewrite,
+                application.where,
+                _pieces(application.before, number),
+                _pieces(application.after, number),
+            ]
+            for application in level.applications
         ],
     }
 

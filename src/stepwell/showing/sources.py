@@ -52,12 +52,12 @@ def sources(places: Iterable[str], folder: Path | None = None) -> dict[str, Sour
 def _find(name: str, folder: Path | None) -> Path | None:
     if folder is not None and (folder / name).is_file():
         return (folder / name).resolve()
-    found = {
+    files = {
         file
         for module in list(sys.modules.values())
         if (file := getattr(module, "__file__", None)) and Path(file).name == name
     }
-    return Path(found.pop()).resolve() if len(found) == 1 else None
+    return Path(files.pop()).resolve() if len(files) == 1 else None
 
 
 def _lines(path: Path, numbers: Iterable[int]) -> dict[int, str]:

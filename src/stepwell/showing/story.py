@@ -152,11 +152,13 @@ def tell(
             levels.append(replace(level, applications=tuple(recorder.made)))
             recorder.made.clear()
 
-    found = find_target(target)
-    given = found.chosen(options)
-    steps = prepared(found, pipeline, given)
+    chosen_target = find_target(target)
+    given = chosen_target.chosen(options)
+    steps = prepared(chosen_target, pipeline, given)
     watched = replace(steps, steps=(_Look(look), *steps.steps))
-    lowered = lower(source, target, watched, observer=observe, **found.beyond_pipeline(given))
+    lowered = lower(
+        source, target, watched, observer=observe, **chosen_target.beyond_pipeline(given)
+    )
     report = replace(lowered.report, steps=lowered.report.steps[1:])
     lowered = replace(lowered, report=report)
     return Story(
@@ -247,11 +249,11 @@ def _block_lines(
         for region in op.regions:
             for inner in region.blocks:
                 if inner.args:
-                    given = ", ".join(
+                    text = ", ".join(
                         f"{printer.value_name(a)}: {printer.spelled(a.type)}" for a in inner.args
                     )
                     printer.take()
-                    yield Line(-1, f"^({given}):", depth, delegate=inside), False
+                    yield Line(-1, f"^({text}):", depth, delegate=inside), False
                 for line, starts in _block_lines(
                     inner, printer, numbers, depth + 1, inside, delegates
                 ):

@@ -127,8 +127,8 @@ def pipelines_table(pipelines: Pipelines) -> str:
 
 def _parts(step: Step) -> list[str]:
     """What a step holds; nothing if it is one rewrite."""
-    held = list(step.rewrites) if isinstance(step, Together) else []
-    return [step_name(part) for part in held]
+    rewrites = list(step.rewrites) if isinstance(step, Together) else []
+    return [step_name(part) for part in rewrites]
 
 
 @gives("html", MxAccuracy)

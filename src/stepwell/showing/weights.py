@@ -40,10 +40,10 @@ def weight_rows(program: Program) -> Iterator[WeightRow]:
 
 def weight_bytes(type_: Any) -> int:
     """Bytes of a weight's elements; 0 where its element type has no fixed size."""
-    held = element(type_)
-    width = getattr(held, "bitwidth", None)
+    type_element = element(type_)
+    width = getattr(type_element, "bitwidth", None)
     if width is None:
-        stored = getattr(held, "storage_type", None)
+        stored = getattr(type_element, "storage_type", None)
         width = getattr(stored, "bitwidth", 0)
     count = 1
     for dim in dims(type_):
@@ -61,7 +61,7 @@ def weight_numbers(program: Program, most: int = _MOST_BYTES) -> dict[str, Numbe
 
     Stored integers are given as they are stored; NaN and infinities are passed over.
     """
-    found: dict[str, Numbers] = {}
+    numbers: dict[str, Numbers] = {}
     for row in weight_rows(program):
         most -= row.bytes
         if most < 0:
@@ -73,8 +73,8 @@ def weight_numbers(program: Program, most: int = _MOST_BYTES) -> dict[str, Numbe
             if finite.numel():
                 least, greatest = finite.aminmax()
                 first = tuple(_short(value) for value in finite[:4])
-                found[row.key] = (_short(least), _short(greatest), _short(finite.mean()), first)
-    return found
+                numbers[row.key] = (_short(least), _short(greatest), _short(finite.mean()), first)
+    return numbers
 
 
 def _short(value: torch.Tensor) -> float:

@@ -22,10 +22,10 @@ def parse_passes(text: str, available: Mapping[str, PassMaker]) -> tuple[ModuleP
     Raises:
         StepwellError: a pass or an option of one is not known, with the nearest name.
     """
-    made: list[ModulePass] = []
+    module_passes: list[ModulePass] = []
     for item in split(text):
         if GROUP.fullmatch(item):
-            made += [as_module_pass(step, step_name(step))() for step in parse_steps(item)]
+            module_passes += [as_module_pass(step, step_name(step))() for step in parse_steps(item)]
             continue
         try:
             spec = parse_spec(item)
@@ -40,8 +40,8 @@ def parse_passes(text: str, available: Mapping[str, PassMaker]) -> tuple[ModuleP
             help = f"{nearest(spec.name, known)}{_LIST}{lost[1]}{lost[2]}"
             raise StepwellError(f"there is no pass {spec.name!r}", help=help)
         cls = available[spec.name]()
-        made.append(made_of(cls, spec))
-    return tuple(made)
+        module_passes.append(made_of(cls, spec))
+    return tuple(module_passes)
 
 
 _LIST = "stepwell opt --list-passes lists them"

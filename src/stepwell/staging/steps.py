@@ -293,17 +293,17 @@ def all_passes() -> dict[str, PassMaker]:
     """Pass name → factory: every step, every group of a pipeline, every pipeline."""
     from stepwell.targets import PIPELINES  # Every rewrite there is.
 
-    found: dict[str, PassMaker] = {}
+    pass_makers: dict[str, PassMaker] = {}
     for name, cls in {**step_classes(), **registry().steps}.items():
         for known in (name, *(cls.formerly if issubclass(cls, Rewrite) else ())):
-            found.setdefault(known, lambda c=cls, n=known: as_module_pass(c, n))
+            pass_makers.setdefault(known, lambda c=cls, n=known: as_module_pass(c, n))
     for name, pipeline in PIPELINES.items():
         target = re.sub(r"[^a-z0-9]+", "-", name)
-        found[f"lower-to-{target}"] = lambda t=target, p=pipeline: _pipeline_pass(
+        pass_makers[f"lower-to-{target}"] = lambda t=target, p=pipeline: _pipeline_pass(
             f"lower-to-{t}", p
         )
         for step in pipeline.steps:
             if isinstance(step, Together):
                 group = f"{target}-{step.label}"
-                found[group] = lambda s=step, n=group: as_module_pass(s, n)
-    return found
+                pass_makers[group] = lambda s=step, n=group: as_module_pass(s, n)
+    return pass_makers

@@ -134,19 +134,19 @@ def engine_hash() -> str:
 def source_hash(counts: Callable[[str], bool]) -> str:
     """Those files of stepwell's source that count, by their paths, and the versions below it."""
     named = {path.relative_to(PACKAGE).as_posix(): path for path in _files(PACKAGE)}
-    held = [digest(name, path.read_bytes()) for name, path in named.items() if counts(name)]
-    return digest(*held, *(f"{name} {version_of(name)}" for name in ENGINES))
+    digests = [digest(name, path.read_bytes()) for name, path in named.items() if counts(name)]
+    return digest(*digests, *(f"{name} {version_of(name)}" for name in ENGINES))
 
 
 def _files(folder: Path) -> list[Path]:
     """Python and JSON files of a package, those behind its links included."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            found += _files(path)
+            paths += _files(path)
         elif path.suffix in (".py", ".json", ".c"):
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _counts(path: str) -> bool:

@@ -202,16 +202,16 @@ def prepare(made: Made, variant: Variant) -> Prepared:
 
 def eager(module: Any, inputs: tuple[Any, ...]) -> tuple[list[torch.Tensor] | None, str]:
     """What eager PyTorch gives, or None and why nothing can be compared with it."""
-    found: list[list[torch.Tensor]] = []
+    tensors: list[list[torch.Tensor]] = []
     for number in range(2):
         seed(number)
         try:
             outputs = copy.deepcopy(module)(*copy.deepcopy(inputs))
         except Exception as error:
             return None, f"eager PyTorch fails: {type(error).__name__}: {first_line(str(error))}"
-        found.append([leaf for leaf in pytree.tree_leaves(outputs) if torch.is_tensor(leaf)])
-    same = all(map(same_numbers, *found))
-    return (found[0], "") if same else (None, DRAWS)
+        tensors.append([leaf for leaf in pytree.tree_leaves(outputs) if torch.is_tensor(leaf)])
+    same = all(map(same_numbers, *tensors))
+    return (tensors[0], "") if same else (None, DRAWS)
 
 
 DRAWS = "the model draws random numbers"
@@ -277,8 +277,8 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
         row = replace(row, latency_ms=latency(lowered.artefact, prepared.inputs))
     if job.tune and row.outcome in ("right", "not compared"):
         tell("stage", f"timing on {job.target}")
-        given = pytree.tree_leaves(prepared.inputs)
-        found = tune(prepared.source, given, **dict(job.options))
+        leaves = pytree.tree_leaves(prepared.inputs)
+        found = tune(prepared.source, leaves, **dict(job.options))
         row = replace(row, latency_ms=found.untuned_ms, tuned=asdict(found))
     if job.stock:
         tell("stage", "ExecuTorch's own flow")
@@ -288,11 +288,11 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
 
 def options_of(job: Job, prepared: Prepared) -> dict[str, Any]:
     """The job's options, and what the inputs hold where the target asks for it."""
-    given = dict(job.options)
+    options = dict(job.options)
     asked = {option.name for option in find_target(job.target).options}
     ports = get_signature(prepared.source.method()).inputs
     held = {port.name: ends for port, ends in zip(ports, prepared.ranges, strict=False) if ends}
-    return {"ranges": held, **given} if held and "ranges" in asked else given
+    return {"ranges": held, **options} if held and "ranges" in asked else options
 
 
 def faulty(row: Row, stage: str, error: Exception) -> Row:
@@ -375,13 +375,13 @@ def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
     )
 
 
-def is_exports_own(prepared: Prepared, leaves: list[Any], given: Sequence[torch.Tensor]) -> bool:
+def is_exports_own(prepared: Prepared, leaves: list[Any], tensors: Sequence[torch.Tensor]) -> bool:
     """Whether the exported program itself gives these numbers, rather than those of the model."""
     own, _ = eager(prepared.exported.module(check_guards=False), prepared.inputs)
     assert prepared.expected is not None
     if own is None or not distance(prepared.source, leaves, prepared.expected, own).what:
         return False
-    return not distance(prepared.source, leaves, own, given).what
+    return not distance(prepared.source, leaves, own, tensors).what
 
 
 def where_finite(expected: Sequence[torch.Tensor], given: Sequence[Any]) -> list[Any]:
@@ -460,11 +460,11 @@ def one_thread() -> None:
 
 def raise_if_full(error: BaseException) -> None:
     """A process that got no memory ends: what it says then is not the model's answer."""
-    said: BaseException | None = error
-    while said is not None:
-        if isinstance(said, MemoryError) or any(word in str(said) for word in FULL):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError) or any(word in str(cause) for word in FULL):
             raise MemoryError from error
-        said = said.__cause__ or said.__context__
+        cause = cause.__cause__ or cause.__context__
 
 
 def first_line(said: str) -> str:

@@ -56,7 +56,7 @@ def given_back(func: FuncOp, outputs: Sequence[torch.Tensor]) -> list[torch.Tens
 
 def texts(func: FuncOp, name: str) -> list[str]:
     """The texts of an attribute, or none."""
-    held = func.attributes.get(name)
-    if not isinstance(held, ArrayAttr):
+    attribute = func.attributes.get(name)
+    if not isinstance(attribute, ArrayAttr):
         return []
-    return [text.data for text in held if isinstance(text, StringAttr)]
+    return [text.data for text in attribute if isinstance(text, StringAttr)]

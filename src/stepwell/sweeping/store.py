@@ -70,14 +70,14 @@ class Store:
 
     def get(self, keys: Sequence[str]) -> dict[str, Row]:
         """Those of some keys that are there."""
-        found: dict[str, Row] = {}
+        rows: dict[str, Row] = {}
         for start in range(0, len(keys), 500):
             some = keys[start : start + 500]
             marks = ",".join("?" * len(some))
             query = f"SELECT key, row FROM rows WHERE key IN ({marks})"
             for key, text in self._base.execute(query, list(some)):
-                found[key] = Row.from_json(json.loads(text))
-        return found
+                rows[key] = Row.from_json(json.loads(text))
+        return rows
 
     def remember(self, request: str, keys: Sequence[str]) -> None:
         """Note which rows answer a request (`sweeping.asked`)."""

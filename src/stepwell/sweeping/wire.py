@@ -23,11 +23,11 @@ def plain(task: Task, limits: Limits) -> dict[str, Any]:
 
 def jobs_of(given: Sequence[dict[str, Any]]) -> tuple[Job, ...]:
     """Jobs that were made plain."""
-    found: list[Job] = []
+    jobs: list[Job] = []
     for one in given:
         options = tuple((name, value) for name, value in one["options"])
         variant = Variant(**one["variant"])
         asked = {name: one[name] for name in ("latency", "stock", "tune")}
         job = Job(one["model"], one["target"], options, variant, **asked)
-        found.append(job)
-    return tuple(found)
+        jobs.append(job)
+    return tuple(jobs)

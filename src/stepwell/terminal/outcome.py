@@ -39,7 +39,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def told(command: str, said: Outcome | StepwellError) -> str:
+def told(command: str, outcome: Outcome | StepwellError) -> str:
     """What a command found, or what it failed with, as JSON.
 
     The shape is every command's: `stepwell` (the version), `command`, `exit`, `files`, `errors`
@@ -49,14 +49,14 @@ def told(command: str, said: Outcome | StepwellError) -> str:
 
     from stepwell import __version__
 
-    failed = isinstance(said, StepwellError)
+    failed = isinstance(outcome, StepwellError)
     document = {
         "stepwell": __version__,
         "command": command,
-        "exit": 1 if failed else said.code,
-        "files": [] if failed else said.files,
-        "errors": said.problems if failed else [],
-        "result": None if failed else said.result,
+        "exit": 1 if failed else outcome.code,
+        "files": [] if failed else outcome.files,
+        "errors": outcome.problems if failed else [],
+        "result": None if failed else outcome.result,
     }
     return json.dumps(plain(document), indent=1, allow_nan=False)
 

@@ -44,10 +44,10 @@ def open_source(
     Raises:
         StepwellError: the file is missing or does not read.
     """
-    held = open_artefact(spec, largest=largest)
-    if held is None:
+    artefact = open_artefact(spec, largest=largest)
+    if artefact is None:
         return open_model(spec, trust=trust, quantise=quantise, language=language, dynamic=dynamic)
-    return Model(held.name, held.program)
+    return Model(artefact.name, artefact.program)
 
 
 def open_artefact(spec: str, *, largest: bool = False) -> Artefact | None:
@@ -65,11 +65,11 @@ def open_artefact(spec: str, *, largest: bool = False) -> Artefact | None:
 
     path = Path(spec)
     is_bundle = path.suffix == ".bpte"
-    found = _reader_of(".pte" if is_bundle else path.suffix, largest)
-    if found is None:
+    reader = _reader_of(".pte" if is_bundle else path.suffix, largest)
+    if reader is None:
         return None
     data = unbundled(read_bytes(path)) if is_bundle else read_bytes(path)
-    program, target = found(data)
+    program, target = reader(data)
     return Artefact(path.stem, data, program, target)
 
 

@@ -94,8 +94,8 @@ def measure(lowered: Lowered) -> Figures:
     """What a lowering costs; its latency is a matter of another measurement."""
     data = lowered.artefact
     is_pte = lowered.target.artefact == "pte"
-    held = Figures(lowered.report.delegates, lowered.report.outside.total(), len(data))
-    return replace(held, arena=arena_of(data)) if is_pte else held
+    figures = Figures(lowered.report.delegates, lowered.report.outside.total(), len(data))
+    return replace(figures, arena=arena_of(data)) if is_pte else figures
 
 
 def measure_pte(data: bytes) -> Figures:

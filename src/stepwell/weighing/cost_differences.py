@@ -97,8 +97,8 @@ def cost_differences(
 
 
 def _nodes(program: Program) -> dict[str, int]:
-    found: dict[str, int] = {}
+    nodes: dict[str, int] = {}
     for op in program.module.walk():
         if op.name.startswith("xnnpack."):
-            found[op.name] = found.get(op.name, 0) + 1
-    return found
+            nodes[op.name] = nodes.get(op.name, 0) + 1
+    return nodes

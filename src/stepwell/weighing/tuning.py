@@ -147,8 +147,8 @@ def table_of(found: Sequence[Measured]) -> dict[str, str]:
 
 def choices_of(lowered: Lowered) -> list[Choice]:
     """What a lowering could have done otherwise, those things first that take longest."""
-    held = lowered.program.context.choices.values()
-    return sorted(held, key=lambda choice: -min(choice.costs.values()))
+    choices = lowered.program.context.choices.values()
+    return sorted(choices, key=lambda choice: -min(choice.costs.values()))
 
 
 def compared(

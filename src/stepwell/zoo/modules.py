@@ -54,16 +54,16 @@ def call(called: Any, args: Any, kwargs: Any) -> Made:
     return Made(module.eval(), tensors, ranges=tuple(map(ends, tensors)))
 
 
-def ends(given: torch.Tensor) -> tuple[int, int] | None:
+def ends(tensor: torch.Tensor) -> tuple[int, int] | None:
     """The least and the largest of some integers; None of anything else."""
     if (
-        given.is_floating_point()
-        or given.is_complex()
-        or given.dtype == torch.bool
-        or not given.numel()
+        tensor.is_floating_point()
+        or tensor.is_complex()
+        or tensor.dtype == torch.bool
+        or not tensor.numel()
     ):
         return None
-    return int(given.min()), int(given.max())
+    return int(tensor.min()), int(tensor.max())
 
 
 def entries() -> Iterator[Entry]:
@@ -85,10 +85,10 @@ def entries() -> Iterator[Entry]:
 
 def configurations(info: Any) -> list[Any]:
     """The first configurations of a module."""
-    given = info.module_inputs_func(
+    func = info.module_inputs_func(
         info, device="cpu", dtype=torch.float32, requires_grad=False, training=False
     )
-    return list(islice(given, SAMPLES))
+    return list(islice(func, SAMPLES))
 
 
 def make(info: Any, index: int) -> Made:

@@ -209,12 +209,12 @@ def model_of(type_: str, name: str, settings: Mapping[str, int], share: int) -> 
     config._experts_implementation = "batched_mm"  # The one that is torch's operators alone.
     config._attn_implementation = "sdpa"
     try:
-        held = parameters_of(kind, config)
+        parameters = parameters_of(kind, config)
     except ValueError:
         config._attn_implementation = "eager"
-        held = parameters_of(kind, config)
-    if held > MOST:
-        raise ValueError(f"{held:,} parameters are more than {MOST:,}")
+        parameters = parameters_of(kind, config)
+    if parameters > MOST:
+        raise ValueError(f"{parameters:,} parameters are more than {MOST:,}")
     return kind(config).eval().float(), config
 
 
@@ -229,15 +229,15 @@ def with_inputs(model: Any, config: Any) -> Made:
     takes = inspect.signature(model.forward).parameters
     fixed = {"return_dict": False, **({"use_cache": False} if "use_cache" in takes else {})}
     failures: list[str] = []
-    for given in candidates(model, config):
-        module = Tensors(model, tuple(given), fixed)
-        inputs = tuple(given.values())
+    for candidate in candidates(model, config):
+        module = Tensors(model, tuple(candidate), fixed)
+        inputs = tuple(candidate.values())
         try:
             assert module(*inputs)
         except Exception as error:  # Another kind of input, then.
-            failures.append(f"{list(given)}: {type(error).__name__}: {str(error)[:100]}")
+            failures.append(f"{list(candidate)}: {type(error).__name__}: {str(error)[:100]}")
             continue
-        return Made(scaled(module, inputs), inputs, ranges=tuple(map(HOLDS.get, given)))
+        return Made(scaled(module, inputs), inputs, ranges=tuple(map(HOLDS.get, candidate)))
     raise ValueError("no input is taken: " + "; ".join(failures))
 
 
@@ -295,44 +295,44 @@ def smaller(
     config: dict[str, Any], settings: Mapping[str, int], *, is_multimodal: bool = False
 ) -> dict[str, Any]:
     """The same configuration, with those sizes that settings name; lists follow the layers."""
-    found = {name: value for name, value in config.items() if name not in CHOSEN}
+    values = {name: value for name, value in config.items() if name not in CHOSEN}
     narrow = settings is not SHALLOW
     is_staged = isinstance(config.get("depths"), list)
     if is_staged and config.get("out_features"):
-        found["out_features"] = config["out_features"]
+        values["out_features"] = config["out_features"]
     if is_staged and "window_size" in config and narrow:
-        found["window_size"] = 2
+        values["window_size"] = 2
     for name, value in config.items():
         if name in CHOSEN:
             continue
         if isinstance(value, dict):
             is_model = "model_type" in value or "hidden_size" in value
             beside = "vision_config" in config
-            found[name] = smaller(value, settings, is_multimodal=beside) if is_model else value
+            values[name] = smaller(value, settings, is_multimodal=beside) if is_model else value
         elif value is None and settings is COMPLETE and name in MISSING:
-            found[name] = settings[name]
+            values[name] = settings[name]
         elif isinstance(value, bool) or value is None:
             continue
         elif name in PROGRESSIONS and isinstance(value, list | tuple) and narrow:
             start = PROGRESSIONS[name]
-            found[name] = [start * (1 << min(i, 2)) if start else 1 for i in range(len(value))]
+            values[name] = [start * (1 << min(i, 2)) if start else 1 for i in range(len(value))]
         elif name in ("num_heads", "num_attention_heads") and isinstance(value, list) and narrow:
-            found[name] = [min(HEADS, 1 << i) for i in range(len(value))]
+            values[name] = [min(HEADS, 1 << i) for i in range(len(value))]
         elif name in settings and isinstance(value, int):
-            found[name] = min(value, settings[name])
+            values[name] = min(value, settings[name])
         elif name.endswith(IDS) and isinstance(value, int) and value >= VOCABULARY:
-            found[name] = sum(map(ord, name)) % (VOCABULARY // 2) + VOCABULARY // 2 - 1
-    fit_layers(config, found)
+            values[name] = sum(map(ord, name)) % (VOCABULARY // 2) + VOCABULARY // 2 - 1
+    fit_layers(config, values)
     if not is_staged:
-        fit_outputs(config, found)
+        fit_outputs(config, values)
     heads = config.get("num_key_value_heads")
     if heads is not None and heads == config.get("num_attention_heads"):
-        found["num_key_value_heads"] = found["num_attention_heads"]
+        values["num_key_value_heads"] = values["num_attention_heads"]
     for name, rope in config.items():
         is_of_images = is_multimodal or (isinstance(rope, dict) and "mrope_section" in rope)
         if name in ("rope_parameters", "rope_scaling") and rope and is_of_images and narrow:
-            found[name] = {**rope, "mrope_section": [2, 1, 1]}
-    return found
+            values[name] = {**rope, "mrope_section": [2, 1, 1]}
+    return values
 
 
 def fit_layers(config: dict[str, Any], found: dict[str, Any]) -> None:

@@ -256,24 +256,24 @@ def _positions(counted: Value) -> Value:
     if isinstance(size, int):
         return counted.constant(torch.arange(size), "positions")
     asked = aten.SymSizeInt.make(counted.ssa, counted.rank - 2, result_types=[IntType(str(size))])
-    made = aten.ArangeDefault.make(emit(b, asked), result_types=[tensor([size], i64)])
-    return Value(emit(b, made), b)
+    op = aten.ArangeDefault.make(emit(b, asked), result_types=[tensor([size], i64)])
+    return Value(emit(b, op), b)
 
 
-def _number(value: float, held: Attribute, b: Rewriter) -> Value:
-    return Value(b.weight(b.weights.number(value, torch_dtype(held), 0)), b)
+def _number(value: float, attribute: Attribute, b: Rewriter) -> Value:
+    return Value(b.weight(b.weights.number(value, torch_dtype(attribute), 0)), b)
 
 
-def _added(mask: Value, held: Attribute, *, is_open: bool) -> Value:
+def _added(mask: Value, attribute: Attribute, *, is_open: bool) -> Value:
     """Zeros where truth values let through; else −inf, or a finite number if a row may be closed.
 
     Numbers that are added already are kept, but for those that are below the finite one.
     """
-    least = float("-inf") if is_open else torch.finfo(torch_dtype(held)).min / 2
-    closed = _number(least, held, mask.b)
+    least = float("-inf") if is_open else torch.finfo(torch_dtype(attribute)).min / 2
+    closed = _number(least, attribute, mask.b)
     if mask.dtype != i1:
         return mask.call(aten.MaximumDefault, closed)
-    return mask.call(aten.WhereSelf, _number(0.0, held, mask.b), closed, dtype=held)
+    return mask.call(aten.WhereSelf, _number(0.0, attribute, mask.b), closed, dtype=attribute)
 
 
 LARGEST = torch.finfo(torch.float32).max

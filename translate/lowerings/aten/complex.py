@@ -87,9 +87,9 @@ def complex_to_pairs(*, op: Any, b: Rewriter) -> Value | None:
     left between an operator that makes it and one that reads its parts.
     """
     if isinstance(op, aten.ViewAsRealDefault):
-        made = op.operands[0].owner
-        is_pair = isinstance(made, aten.ViewAsComplexDefault)
-        return Value(made.operands[0], b) if is_pair else None
+        owner = op.operands[0].owner
+        is_pair = isinstance(owner, aten.ViewAsComplexDefault)
+        return Value(owner.operands[0], b) if is_pair else None
     values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
     if not {element(v.type) for v in values} <= {COMPLEX, f32}:
         refuse("parts of complex numbers are of single precision")
@@ -107,7 +107,7 @@ def complex_to_pairs(*, op: Any, b: Rewriter) -> Value | None:
 
 def _refuses(op: SchemaOp) -> Refusal | None:
     """Why an operator of complex numbers is not one of their parts."""
-    made = element(op.results[0].type)
+    result_element = element(op.results[0].type)
     match op:
         case aten.AddTensor() | aten.SubTensor():
             if op.arg("alpha") != 1 or any(element(v.type) != COMPLEX for v in op.operands):
@@ -123,7 +123,7 @@ def _refuses(op: SchemaOp) -> Refusal | None:
         case aten.CatDefault():
             if any(element(v.type) != COMPLEX for v in op.operands):
                 return Refusal("one part is real, another complex")
-        case aten._ToCopyDefault() if made != COMPLEX:
+        case aten._ToCopyDefault() if result_element != COMPLEX:
             return Refusal("it drops imaginary parts")
         case _:
             pass
@@ -238,8 +238,8 @@ def pair(value: SSAValue, rw: Rewriter) -> SSAValue:
     """Both parts of a value, on an axis behind the others; a real one has imaginary parts of 0."""
     shape = dims(value.type)
     if element(value.type) == COMPLEX:
-        made = tensor((*shape, 2), f32)
-        return emit(rw, aten.ViewAsRealDefault.make(value, result_types=[made]))
+        result_type = tensor((*shape, 2), f32)
+        return emit(rw, aten.ViewAsRealDefault.make(value, result_types=[result_type]))
     known = static_dims(value)
     assert known is not None
     zeros = rw.constant(torch.zeros(*known, 1))
@@ -248,8 +248,8 @@ def pair(value: SSAValue, rw: Rewriter) -> SSAValue:
 
 def whole(parts: SSAValue, rw: Rewriter) -> SSAValue:
     """The complex value of which these are both parts."""
-    made = tensor(dims(parts.type)[:-1], COMPLEX)
-    return emit(rw, aten.ViewAsComplexDefault.make(parts, result_types=[made]))
+    result_type = tensor(dims(parts.type)[:-1], COMPLEX)
+    return emit(rw, aten.ViewAsComplexDefault.make(parts, result_types=[result_type]))
 
 
 RULES = lowerings_of(__name__)

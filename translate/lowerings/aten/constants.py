@@ -96,8 +96,8 @@ def lift_constant_scalar(
     if "alpha" in op.SCHEMA.by_name and op.arg("alpha") != 1:
         refuse(f"alpha is {op.arg('alpha')}, which multiplies too")
     if x.dtype != out.dtype:
-        given, made = dtype_name(x.dtype), dtype_name(out.dtype)
-        refuse(f"the scalar promotes {given} to {made}; cast the tensor first")
+        name, made = dtype_name(x.dtype), dtype_name(out.dtype)
+        refuse(f"the scalar promotes {name} to {made}; cast the tensor first")
     if x.dtype == i1:
         refuse("bool tensors have no arithmetic")
     no_refusal(rounds(op))
@@ -115,21 +115,21 @@ def rounds(op: SchemaOp) -> Refusal | None:
     torch computes half-precision ops with the scalar in f32; a constant tensor would be rounded
     first. f32 tensors take the scalar rounded to f32, which is what the constant holds.
     """
-    held = element(op.operands[0].type)
-    dtype, number = torch_dtype(held), op.arg("other")
-    if is_float(held) and (refusal := overflows(number, held)):
+    operand_element = element(op.operands[0].type)
+    dtype, number = torch_dtype(operand_element), op.arg("other")
+    if is_float(operand_element) and (refusal := overflows(number, operand_element)):
         return refusal
     if dtype in (torch.float32, torch.float64):
         return None
     if dtype.is_floating_point:
         if torch.tensor(number, dtype=dtype).item() != torch.tensor(number).float().item():
             return Refusal(
-                f"{number!r} is not exact in {dtype_name(held)}, torch multiplies in float32"
+                f"{number!r} is not exact in {dtype_name(operand_element)}, torch multiplies in float32"
             )
         return None
     bounds = torch.iinfo(dtype)
     if not bounds.min <= number <= bounds.max:
-        return Refusal(f"{number!r} does not fit {dtype_name(held)}")
+        return Refusal(f"{number!r} does not fit {dtype_name(operand_element)}")
     return None
 
 

@@ -60,12 +60,12 @@ def adopt_executorch_mx(
     if (size := op.arg("block_size")) != BLOCK:
         refuse(f"its blocks have {size} elements, TOSA's {BLOCK}")
     word = op.arg("weight_payload_dtype")
-    held, scale = torch_dtype(codes.dtype), torch_dtype(scales.dtype)
-    payload = payload_of(word, held)
+    dtype, scale = torch_dtype(codes.dtype), torch_dtype(scales.dtype)
+    payload = payload_of(word, dtype)
     if payload is None:
         refuse(f"{word!r} is not an MX payload")
-    if held != codes_dtype(payload):
-        refuse(f"its codes are {held}, those of {payload} {codes_dtype(payload)}")
+    if dtype != codes_dtype(payload):
+        refuse(f"its codes are {dtype}, those of {payload} {codes_dtype(payload)}")
     if scale.itemsize != 1 or scale == torch.bool:
         refuse(f"its scales are {scale}, no bytes")
     if codes.key is None or scales.key is None:

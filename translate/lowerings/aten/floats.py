@@ -222,10 +222,10 @@ def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
         return None
     if all(isinstance(value.owner, WeightOp) for value in narrow):
         return None
-    given = [Value(widened(b, v) if _is(v, bf16) else v, b) for v in op.operands]
+    values = [Value(widened(b, v) if _is(v, bf16) else v, b) for v in op.operands]
     if isinstance(op, aten.SigmoidDefault):
-        given = [given[0].call(aten.ClampDefault, -GREATEST, GREATEST)]
-    return tuple(value.cast(bf16) for value in again(op, given, f32))
+        values = [values[0].call(aten.ClampDefault, -GREATEST, GREATEST)]
+    return tuple(value.cast(bf16) for value in again(op, values, f32))
 
 
 @lowers(

@@ -43,13 +43,13 @@ def promote_operands(*, form: str, op: Any, b: Rewriter) -> tuple[Value, ...] | 
     types = [value.type for value in op.operands]
     if not all(isinstance(t, TensorType) and has_torch_dtype(element(t)) for t in types[first:]):
         return None
-    given = [Value(value, b) for value in op.operands]
+    values = [Value(value, b) for value in op.operands]
     common = element(op.results[0].type)
     if form == "common":
-        common = element_type(reduce(_common, map(_of_type, given[first:])).dtype)
-    if all(value.dtype == common for value in given[first:]):
+        common = element_type(reduce(_common, map(_of_type, values[first:])).dtype)
+    if all(value.dtype == common for value in values[first:]):
         return None
-    return again(op, [*given[:first], *(value.cast(common) for value in given[first:])])
+    return again(op, [*values[:first], *(value.cast(common) for value in values[first:])])
 
 
 def _of_type(value: Value) -> torch.Tensor:
@@ -240,8 +240,8 @@ def _overlapped(frames: Value, hop: int) -> Value:
 
 
 def _padded(value: Value, around: list[int]) -> Value:
-    made = aten.ConstantPadNdDefault.make(value.ssa, around, 0.0)
-    return Value(emit(value.b, made), value.b)
+    op = aten.ConstantPadNdDefault.make(value.ssa, around, 0.0)
+    return Value(emit(value.b, op), value.b)
 
 
 RULES = lowerings_of(__name__)

@@ -190,12 +190,12 @@ def average_by_convolution(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value
         stride = _pair(op.arg("stride")) if op.arg("stride") else kernel
         divisor = op.arg("divisor_override") or prod(kernel)
     else:
-        (rows, columns), made = x.shape[2:], out.shape[2:]
-        if made == (1, 1):
+        (rows, columns), sizes = x.shape[2:], out.shape[2:]
+        if sizes == (1, 1):
             return None  # Whole planes, which XNNPACK has a node for.
-        if rows % made[0] or columns % made[1]:
-            refuse(f"{rows}×{columns} become {made[0]}×{made[1]}, in windows of several sizes")
-        kernel = stride = [rows // made[0], columns // made[1]]
+        if rows % sizes[0] or columns % sizes[1]:
+            refuse(f"{rows}×{columns} become {sizes[0]}×{sizes[1]}, in windows of several sizes")
+        kernel = stride = [rows // sizes[0], columns // sizes[1]]
         padding, divisor = [0, 0], prod(kernel)
     if prod(kernel) not in TAPS:  # With weights of zero, and ∞ beside the window makes it NaN.
         refuse(f"XNNPACK fills a window of {prod(kernel)} cells up, with others beside it")
@@ -230,8 +230,8 @@ def prelu_channels_last(x: Value, slopes: Value, *, op: Any, b: Rewriter) -> Val
     no_refusal(not_for_xnnpack(op))
     no_refusal(not_constant(slopes.ssa, "slopes"))
     last = x.permute([0, *range(2, x.rank), 1])
-    made = b.insert(xnnpack.PReLU.make(last.ssa, slopes.ssa, result=last.ssa.type)).results[0]
-    return Value(made, b).permute([0, x.rank - 1, *range(1, x.rank - 1)])
+    result = b.insert(xnnpack.PReLU.make(last.ssa, slopes.ssa, result=last.ssa.type)).results[0]
+    return Value(result, b).permute([0, x.rank - 1, *range(1, x.rank - 1)])
 
 
 SWAP_DEPTH = (0, 2, 1, 3, 4)

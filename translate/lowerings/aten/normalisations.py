@@ -43,10 +43,10 @@ def batch_norm_to_products(
     eps: float,
 ) -> Value | None:
     """What no weights hold: (x - mean) · (rsqrt(variance + eps) · weight) + bias."""
-    given = [value for value in (weight, bias, mean, variance) if value is not None]
-    if training or all(value.key is not None for value in given):
+    values = [value for value in (weight, bias, mean, variance) if value is not None]
+    if training or all(value.key is not None for value in values):
         return None
-    if any(value.dtype != x.dtype for value in given):
+    if any(value.dtype != x.dtype for value in values):
         refuse("the parameters are of another dtype than what they scale")
     needs_static(x)
     spread = (1, x.shape[1], *[1] * (x.rank - 2))
@@ -108,10 +108,10 @@ def peel_norm_affine(
     x: Value, over: Any, weight: Value | None, bias: Value | None, *, op: Any, eps: float
 ) -> Value | None:
     """Norms over several axes, or scaled by what the run computes: first the norm alone."""
-    given = [value for value in (weight, bias) if value is not None]
+    values = [value for value in (weight, bias) if value is not None]
     is_of_groups = isinstance(op, aten.GroupNormDefault)
     several = not is_of_groups and len(over) > 1
-    if not several and all(value.key is not None for value in given):
+    if not several and all(value.key is not None for value in values):
         return None
     needs_static(x)
     if is_of_groups:
@@ -217,8 +217,8 @@ def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, .
 def correction_of(op: Any) -> float:
     """What is subtracted from the count: 1 unless said otherwise."""
     if "correction" in op.SCHEMA.by_name:
-        given = op.arg("correction")
-        return 1 if given is None else given
+        arg = op.arg("correction")
+        return 1 if arg is None else arg
     return 1 if op.arg("unbiased") else 0
 
 
@@ -241,10 +241,10 @@ def widen_mixed_norm(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | Non
     mixtures (bfloat16 beside float16) PyTorch exports, and has no kernel for: they are computed in
     float32, or in float64 where that is among them.
     """
-    held = {element(value.type) for value in op.operands}
-    if len(held) == 1:
+    elements = {element(value.type) for value in op.operands}
+    if len(elements) == 1:
         return None
-    wide = f64 if f64 in held else f32
+    wide = f64 if f64 in elements else f32
     arguments = {
         name: cast(b, value, wide) if isinstance(value, SSAValue) else value
         for name, value in op.present().items()

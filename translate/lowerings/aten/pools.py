@@ -113,15 +113,15 @@ def maxima_with_places(x: Value, *, form: int, op: Any, out: Out, b: Rewriter) -
     if not op.results[1].uses:
         return None
     needs_static(x)
-    held, made = x.shape[-form:], out.shape[-form:]
-    spans = [list(_spans(op, at, *pair)) for at, pair in enumerate(zip(held, made, strict=True))]
+    sizes, made = x.shape[-form:], out.shape[-form:]
+    spans = [list(_spans(op, at, *pair)) for at, pair in enumerate(zip(sizes, made, strict=True))]
     count = prod(max(map(len, axis)) for axis in spans) * prod(made)
     if count > MOST:
         refuse(f"its windows hold {count} elements, more than {MOST}")
-    table = _table(held, spans)
-    planes, (windows, longest) = prod(x.shape) // prod(held), table.shape
+    table = _table(sizes, spans)
+    planes, (windows, longest) = prod(x.shape) // prod(sizes), table.shape
     places = Value(b.constant(table.reshape(-1), "places"), b)
-    flat = x.view(planes, prod(held))
+    flat = x.view(planes, prod(sizes))
     each = flat.call(aten.IndexSelectDefault, 1, places, shape=(planes, windows * longest))
     each = each.view(planes, windows, longest)
     types = [tensor((planes, windows), kind) for kind in (x.dtype, i64)]
@@ -259,12 +259,12 @@ def adaptive_pool_to_pool(x: Value, *, form: Any, op: Any, out: Out) -> Any:
     """
     no_refusal(reads_their_indices(op))
     space, others = len(op.arg("output_size")), [None] * (len(op.results) - 1)
-    held, made = x.shape[-space:], out.shape[-space:]
+    sizes, made = x.shape[-space:], out.shape[-space:]
     if all(size == 1 for size in made):
         over = list(range(x.rank - space, x.rank))
         return x.call(form[0], over, keepdim=True, shape=out.shape), *others
     windows: list[int] = []
-    for before, after in zip(held, made, strict=True):
+    for before, after in zip(sizes, made, strict=True):
         if not isinstance(before, int) or not isinstance(after, int):
             refuse("the spatial axes are symbolic")
         if after == 0 or before % after:

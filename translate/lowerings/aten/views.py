@@ -141,9 +141,9 @@ def stated_sizes(op: Any) -> Sequence[int | SSAValue]:
             return op.arg(name)
     if not isinstance(op, aten.UnflattenInt):
         return ()
-    held = dims(op.operands[0].type)
-    at = axis(op.arg("dim"), len(held))
-    kept = [size for i, size in enumerate(held) if i != at]
+    operand_dims = dims(op.operands[0].type)
+    at = axis(op.arg("dim"), len(operand_dims))
+    kept = [size for i, size in enumerate(operand_dims) if i != at]
     known: list[int | SSAValue] = [size for size in kept if isinstance(size, int)]
     return [*known[:at], *op.arg("sizes"), *known[at:]] if len(known) == len(kept) else ()
 

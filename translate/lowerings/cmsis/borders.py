@@ -115,36 +115,49 @@ def boundary(x: Value, *, op: Any, b: Rewriter) -> Value:
     operators it came from; a weight that only float ops use is dequantised ahead of time.
     """
     quantises = isinstance(op, QuantizeCast)
-    held = quantization((op.result if quantises else op.input).type)
-    assert held is not None
-    if held.expressed == f64:
+    result_quantization = quantization((op.result if quantises else op.input).type)
+    assert result_quantization is not None
+    if result_quantization.expressed == f64:
         refuse("it expresses float64; the operators take float32")
     maker = op.input.owner
     key = None
     if not quantises and isinstance(maker, StorageCast):
         key = weight_key(maker.input)
-    if key is None and not held.is_per_tensor:
+    if key is None and not result_quantization.is_per_tensor:
         refuse("scales along an axis are for weights; this value is computed")
-    if key is not None and held.expressed == f32:
-        return Value(b.weight(b.weights.derive("quant.reals", [key], **store_parameters(held))), b)
-    dtype = storage_dtype(held)
-    if dtype in (torch.int8, torch.int16) and held.expressed == f32:
+    if key is not None and result_quantization.expressed == f32:
+        return Value(
+            b.weight(
+                b.weights.derive("quant.reals", [key], **store_parameters(result_quantization))
+            ),
+            b,
+        )
+    dtype = storage_dtype(result_quantization)
+    if dtype in (torch.int8, torch.int16) and result_quantization.expressed == f32:
         fields: dict[str, Any] = {
-            "scale": held.scale,
-            "zero_point": held.zero_point,
-            "quant_min": held.low,
-            "quant_max": held.high,
+            "scale": result_quantization.scale,
+            "zero_point": result_quantization.zero_point,
+            "quant_min": result_quantization.low,
+            "quant_max": result_quantization.high,
             "dtype": str(dtype).removeprefix("torch."),
         }
         cls: Any = QuantizePerTensor if quantises else DequantizePerTensor
         return Value(written(cls.make(op.input, result=op.result.type, **fields), b), b)
-    numbers = (held.scale, held.zero_point, held.low, held.high, storage_element(held))
-    stored = with_element(op.input.type, storage_element(held))
+    numbers = (
+        result_quantization.scale,
+        result_quantization.zero_point,
+        result_quantization.low,
+        result_quantization.high,
+        storage_element(result_quantization),
+    )
+    stored = with_element(op.input.type, storage_element(result_quantization))
     if quantises:
         plain = b.insert(QUANTIZE.make(op.input, *numbers, result_types=[stored])).results[0]
         return Value(b.insert(StorageCast(plain, op.result.type)).results[0], b)
     raw: SSAValue = b.insert(StorageCast(op.input, stored)).results[0]
-    wide = {} if held.expressed == f32 else {"out_dtype": held.expressed}
+    wide = (
+        {} if result_quantization.expressed == f32 else {"out_dtype": result_quantization.expressed}
+    )
     real = DEQUANTIZE.make(raw, *numbers, result_types=[op.result.type], **wide)
     return Value(b.insert(real).results[0], b)
 

@@ -139,7 +139,7 @@ def nearest(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> Callab
 def _places(op: SchemaOp) -> list[torch.Tensor]:
     """For each axis of an image, the index that each index of the result reads, asked of torch."""
     sides = cast("tuple[int, ...]", dims(op.operands[0].type)[2:])
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     overload, count = plan_of(type(op)).overload, len(sides)
     for axis, size in enumerate(sides):
         line = torch.arange(size, dtype=torch.float32)
@@ -147,8 +147,8 @@ def _places(op: SchemaOp) -> list[torch.Tensor]:
             1, 1, *sides
         )
         made = overload(image, *(op.arg(a.name) for a in op.SCHEMA.arguments[1:]))
-        found.append(made[0, 0].movedim(axis, 0).reshape(made.shape[2 + axis], -1)[:, 0].long())
-    return found
+        tensors.append(made[0, 0].movedim(axis, 0).reshape(made.shape[2 + axis], -1)[:, 0].long())
+    return tensors
 
 
 def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValue:
@@ -168,17 +168,17 @@ def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValu
 
 def _of_one_scale(op: SchemaOp) -> tuple[SSAValue, ...]:
     """The quantised operands; refused: those whose integers are not ordered as the reals are."""
-    found: list[Activation] = []
+    activations: list[Activation] = []
     for value in op.operands[: 2 if op.name.endswith(".Tensor") else 1]:
         given = activation(value)
         if isinstance(given, Refusal):
             refuse(given.reason)
-        found.append(given)
-    if len({x.held for x in found}) != 1:
+        activations.append(given)
+    if len({x.held for x in activations}) != 1:
         refuse("its operands have two scales, so that their integers do not compare")
-    if dequantize(_CODES, found[0].held).unique().numel() != len(_CODES):
-        refuse(f"a scale of {found[0].held.scale:g} makes equal reals of different integers")
-    return tuple(x.value for x in found)
+    if dequantize(_CODES, activations[0].held).unique().numel() != len(_CODES):
+        refuse(f"a scale of {activations[0].held.scale:g} makes equal reals of different integers")
+    return tuple(x.value for x in activations)
 
 
 _CODES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
@@ -206,19 +206,19 @@ def compare(*_: Any, op: SchemaOp, b: Rewriter) -> Value | None:
     for name, value in zip(("self", "other"), values, strict=False):
         given[name] = raw(b, value)
     if op.name.endswith(".Scalar"):
-        held = cast(Quantization, cast(Any, element(values[0].type)).data)
-        given["other"] = _threshold(op, held)
+        quantization = cast(Quantization, cast(Any, element(values[0].type)).data)
+        given["other"] = _threshold(op, quantization)
     made = type(op).from_arguments(given, [op.results[0].type])
     return Value(b.insert(made).results[0], b)
 
 
-def _threshold(op: SchemaOp, held: Quantization) -> int:
+def _threshold(op: SchemaOp, quantization: Quantization) -> int:
     """The integer that stands for a number in a comparison, tried on every stored value."""
     number = op.arg("other")
     if not isinstance(number, int | float):
         refuse("what it compares with is known only at run time")
     overload = plan_of(type(op)).overload
-    wanted = overload(dequantize(_CODES, held), number)
+    wanted = overload(dequantize(_CODES, quantization), number)
     codes = (code for code in range(-128, 128) if torch.equal(overload(_CODES, code), wanted))
     code = next(codes, None)
     if code is not None:

@@ -195,11 +195,13 @@ def _broadcast(
 
 def _retyped(b: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
     """The same stored integers under a type that differs in its range alone."""
-    held = quantization(value.type)
-    assert held is not None
+    value_quantization = quantization(value.type)
+    assert value_quantization is not None
     if value.type == type_:
         return value
-    raw = b.insert(StorageCast(value, with_element(value.type, storage_element(held))))
+    raw = b.insert(
+        StorageCast(value, with_element(value.type, storage_element(value_quantization)))
+    )
     return b.insert(StorageCast(raw.results[0], type_)).results[0]
 
 
@@ -289,7 +291,7 @@ def softmax(x: Activation, *, dim: int, layer: Layer, b: Rewriter) -> Callable[[
     rank = len(dims(x.value.type))
     order = [*(axis for axis in range(rank) if axis != dim % rank), dim % rank]
     rows = transposed(b, x.value, order)
-    made = Softmax.make(
+    op = Softmax.make(
         rows,
         result=with_element(rows.type, per_tensor(torch.int8, SOFTMAX_SCALE, SOFTMAX_ZERO_POINT)),
         dim=-1,
@@ -300,7 +302,7 @@ def softmax(x: Activation, *, dim: int, layer: Layer, b: Rewriter) -> Callable[[
         diff_min=p.diff_min,
     )
     back = [order.index(axis) for axis in range(rank)]
-    value = transposed(b, written(made, b), back)
+    value = transposed(b, written(op, b), back)
     return lambda use: rescaled(b, value, use)
 
 

@@ -349,7 +349,7 @@ def _pointwise(
     kernel = (channels, 1, 1, inner)
     key = b.weights.derive("cmsis.reshape", [weight.key], shape=list(kernel))
     typed = typed_weight(b, key, tensor(kernel, UniformQuantizedType(weight.held)))
-    made = QuantizedConv2dNhwc.make(
+    op = QuantizedConv2dNhwc.make(
         image,
         typed,
         None if bias is None else b.weight(bias),
@@ -360,7 +360,7 @@ def _pointwise(
         **fields,
         scratch=0,
     )
-    return reshaped(b, written(made, b), dims(use.type))
+    return reshaped(b, written(op, b), dims(use.type))
 
 
 SAFE_INNER = (1 << 31) // (255 * 255)
@@ -423,7 +423,7 @@ def matmul(x: Activation, other: Activation, *, layer: Layer, b: Rewriter) -> Of
 
     def of_use(use: Use) -> SSAValue:
         wide = kernel_type(use)
-        made = QuantizedBatchMatmul.make(
+        op = QuantizedBatchMatmul.make(
             left,
             right,
             result=tensor((batch, rows, columns), element(wide)),
@@ -434,7 +434,7 @@ def matmul(x: Activation, other: Activation, *, layer: Layer, b: Rewriter) -> Of
             output_shift=scales[use].shift,
             scratch=0,
         )
-        value = reshaped(b, written(made, b), dims(use.type))
+        value = reshaped(b, written(op, b), dims(use.type))
         assert value.type == with_element(use.type, element(wide))
         return rescaled(b, value, use)
 

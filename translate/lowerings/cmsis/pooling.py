@@ -119,10 +119,10 @@ def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> 
     return of_use
 
 
-def _summing(window: Window, x: Activation, given: SSAValue, use: Use) -> Multiplier:
+def _summing(window: Window, x: Activation, value: SSAValue, use: Use) -> Multiplier:
     """From the sum over a window to a use's integers, where a convolution with ones computes it."""
     whole = window.counts_padding or not any(window.padding)
-    if not whole or window.ceil or dims(given.type)[0] != 1 or len(dims(given.type)) != 4:
+    if not whole or window.ceil or dims(value.type)[0] != 1 or len(dims(value.type)) != 4:
         refuse(
             f"its result has scale {use.held.scale:g}, finer than its input's "
             f"{x.held.scale:g}, which the kernel passes through"
@@ -152,7 +152,7 @@ def _pooled(
     if not is_mean:
         if window.ceil:  # The kernel rounds its size down: least values stand behind.
             image, fields["ceil_mode"] = _rounded_up(b, x, window, image, result), False
-        made: Any = QuantizedMaxPool2dNhwc.make(
+        op: Any = QuantizedMaxPool2dNhwc.make(
             image,
             dilation=(1, 1),
             input_zero_point=zero,
@@ -162,8 +162,8 @@ def _pooled(
             **fields,
         )
     else:
-        made = QuantizedAvgPool2dNhwc.make(image, **_scale(x), **fields)
-    return written(made, b)
+        op = QuantizedAvgPool2dNhwc.make(image, **_scale(x), **fields)
+    return written(op, b)
 
 
 def _rounded_up(
@@ -287,17 +287,17 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
             weight = ones(b, (1, over), share)
             fields = requantisation(x.held, use, [factor])
             result = tensor((before, 1), element(use.type))
-            made = QuantizedLinear.make(
+            op = QuantizedLinear.make(
                 rows, weight, None, None, result=result, filter_offset=0, **fields
             )
-            value = written(made, b)
+            value = written(op, b)
         elif form and not is_finer(use, x):
             image = reshaped(b, given, (before, over, 1, after))
             result = tensor((before, 1, 1, after), element(image.type))
             sides: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0), "ceil_mode": False}
             windows = {"result": result, "kernel_size": (over, 1), **sides}
-            made = QuantizedAvgPool2dNhwc.make(image, **windows, **_scale(x))
-            value = rescaled(b, reshaped(b, written(made, b), dims(use.type)), use)
+            op = QuantizedAvgPool2dNhwc.make(image, **windows, **_scale(x))
+            value = rescaled(b, reshaped(b, written(op, b), dims(use.type)), use)
         else:
             cells = reshaped(b, given, (before, over, after))
             if before > 1:  # One image whose channels are (batch, channel) pairs.

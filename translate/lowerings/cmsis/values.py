@@ -48,9 +48,9 @@ def no_refusal(refusal: Refusal | None) -> None:
 
 def factor_of(real: float) -> Multiplier:
     """A factor as `arm_nn_requantize` takes it; refused: one that it cannot shift by."""
-    found = quantize_multiplier(real)
-    needs_shifts(found)
-    return found
+    multiplier = quantize_multiplier(real)
+    needs_shifts(multiplier)
+    return multiplier
 
 
 def needs_shifts(*factors: Multiplier) -> None:
@@ -95,19 +95,21 @@ def needs_sums(
     key = bias_key(layer, len(rows), program)
     bias = None if key is None else program.weights.get(key).long()
     for shifts in ([scale.shift for scale in each] for each in scales):
-        for found in row_overflows(rows, bias, low, high, shifts):
-            reach = f"{found.low} … {found.high}"
-            if found.in_sum:
-                refuse(f"row {found.row} can accumulate {reach}, past int32")
+        for row_overflow in row_overflows(rows, bias, low, high, shifts):
+            reach = f"{row_overflow.low} … {row_overflow.high}"
+            if row_overflow.in_sum:
+                refuse(f"row {row_overflow.row} can accumulate {reach}, past int32")
             refuse(
-                f"row {found.row} is scaled up by 2^{found.shift}, which takes {reach} past int32"
+                f"row {row_overflow.row} is scaled up by 2^{row_overflow.shift}, which takes {reach} past int32"
             )
 
 
-def requantisation(given: Quantization, use: Use, scales: Sequence[Multiplier]) -> dict[str, Any]:
+def requantisation(
+    quantization: Quantization, use: Use, scales: Sequence[Multiplier]
+) -> dict[str, Any]:
     """The fields of an operator that say how sums of inputs become a use's integers."""
     return {
-        "input_offset": -given.zero_point,
+        "input_offset": -quantization.zero_point,
         "output_offset": use.held.zero_point,
         "requantize_multipliers": [scale.multiplier for scale in scales],
         "requantize_shifts": [scale.shift for scale in scales],
@@ -120,8 +122,8 @@ def permuted_weight(weight: StoredWeight, order: Sequence[int], b: Rewriter) -> 
     """A stored weight in another order of axes, under its type."""
     key = b.weights.derive("cmsis.permute", [weight.key], permutation=list(order))
     blocks = tuple((order.index(axis), block) for axis, block in weight.held.blocks)
-    held = UniformQuantizedType(replace(weight.held, blocks=blocks))
-    return typed_weight(b, key, tensor(dims(b.weights.type_of(key)), held))
+    quantized_type = UniformQuantizedType(replace(weight.held, blocks=blocks))
+    return typed_weight(b, key, tensor(dims(b.weights.type_of(key)), quantized_type))
 
 
 def pair(value: Any) -> tuple[int, int]:

@@ -154,15 +154,15 @@ def _product(x: Value, other: Value, payload: str, second: str, form: str, out: 
 
 def is_zero(bias: Value) -> bool:
     """Whether a bias is known to be zeros: adding them changes no bit, for sums start at +0."""
-    held = bias.constant
-    return held is not None and not held.is_meta and not bool(held.any())
+    constant = bias.constant
+    return constant is not None and not constant.is_meta and not bool(constant.any())
 
 
-def _as(value: Value, held: Attribute) -> Value:
+def _as(value: Value, attribute: Attribute) -> Value:
     """The value as an element type; a constant is cast at compile time."""
-    if value.dtype == held or value.key is None:
-        return value.cast(held)
-    return value.derived("mx_cast", dtype=str(torch_dtype(held))[6:])
+    if value.dtype == attribute or value.key is None:
+        return value.cast(attribute)
+    return value.derived("mx_cast", dtype=str(torch_dtype(attribute))[6:])
 
 
 def _padded(x: Value) -> Value:
@@ -178,7 +178,7 @@ def _padded(x: Value) -> Value:
 
 def _cast(x: Value, payload: str) -> Pair:
     """Data and scales of a value; a weight's are constants."""
-    held, b = PAYLOAD_ELEMENTS[payload], x.b
+    element, b = PAYLOAD_ELEMENTS[payload], x.b
     if x.key is not None:
         whole = (*x.shape[:-1], x.shape[-1] + padding_to_block(x.shape[-1]))
         store = b.rw.weights
@@ -186,12 +186,12 @@ def _cast(x: Value, payload: str) -> Pair:
         scales = Value(b.weight(store.derive("mx_scales", [x.key], payload=payload)), b)
         if PAYLOADS[payload].torch_dtype is not None:
             return Value(b.weight(codes), b), scales
-        constant = b.rw.insert(const_of_key(codes, tensor(whole, held)))
+        constant = b.rw.insert(const_of_key(codes, tensor(whole, element)))
         return Value(constant.results[0], b), scales
     # CAST_TO_BLOCK_SCALED takes fp32 and bf16; fp16 is a part of fp32.
     wide = _padded(_as(x, f32) if x.dtype == f16 else x)
     *outer, last = wide.shape
-    types = [tensor(wide.shape, held), tensor((*outer, last // BLOCK), e8m0)]
+    types = [tensor(wide.shape, element), tensor((*outer, last // BLOCK), e8m0)]
     new = t.CastToBlockScaledOp.create(
         operands=[wide.ssa], result_types=types, properties={"block_size": OF_32}
     )
@@ -201,14 +201,14 @@ def _cast(x: Value, payload: str) -> Pair:
 
 def _typed(x: Value, payload: str) -> Value:
     """A value of a block-scaled type; a weight is a constant of it."""
-    held: Attribute = BlockScaledType(e8m0, PAYLOAD_ELEMENTS[payload])
+    block_scaled_type: Attribute = BlockScaledType(e8m0, PAYLOAD_ELEMENTS[payload])
     if x.key is None:
-        return _padded(x).cast(held)
+        return _padded(x).cast(block_scaled_type)
     whole = (*x.shape[:-1], x.shape[-1] + padding_to_block(x.shape[-1]))
     store = x.b.rw.weights
     codes = store.derive("mx_codes", [x.key], payload=payload)
     scales = store.derive("mx_scales", [x.key], payload=payload)
-    new = x.b.rw.insert(const_of_key(codes, tensor(whole, held), scales))
+    new = x.b.rw.insert(const_of_key(codes, tensor(whole, block_scaled_type), scales))
     return Value(new.results[0], x.b)
 
 
@@ -298,10 +298,10 @@ def _ends(op: Any, x: Value, weight: Value, out: Out) -> list[int]:
 
     Negative where rows or columns are left over.
     """
-    held, kernel, size = x.shape[2:], weight.shape[2:], out.shape[2:]
+    sizes, kernel, size = x.shape[2:], weight.shape[2:], out.shape[2:]
     stride, padding, dilation = op.arg("stride"), op.arg("padding"), op.arg("dilation")
     return [
-        (size[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - held[i] - padding[i]
+        (size[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - sizes[i] - padding[i]
         for i in range(2)
     ]
 

@@ -28,10 +28,10 @@ from stepwell.translate.rewrites.tosa.operators.lowering import unfit
 
 def _but_nans(op: Any, value: RunTime) -> Bound:
     """Exact for numbers: which integer a NaN becomes, PyTorch leaves to the processor."""
-    held = quantization(op.result.type)
-    assert held is not None
+    result_quantization = quantization(op.result.type)
+    assert result_quantization is not None
     is_defined = not bool(value(op.input).isnan().any())
-    return EXACT if is_defined else Bound(units=1 << held.bits, reason="NaN")
+    return EXACT if is_defined else Bound(units=1 << result_quantization.bits, reason="NaN")
 
 
 @lowers(
@@ -44,18 +44,18 @@ def _but_nans(op: Any, value: RunTime) -> Bound:
 )
 def quantise(x: Value, *, op: Any, b: Builder) -> Value:
     """MUL and CAST, and a RESCALE that adds the zero point."""
-    held = _border(op.input, op.result)
-    if not held.is_symmetric and held.bits != 8:
+    border = _border(op.input, op.result)
+    if not border.is_symmetric and border.bits != 8:
         refuse("RESCALE takes zero points for 8-bit integers only")
-    if len(set(held.zero_points)) > 1:
+    if len(set(border.zero_points)) > 1:
         refuse("RESCALE takes one zero point, not one for each index of an axis")
-    zero, width = held.zero_points[0], WIDTHS[held.bits]
-    y = multiplied(x.single(), held, [1 / scale for scale in held.scales])
+    zero, width = border.zero_points[0], WIDTHS[border.bits]
+    y = multiplied(x.single(), border, [1 / scale for scale in border.scales])
     y = y.cast(i16 if zero else width)
     if zero:
         y = Value(rescale(y.ssa, [1.0], i8, 0, zero, b), b)
-    if (held.low, held.high) != held.default_range:
-        y = clamp(y, held.low, held.high)
+    if (border.low, border.high) != border.default_range:
+        y = clamp(y, border.low, border.high)
     return Value(b.rw.insert(StorageCast(y.ssa, op.result.type)).results[0], b)
 
 
@@ -68,38 +68,40 @@ def quantise(x: Value, *, op: Any, b: Builder) -> Value:
 )
 def dequantise(x: Value, *, op: Any, b: Builder) -> Value:
     """CAST, SUB of the zero points and MUL: sums of 17 bits are exact in f32."""
-    held = _border(op.result, op.input)
+    border = _border(op.result, op.input)
     y = Value(stored(x.ssa, b), b).cast(f32)
-    if not held.is_symmetric:
-        y = y - spread(held, held.zero_points, y)
-    return multiplied(y, held, held.scales).cast(held.expressed)
+    if not border.is_symmetric:
+        y = y - spread(border, border.zero_points, y)
+    return multiplied(y, border, border.scales).cast(border.expressed)
 
 
 def _border(real: SSAValue, integers: SSAValue) -> Quantization:
     """What the integers mean; refused: reals or integers that TOSA has not."""
-    held = quantization(integers.type)
-    assert held is not None
+    border = quantization(integers.type)
+    assert border is not None
     refusal = unfit(real, symbols=True)
     if refusal is not None:
         refuse(refusal.reason)
-    if not held.signed:
-        refuse(f"TOSA has no {dtype_name(held.storage)}; quantise to signed integers")
-    if held.bits not in WIDTHS:
-        refuse(f"its activations are {dtype_name(held.storage)}; TOSA's layers take int8 or int16")
-    return held
+    if not border.signed:
+        refuse(f"TOSA has no {dtype_name(border.storage)}; quantise to signed integers")
+    if border.bits not in WIDTHS:
+        refuse(
+            f"its activations are {dtype_name(border.storage)}; TOSA's layers take int8 or int16"
+        )
+    return border
 
 
-def spread(held: Quantization, numbers: Sequence[float | int], like: Value) -> Value:
+def spread(parameters: Quantization, numbers: Sequence[float | int], like: Value) -> Value:
     """A number for the tensor or for each block, in f32, of a shape that broadcasts to `like`."""
-    if held.is_per_tensor:
+    if parameters.is_per_tensor:
         return like.like(numbers[0])
-    values = block_values(held, torch.tensor(numbers, dtype=torch.float32), [1] * like.rank)
+    values = block_values(parameters, torch.tensor(numbers, dtype=torch.float32), [1] * like.rank)
     return Value(like.b.constant(values), like.b)
 
 
-def multiplied(value: Value, held: Quantization, factors: Sequence[float]) -> Value:
+def multiplied(value: Value, parameters: Quantization, factors: Sequence[float]) -> Value:
     """The product with a factor for the tensor or for each block; with one alone, nothing."""
-    return value if set(factors) == {1.0} else value * spread(held, factors, value)
+    return value if set(factors) == {1.0} else value * spread(parameters, factors, value)
 
 
 RULES = lowerings_of(__name__)

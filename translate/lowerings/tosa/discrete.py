@@ -157,8 +157,8 @@ def _places(other: Value | int, bits: int) -> int | None:
     if isinstance(other, int):
         half = 1 << (bits - 1)
         return (other + half) % (2 * half) - half
-    held = other.constant
-    return int(held.reshape(())) if held is not None and held.numel() == 1 else None
+    constant = other.constant
+    return int(constant.reshape(())) if constant is not None and constant.numel() == 1 else None
 
 
 # -- quotients -------------------------------------------------------------------------------
@@ -255,9 +255,9 @@ def _divisor(other: Any) -> Any:
     if isinstance(other, SSAValue):
         spelled = other.type.data if isinstance(other.type, IntType) else ""
         return int(spelled) if spelled.lstrip("-").isdigit() else other
-    if not isinstance(other, Value) or other.rank > 1 or (held := other.constant) is None:
+    if not isinstance(other, Value) or other.rank > 1 or (constant := other.constant) is None:
         return other
-    return held.item() if held.numel() == 1 else other
+    return constant.item() if constant.numel() == 1 else other
 
 
 @lowers(

@@ -224,9 +224,9 @@ def place_of_greatest(x: Value, axis: int, ignoring_nan: bool = False) -> Value:
     A NaN is greater than every number, or counts as -inf.
     """
     shape = [size for i, size in enumerate(x.shape) if i != axis]
-    held: dict[str, Attribute] = {"nan_mode": NanModeAttr("IGNORE")} if ignoring_nan else {}
-    made = x.b.op(t.ArgMaxOp, [x.ssa], shape, i64, axis=IntegerAttr(axis, i32), **held)
-    return Value(made, x.b)
+    attributes: dict[str, Attribute] = {"nan_mode": NanModeAttr("IGNORE")} if ignoring_nan else {}
+    op = x.b.op(t.ArgMaxOp, [x.ssa], shape, i64, axis=IntegerAttr(axis, i32), **attributes)
+    return Value(op, x.b)
 
 
 @lowers(

@@ -42,12 +42,12 @@ MODES = {op_class(name): mode for name, mode in UPSAMPLINGS.items()}
 
 def axes_of(op: SchemaOp) -> tuple[Axis, ...]:
     """What becomes of each axis behind the channels."""
-    held, made = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
+    sizes, made = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
     mode = MODES[type(op)]
     corners = mode == "linear" and bool(op.arg("align_corners"))
     return tuple(
         Axis(size, wanted, mode, scale, corners)
-        for size, wanted, scale in zip(held, made, stated_scales(op, len(held)), strict=True)
+        for size, wanted, scale in zip(sizes, made, stated_scales(op, len(sizes)), strict=True)
     )
 
 
@@ -96,8 +96,10 @@ def resize(x: Value, *, op: Any, form: str) -> Value:
 
 def resized(image: Value, axes: Sequence[Axis], held: Any = None) -> tuple[Value, int]:
     """RESIZE of an NHWC image, and the factor of its sums if they are integers."""
-    found = [axis.parameters() for axis in axes]
-    (up_y, down_y, from_y, to_y), (up_x, down_x, from_x, to_x) = (n for n in found if n is not None)
+    parameters = [axis.parameters() for axis in axes]
+    (up_y, down_y, from_y, to_y), (up_x, down_x, from_x, to_x) = (
+        n for n in parameters if n is not None
+    )
     n, _, _, channels = image.shape
     b = image.b
     operands = [

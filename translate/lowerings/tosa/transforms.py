@@ -160,8 +160,8 @@ def _transformed(turn: Turn, images: Parts) -> Parts:
     if turn.kind == REAL:
         *outer, last = images[0].shape
         half = tensor((*outer, last // 2 + 1), f32)
-        made = t.RFFT2dOp.create(operands=[images[0].ssa], result_types=[half, half])
-        return [Value(part, b) for part in b.rw.insert(made).results]
+        op = t.RFFT2dOp.create(operands=[images[0].ssa], result_types=[half, half])
+        return [Value(part, b) for part in b.rw.insert(op).results]
     if len(images) == 1:
         images = (images[0], Value(b.constant(torch.zeros(*images[0].shape)), b))
     return _fourier(images, turn.inverse)
@@ -171,8 +171,8 @@ def _fourier(parts: Parts, inverse: bool) -> Parts:
     b, operands = parts[0].b, [part.ssa for part in parts]
     properties = {"inverse": BoolAttr.from_bool(inverse)}
     types = [value.type for value in operands]
-    made = t.FFT2dOp.create(operands=operands, result_types=types, properties=properties)
-    return [Value(part, b) for part in b.rw.insert(made).results]
+    op = t.FFT2dOp.create(operands=operands, result_types=types, properties=properties)
+    return [Value(part, b) for part in b.rw.insert(op).results]
 
 
 def _all_points(parts: Parts, size: int) -> Parts:
@@ -183,12 +183,12 @@ def _all_points(parts: Parts, size: int) -> Parts:
     count = size - size // 2 - 1
     if not count:
         return parts
-    made: list[Value] = []
+    values: list[Value] = []
     for part, is_imaginary in zip(parts, (False, True), strict=True):
         inner = part.narrow(2, 1, count)
         back = inner.made(t.ReverseOp, inner.shape, axis=IntegerAttr(2, i32))
-        made.append(concat([part, back * -1.0 if is_imaginary else back], 2))
-    return made
+        values.append(concat([part, back * -1.0 if is_imaginary else back], 2))
+    return values
 
 
 def _multiplied(turn: Turn, images: Parts) -> Parts:

@@ -44,16 +44,16 @@ Number = float | bool
 
 
 @cache
-def has_form(cls: type[TosaOp], held: Attribute, given: Attribute) -> bool:
+def has_form(cls: type[TosaOp], attribute: Attribute, given: Attribute) -> bool:
     """Whether an operator takes an element type and gives another, for some target."""
     table = FORMS.get(cls, {})
-    return (held, given) in table or ((held,) in table and given in (held, i1))
+    return (attribute, given) in table or ((attribute,) in table and given in (attribute, i1))
 
 
-def needs(cls: type[TosaOp], held: Attribute, given: Attribute) -> None:
+def needs(cls: type[TosaOp], attribute: Attribute, given: Attribute) -> None:
     """Refuse element types that the operator has not."""
-    if not has_form(cls, held, given):
-        refuse(f"{cls.name} does not take {dtype_name(held)}")
+    if not has_form(cls, attribute, given):
+        refuse(f"{cls.name} does not take {dtype_name(attribute)}")
 
 
 class Value:

@@ -91,12 +91,12 @@ def convolution(x: Value, weight: Value, bias: Value | None, *, op: Any, b: Rewr
     no_refusal(not_constant(op.operand("bias"), "bias"))
     key = weight_key(weight.ssa)
     assert key is not None
-    form, made = form_of(op, key), op.results[0].type
+    form, result_type = form_of(op, key), op.results[0].type
     image = to_nhwc(b, x.ssa)
     filter_ = b.weight(laid_out(form, b.weights))
-    fields = {"result": channels_last(made), **fields_of(form)}
+    fields = {"result": channels_last(result_type), **fields_of(form)}
     y = node(b, form.node, image, filter_, op.operand("bias"), **fields)
-    return Value(to_nchw(b, y.ssa, made), b)
+    return Value(to_nchw(b, y.ssa, result_type), b)
 
 
 def form_of(op: SchemaOp, weight: str) -> Convolution:

@@ -125,11 +125,11 @@ def pooling_of(op: SchemaOp) -> Pooling:
     return Pooling(xnnpack.StaticResizeBilinear2d, fields)
 
 
-def _of_several_elements(found: Pooling) -> Pooling:
+def _of_several_elements(elements: Pooling) -> Pooling:
     """Not every version of XNNPACK pools windows of one element; a slice runs on all."""
-    if dict(found.fields).get("kernel") == (1, 1):
+    if dict(elements.fields).get("kernel") == (1, 1):
         refuse("not every XNNPACK pools windows of one element, and a slice has them")
-    return found
+    return elements
 
 
 def is_plane_mean(op: SchemaOp) -> bool:
@@ -201,11 +201,11 @@ def _average(op: SchemaOp) -> Pooling:
 def nearest_resize(x: Value, *, op: Any, b: Rewriter) -> Value:
     """Channels last, pixels beside themselves, rows below themselves, channels second."""
     result = op.results[0]
-    given, made = static_dims(x.ssa), static_dims(result)
+    given, result_dims = static_dims(x.ssa), static_dims(result)
     if given is None:
         return _enlarged(x, op, b)
-    assert made is not None, "of known sizes and numbers"
-    down, across = given[2:], made[2:]
+    assert result_dims is not None, "of known sizes and numbers"
+    down, across = given[2:], result_dims[2:]
     if any(new % old for old, new in zip(down, across, strict=True)):
         refuse(f"{_size(down)} to {_size(across)} is no whole factor")
     for at in (0, 1):

@@ -78,16 +78,16 @@ def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer
         return layer
     if len(distinct(layer.uses)) > 1:
         return Refusal("its result is quantised in several ways; a node has one")
-    made = layer.uses[0].cast.result
-    refusal = not_of_integers(made, sources_of(layer))
+    result = layer.uses[0].cast.result
+    refusal = not_of_integers(result, sources_of(layer))
     if refusal is not None or layer.constant is None:
         return refusal or layer
     source, weight = layer.inputs[0].value, layer.constant
     for refusal in (
-        not_signed_alike(source, made),
+        not_signed_alike(source, result),
         not_a_filter(weight, parts.axis),
         not_within_sums(layer.bias, source, weight, program),
-        not_rescalable(source, weight, made),
+        not_rescalable(source, weight, result),
     ):
         if refusal is not None:
             return refusal

@@ -166,8 +166,8 @@ def quantised_convolution(
     _needs_one_group(op, layer.weight)
     form, fields = form_of(op, layer.weight.key), limits(use)
     image = to_nhwc(b, x)
-    held = on_axis(layer.weight.held, filter_axis(form))
-    filter_ = typed_constant(b, laid_out(form, b.weights), held)
+    axis = on_axis(layer.weight.held, filter_axis(form))
+    filter_ = typed_constant(b, laid_out(form, b.weights), axis)
     bias = typed_bias(b, layer)
     fields |= {"result": channels_last(use.type), **fields_of(form)}
     return to_nchw(b, node(b, form.node, image, filter_, bias, **fields).ssa, use.type)
@@ -213,8 +213,8 @@ def dynamic_convolution(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
     image = to_nhwc(b, source)
     outputs = dims(result.type)[1]
     assert isinstance(outputs, int)
-    held = per_channel(weight.held, 0, outputs)
-    filter_ = typed_constant(b, laid_out(form, b.weights), held)
+    channel = per_channel(weight.held, 0, outputs)
+    filter_ = typed_constant(b, laid_out(form, b.weights), channel)
     shared = shared_dimensions(form, filter_)
     value = node(b, xnnpack.Convert, image, element=DynamicInt8Type(shared)).ssa
     fields = {"result": channels_last(result.type), **fields_of(form)}
@@ -260,40 +260,40 @@ def bias_over_scales(bias: torch.Tensor, *, scales: list[float]) -> torch.Tensor
     return (bias.double() / torch.tensor(scales, dtype=torch.float64)).float()
 
 
-def _in_units_of_the_weight(bias: SSAValue, held: Quantization, rw: Rewriter) -> SSAValue:
+def _in_units_of_the_weight(bias: SSAValue, quantization: Quantization, rw: Rewriter) -> SSAValue:
     """With float inputs XNNPACK adds the bias to the sums before it scales them."""
     key = weight_key(bias)
     assert key is not None
-    return rw.weight(rw.weights.derive("bias_over_scales", [key], scales=list(held.scales)))
+    return rw.weight(rw.weights.derive("bias_over_scales", [key], scales=list(quantization.scales)))
 
 
-def packable(held: Quantization, shape: tuple[object, ...]) -> Quantization:
+def packable(quantization: Quantization, shape: tuple[object, ...]) -> Quantization:
     """A weight's quantisation as XNNPACK packs it: 8 or 4 bits, by output or by group of inputs.
 
     XNNPACK keeps the scales of groups as bfloat16 numbers; they are rounded here, where it shows.
     """
-    if not held.signed or held.bits != 8 or held.expressed != f32:
+    if not quantization.signed or quantization.bits != 8 or quantization.expressed != f32:
         refuse("XNNPACK's quantised weights are signed int8 or int4 of float32 values")
-    if not held.is_symmetric:
+    if not quantization.is_symmetric:
         refuse("the weight has a zero point; XNNPACK's weights are symmetric")
     outputs, inputs = shape
     assert isinstance(outputs, int) and isinstance(inputs, int)
-    if held.sub_channel:
-        if group_size(held) is None:
+    if quantization.sub_channel:
+        if group_size(quantization) is None:
             refuse("the weight's groups are not runs of inputs of one output")
-        if held.low < -8 or held.high > 7:
+        if quantization.low < -8 or quantization.high > 7:
             refuse("XNNPACK has groups of 4-bit weights only")
-        scales = from_tensor(held.scale_values().bfloat16(), float)
-        narrow = replace(held, bits=4, low=-8, high=7, scales=scales)
+        scales = from_tensor(quantization.scale_values().bfloat16(), float)
+        narrow = replace(quantization, bits=4, low=-8, high=7, scales=scales)
         problem = quantization_problem(narrow, "qbint4")
         if problem is not None:
             refuse(problem)
         return narrow
-    if held.axis not in (None, 0):
+    if quantization.axis not in (None, 0):
         refuse("the weight's scales lie on the axis of inputs")
-    if held.low >= -8 and held.high <= 7 and inputs % 2 == 0:
-        held = replace(held, bits=4)
-    return per_channel(held, 0, outputs)
+    if quantization.low >= -8 and quantization.high <= 7 and inputs % 2 == 0:
+        quantization = replace(quantization, bits=4)
+    return per_channel(quantization, 0, outputs)
 
 
 RULES = lowerings_of(__name__)

@@ -152,8 +152,8 @@ def quantised_movement(
 
 def _converted(op: Any, value: RunTime) -> Bound:
     """`quantised_bounds.conversion`."""
-    held = quantization(op.result.type)
-    return EXACT if held is None else conversion(held)
+    result_quantization = quantization(op.result.type)
+    return EXACT if result_quantization is None else conversion(result_quantization)
 
 
 @lowers(

@@ -86,9 +86,9 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
         if found is None or found.value.type != op.results[0].type:
             return None
         mask, kept, scores, fill = found.mask, found.kept, found.value, found.fill
-        held = element(scores.type)
-        absorbs = fill == torch.finfo(torch_dtype(held)).min and held != f16
-        if held not in FLOATS or not (fill == -inf or absorbs) or weight_key(scores):
+        scores_element = element(scores.type)
+        absorbs = fill == torch.finfo(torch_dtype(scores_element)).min and scores_element != f16
+        if scores_element not in FLOATS or not (fill == -inf or absorbs) or weight_key(scores):
             return None
         is_constant = weight_key(mask) is not None
         if not is_constant:
@@ -125,9 +125,11 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
         rw.replace(match.op, [emit(rw, total)])
 
     def _added(self, match: Closed, rw: Rewriter) -> SSAValue:
-        key, held = weight_key(match.mask), element(match.scores.type)
+        key, scores_element = weight_key(match.mask), element(match.scores.type)
         if key is None:
-            numbers = [torch.tensor([n], dtype=torch_dtype(held)) for n in (0.0, match.fill)]
+            numbers = [
+                torch.tensor([n], dtype=torch_dtype(scores_element)) for n in (0.0, match.fill)
+            ]
             sides = [rw.constant(one, "closed") for one in numbers]
             if not match.kept:
                 sides.reverse()
@@ -135,7 +137,7 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
         if match.term is not None:
             keys = [match.term, key]
             return rw.weight(rw.weights.derive("closed", keys, kept=match.kept, fill=match.fill))
-        numbers = {"free": 0.0, "fill": match.fill, "dtype": dtype_name(held)}
+        numbers = {"free": 0.0, "fill": match.fill, "dtype": dtype_name(scores_element)}
         return rw.weight(rw.weights.derive("limits", [key], kept=match.kept, **numbers))
 
 

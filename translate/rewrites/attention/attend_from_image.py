@@ -89,12 +89,12 @@ class AttendFromImage(Rewrite[ImageQueries]):
         batch, heads, places, depth = dims(op.results[0].type)
         width = dims(op.operands[0].type)[3]
         assert isinstance(heads, int) and isinstance(width, int)
-        made: list[SSAValue] = []
+        values: list[SSAValue] = []
         for head in range(heads):
             query = slice_axis(rw, image, 3, head * width, (head + 1) * width)
             key, value = (slice_axis(rw, x, 1, head, head + 1) for x in op.operands[1:3])
-            made.append(_attention(rw, query, key, value, match.scale))
-        together = view(rw, cat(rw, made, 3), [batch, places, heads, depth])
+            values.append(_attention(rw, query, key, value, match.scale))
+        together = view(rw, cat(rw, values, 3), [batch, places, heads, depth])
         rw.replace(op, [permute(rw, together, [0, 2, 1, 3])])
 
 
@@ -113,12 +113,12 @@ def queried_image(queries: SSAValue) -> SSAValue | None:
     if not isinstance(rows.owner, aten.ViewDefault):
         return None
     image = rows.owner.operands[0]
-    given = dims(image.type)
-    if len(given) != 4 or given[0] != batch or not isinstance(places, Size):
+    image_dims = dims(image.type)
+    if len(image_dims) != 4 or image_dims[0] != batch or not isinstance(places, Size):
         return None
-    if not isinstance(heads, int) or not isinstance(depth, int) or given[3] != heads * depth:
+    if not isinstance(heads, int) or not isinstance(depth, int) or image_dims[3] != heads * depth:
         return None
-    return image if all(isinstance(size, Size) for size in given[1:3]) else None
+    return image if all(isinstance(size, Size) for size in image_dims[1:3]) else None
 
 
 def _attention(

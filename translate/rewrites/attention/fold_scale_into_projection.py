@@ -155,6 +155,6 @@ def features_of(value: SSAValue, linear: SchemaOp) -> tuple[int, int]:
         axes = axis_map(value.owner)
         assert axes is not None and isinstance(value.owner, SchemaOp)
         box, value = axes.reads(0, box), value.owner.operands[0]
-    found = numbers(box[-1])
-    assert found is not None
-    return found
+    features = numbers(box[-1])
+    assert features is not None
+    return features

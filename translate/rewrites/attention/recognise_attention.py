@@ -177,10 +177,10 @@ def scores_of(value: SSAValue) -> Scores | Refusal | None:
 
 def masks(term: SSAValue, scores: SSAValue, total: SSAValue) -> bool:
     """Whether a term has the scores' dtype and leaves them their shape."""
-    held = term.type
+    term_type = term.type
     return (
-        isinstance(held, TensorType)
-        and held.element_type == element(scores.type)
+        isinstance(term_type, TensorType)
+        and term_type.element_type == element(scores.type)
         and total.type == scores.type
     )
 

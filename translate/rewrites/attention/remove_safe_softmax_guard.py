@@ -179,10 +179,10 @@ def may_be_empty(
     if is_of(owner, "cast") or isinstance(owner, aten.ExpandDefault | aten.CloneDefault):
         return may_be_empty(owner.operands[0], at, program, masked)
     if isinstance(owner, aten.ViewDefault | aten.ReshapeDefault | aten._UnsafeViewDefault):
-        held = owner.operands[0]
-        if dims(held.type)[-1:] != dims(scores.type)[-1:] or at != len(dims(scores.type)) - 1:
+        operand = owner.operands[0]
+        if dims(operand.type)[-1:] != dims(scores.type)[-1:] or at != len(dims(scores.type)) - 1:
             return Refusal("a view moves the axis of the softmax")
-        return may_be_empty(held, len(dims(held.type)) - 1, program, masked)
+        return may_be_empty(operand, len(dims(operand.type)) - 1, program, masked)
     found = masked_scores(owner, program)
     if isinstance(found, Refusal):
         return found

@@ -40,9 +40,9 @@ from xdsl.ir import Attribute
 from stepwell.translate.rules import read_rules
 
 
-def keeps_element(wanted: Attribute | None, held: Attribute) -> bool:
+def keeps_element(wanted: Attribute | None, attribute: Attribute) -> bool:
     """No element type is asked for, or the one that is there."""
-    return wanted is None or wanted == held
+    return wanted is None or wanted == attribute
 
 
 RULES = read_rules(__doc__, globals())

@@ -211,9 +211,9 @@ def _functional_form(func: Any) -> Any:
     packet = getattr(getattr(torch.ops, func.namespace), name, None)
     wanted = [(a.name, str(a.type)) for a in schema_of(func).arguments]
     for overload in packet.overloads() if packet is not None else ():
-        found = getattr(packet, overload)
-        if [(a.name, str(a.type)) for a in schema_of(found).arguments] == wanted:
-            return found
+        functional_form = getattr(packet, overload)
+        if [(a.name, str(a.type)) for a in schema_of(functional_form).arguments] == wanted:
+            return functional_form
     return None
 
 

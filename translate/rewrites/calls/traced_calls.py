@@ -170,9 +170,9 @@ def _is_itself(call: Call, op: SchemaOp, overload: Any) -> bool:
     """Whether a call is the op again, on tensors of the same types and by the same numbers."""
     if call.overload is not overload or call.types != tuple(r.type for r in op.results):
         return False
-    given = [t for t in pytree.tree_leaves(call.arguments) if isinstance(t, torch.Tensor)]
+    leaves = [t for t in pytree.tree_leaves(call.arguments) if isinstance(t, torch.Tensor)]
     tensors = [v.type for v in op.operands if isinstance(v.type, TensorType)]
-    if [tensor_type(t) for t in given] != tensors:
+    if [tensor_type(t) for t in leaves] != tensors:
         return False
     numbers = {n: v for n, v in op.present().items() if isinstance(v, int | float | list)}
     plain = {n: v for n, v in numbers.items() if not _has_values(v)}

@@ -51,8 +51,8 @@ def operator(
             held.setdefault(argument.name, None)
     if "device" in held and sources:
         held["device"] = sources[0].device
-    given = plan_of(cls).overload(**held)
-    return flat_results(given)[result]
+    overload = plan_of(cls).overload(**held)
+    return flat_results(overload)[result]
 
 
 def derive(rw: Rewriter, name: str, keys: Sequence[str], **params: Any) -> SSAValue:

@@ -81,10 +81,10 @@ class AddUpBeforeExperts(Rewrite[WeightedSum]):
         expert, choice = match.expert, match.expert.weights.choice
         inner, outer = expert.sizes
         rows = weighed(rw, match, expert.rows)
-        held = element(rows.type)
+        rows_element = element(rows.type)
         places = view(rw, expert.weights.places, [choice.rows, choice.taken, 1])
         places = expand(rw, places, [choice.rows, choice.taken, inner])
-        zero = rw.constant(torch.zeros(1, 1, 1, dtype=torch_dtype(held)), "zero")
+        zero = rw.constant(torch.zeros(1, 1, 1, dtype=torch_dtype(rows_element)), "zero")
         columns = expand(rw, zero, [choice.rows, choice.among, inner])
         columns = emit(
             rw,
@@ -94,8 +94,8 @@ class AddUpBeforeExperts(Rewrite[WeightedSum]):
         order = [2, 0, 1] if expert.turned else [1, 0, 2]
         weights = permute(rw, expert.weights.table, order)
         weights = view(rw, weights, [outer, choice.among * inner])
-        made = tensor([choice.rows, outer], held)
-        total = emit(rw, aten.LinearDefault.make(columns, weights, result_types=[made]))
+        result_type = tensor([choice.rows, outer], rows_element)
+        total = emit(rw, aten.LinearDefault.make(columns, weights, result_types=[result_type]))
         result = match.op.results[0]
         total = view(rw, total, dims(result.type))
         if match.bias is not None:

@@ -157,8 +157,8 @@ def _read(rw: Rewriter, reading: Reading, choice: Choice, slots: SSAValue) -> SS
 
 
 def _product(left: SSAValue, right: SSAValue) -> SchemaOp:
-    made = tensor([*dims(left.type)[:2], dims(right.type)[2]], f32)
-    return aten.BmmDefault.make(left, right, result_types=[made])
+    result_type = tensor([*dims(left.type)[:2], dims(right.type)[2]], f32)
+    return aten.BmmDefault.make(left, right, result_types=[result_type])
 
 
 def _is_finite(value: SSAValue, program: Program) -> bool:

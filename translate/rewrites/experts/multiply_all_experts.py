@@ -79,17 +79,17 @@ class MultiplyAllExperts(Rewrite[EveryExpert]):
 
     def match(self, op: SchemaOp, program: Program) -> EveryExpert | Refusal | None:
         """Guards: no sum that reads the product can do better; all that reads the places has a form."""
-        found = expert_of(op)
-        if found is None:
+        expert = expert_of(op)
+        if expert is None:
             return None
-        choice, rows = found.weights.choice, repeated_rows(found)
+        choice, rows = expert.weights.choice, repeated_rows(expert)
         if rows is not None:
-            shared = EveryExpert(found, rows, choice.rows, choice.taken)
+            shared = EveryExpert(expert, rows, choice.rows, choice.taken)
             return unready(choice, program) or shared
-        if is_summed(found):
+        if is_summed(expert):
             return None
-        own = EveryExpert(found, found.rows, choice.rows * choice.taken, 1)
-        return unready(choice, program) or each_costs_more(found, program) or own
+        own = EveryExpert(expert, expert.rows, choice.rows * choice.taken, 1)
+        return unready(choice, program) or each_costs_more(expert, program) or own
 
     def build(self, match: EveryExpert, rw: Rewriter) -> None:
         """The linear layer of all experts, the gather, and the shape of the product."""
@@ -98,14 +98,14 @@ class MultiplyAllExperts(Rewrite[EveryExpert]):
         weights = expert.weights.table
         if expert.turned:
             weights = permute(rw, weights, [0, 2, 1])
-        held = element(weights.type)
+        weights_element = element(weights.type)
         weights = view(rw, weights, [choice.among * outer, inner])
         rows = view(rw, match.rows, [match.count, inner])
-        made = tensor([match.count, choice.among * outer], held)
-        product = emit(rw, aten.LinearDefault.make(rows, weights, result_types=[made]))
+        result_type = tensor([match.count, choice.among * outer], weights_element)
+        product = emit(rw, aten.LinearDefault.make(rows, weights, result_types=[result_type]))
         product = view(rw, product, [match.count, choice.among, outer])
         places = view(rw, expert.weights.places, [match.count, match.taken, 1])
         places = expand(rw, places, [match.count, match.taken, outer])
-        picked = tensor([match.count, match.taken, outer], held)
+        picked = tensor([match.count, match.taken, outer], weights_element)
         product = emit(rw, aten.GatherDefault.make(product, 1, places, result_types=[picked]))
         rw.replace(expert.op, [view(rw, product, dims(expert.op.results[0].type))])

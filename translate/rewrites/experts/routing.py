@@ -53,8 +53,8 @@ def choice_of(op: Operation) -> Choice | Refusal | None:
     if refusal := not_held(op.operands[0]):
         return refusal
     if element(op.operands[0].type) != f32:
-        held = dtype_name(element(op.operands[0].type))
-        return Refusal(f"differences of {held} have too little room to be scaled to 0 and 1")
+        name = dtype_name(element(op.operands[0].type))
+        return Refusal(f"differences of {name} have too little room to be scaled to 0 and 1")
     shape = static_dims(op.operands[0])
     if not shape:
         return Refusal("a dimension is symbolic, or there is none")
@@ -75,8 +75,8 @@ def chosen_by(places: SSAValue) -> Choice | None:
         places = owner.operands[0]
     if not isinstance(owner, aten.TopkDefault) or places is not owner.results[1]:
         return None
-    found = choice_of(owner)
-    return found if isinstance(found, Choice) else None
+    choice = choice_of(owner)
+    return choice if isinstance(choice, Choice) else None
 
 
 def readers(places: SSAValue) -> Iterator[Operation]:
@@ -112,16 +112,16 @@ def looked_up(value: SSAValue) -> LookedUp | None:
     op = value.owner
     if not isinstance(op, aten.IndexTensor) or weight_key(op.operands[0]) is None:
         return None
-    given = op.arg("indices")
-    if len(given) != 1 or len(op.operands) != 2:
+    arg = op.arg("indices")
+    if len(arg) != 1 or len(op.operands) != 2:
         return None
-    choice = chosen_by(given[0])
+    choice = chosen_by(arg[0])
     shape, table = static_dims(op.results[0]), static_dims(op.operands[0])
     if choice is None or shape is None or not table or table[0] != choice.among:
         return None
     if shape != (choice.rows * choice.taken, *table[1:]):
         return None
-    return LookedUp(op.operands[0], given[0], choice)
+    return LookedUp(op.operands[0], arg[0], choice)
 
 
 @dataclass(frozen=True)
@@ -156,17 +156,17 @@ def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | Non
 
 def _adds_up(op: SchemaOp, choice: Choice, program: Program) -> Reading | None:
     """Rows are added to zeros."""
-    given, rows = op.operands[0], op.operands[2]
-    held = static_dims(rows)
-    at = axis(op.arg("dim"), len(held)) if held else 0
-    width = _width(op, rows, held[at], choice) if held else None
-    if width is None or held is None:
+    operand, rows = op.operands[0], op.operands[2]
+    dims = static_dims(rows)
+    at = axis(op.arg("dim"), len(dims)) if dims else 0
+    width = _width(op, rows, dims[at], choice) if dims else None
+    if width is None or dims is None:
         return None
-    if static_dims(given) != (*held[:at], choice.among, *held[at + 1 :]):
+    if static_dims(operand) != (*dims[:at], choice.among, *dims[at + 1 :]):
         return None
-    if isinstance(given.owner, aten.ExpandDefault):
-        given = given.owner.operands[0]
-    return Reading(op, rows, width, _rows(op)) if number_of(given, program) == 0 else None
+    if isinstance(operand.owner, aten.ExpandDefault):
+        operand = operand.owner.operands[0]
+    return Reading(op, rows, width, _rows(op)) if number_of(operand, program) == 0 else None
 
 
 def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
@@ -179,12 +179,12 @@ def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
 
 def _width(op: SchemaOp, source: SSAValue, along: int, choice: Choice) -> int | None:
     """Numbers at each place, if an op reads a source along the axis of places, all of it."""
-    places, shape, held = op.operands[1], static_dims(op.operands[1]), static_dims(source)
-    if shape is None or held is None or not is_single(source):
+    places, shape, dims = op.operands[1], static_dims(op.operands[1]), static_dims(source)
+    if shape is None or dims is None or not is_single(source):
         return None
-    at = axis(op.arg("dim"), len(held))
+    at = axis(op.arg("dim"), len(dims))
     width = prod(shape[at + 1 :])
-    if held != (*shape[:at], along, *shape[at + 1 :]) or not is_chosen(shape, at, choice):
+    if dims != (*shape[:at], along, *shape[at + 1 :]) or not is_chosen(shape, at, choice):
         return None
     if width != 1:
         if not isinstance(places.owner, aten.ExpandDefault):

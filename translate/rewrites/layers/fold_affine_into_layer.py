@@ -128,12 +128,12 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
         return AffineInFront(affine, source, scale, shift, movements, tuple(layers))
 
     def _reads_channels(self, op: Operation, index: int, axis: int) -> bool:
-        found = layer_of(op, self.LAYERS)
-        return found is not None and index == 0 and found[1].channels_read(found[0]) == axis
+        layer = layer_of(op, self.LAYERS)
+        return layer is not None and index == 0 and layer[1].channels_read(layer[0]) == axis
 
     def build(self, match: AffineInFront, rw: Rewriter) -> None:
         """The movements on the source, then the layers with derived weights."""
-        held: dict[SSAValue, SSAValue] = {match.affine.results[0]: match.source}
+        values: dict[SSAValue, SSAValue] = {match.affine.results[0]: match.source}
         waiting: set[Operation] = set(match.movements)
         op: Operation | None = match.affine
         while waiting:  # In the order of the block: a concatenation comes behind its parts.
@@ -143,15 +143,15 @@ class FoldAffineIntoLayer(Rewrite[AffineInFront]):
                 waiting.remove(op)
                 copied = op.clone()
                 for index, part in enumerate(op.operands):
-                    copied.operands[index] = held[part]
+                    copied.operands[index] = values[part]
                 copied.results[0].name_hint = op.results[0].name_hint
-                held[op.results[0]] = rw.insert(copied, op).results[0]
+                values[op.results[0]] = rw.insert(copied, op).results[0]
                 copied.location = op.location
         for layer in match.layers:
             kind, store = self.LAYERS[type(layer)], rw.weights
             bias = None if match.shift is None else kind.shifted(store, layer, match.shift)
             weight = None if match.scale is None else kind.scaled(store, layer, match.scale)
-            new = with_weights(rw, layer, held[layer.operands[0]], weight, bias)
+            new = with_weights(rw, layer, values[layer.operands[0]], weight, bias)
             rw.insert(new, layer)
             new.location = layer.location
             rw.replace(layer, [new.results[0]])

@@ -114,9 +114,9 @@ def scale_output_channels(
     return scaled
 
 
-def _scale(held: dict[str, torch.Tensor], epsilon: float) -> torch.Tensor:
-    scale = (held["running_var"].double() + epsilon).rsqrt()
-    return scale * held["weight"].double() if "weight" in held else scale
+def _scale(tensors: dict[str, torch.Tensor], epsilon: float) -> torch.Tensor:
+    scale = (tensors["running_var"].double() + epsilon).rsqrt()
+    return scale * tensors["weight"].double() if "weight" in tensors else scale
 
 
 LAYERS = (aten.ConvolutionDefault, aten.LinearDefault)

@@ -82,14 +82,14 @@ class FoldScaleIntoLayer(Rewrite[ConstantBehind]):
 
     def match(self, op: SchemaOp, program: Program) -> ConstantBehind | Refusal | None:
         """Guards: a finite factor along the channels, constant weights, one reader."""
-        found = constant_behind(op, self.LAYERS, "factor")
-        if not isinstance(found, ConstantBehind):
-            return found
-        layer = found.layer
+        constant = constant_behind(op, self.LAYERS, "factor")
+        if not isinstance(constant, ConstantBehind):
+            return constant
+        layer = constant.layer
         refusal = self.LAYERS[type(layer)].runs_on(layer, bias=True)
         if refusal is None:
-            refusal = makes_weights_infinite(found.constant, layer.operands[1].type, program)
-        return refusal or found
+            refusal = makes_weights_infinite(constant.constant, layer.operands[1].type, program)
+        return refusal or constant
 
     def deviates(self, match: ConstantBehind, program: Program) -> Deviation | None:
         """Products that grow by the factor may overflow before they cancel."""
@@ -115,14 +115,14 @@ class FoldBiasIntoLayer(Rewrite[ConstantBehind]):
 
     def match(self, op: SchemaOp, program: Program) -> ConstantBehind | Refusal | None:
         """Guards: constant along the channels, one reader, constant bias so far, no overflow."""
-        found = None if op.arg("alpha") != 1 else constant_behind(op, self.LAYERS, "constant")
-        if not isinstance(found, ConstantBehind):
-            return found
-        layer = found.layer
+        constant = None if op.arg("alpha") != 1 else constant_behind(op, self.LAYERS, "constant")
+        if not isinstance(constant, ConstantBehind):
+            return constant
+        layer = constant.layer
         refusal = self.LAYERS[type(layer)].runs_on(layer, bias=True, weight=False)
-        if refusal is None and not isinstance(found.constant, str):
-            refusal = overflows(found.constant, element(layer.operands[1].type))
-        return refusal or found
+        if refusal is None and not isinstance(constant.constant, str):
+            refusal = overflows(constant.constant, element(layer.operands[1].type))
+        return refusal or constant
 
     def build(self, match: ConstantBehind, rw: Rewriter) -> None:
         """Derive the bias."""
@@ -149,12 +149,12 @@ def replace(rw: Rewriter, match: ConstantBehind, weight: str | None, bias: str |
 def constant_behind(op: SchemaOp, layers: Layers, called: str) -> ConstantBehind | Refusal | None:
     """A product or sum of a layer of floats and a constant along its output features."""
     for value in op.operands:
-        found = layer_of(value.owner, layers)
-        axis = None if found is None else found[1].channels_made(found[0])
+        owner_layer = layer_of(value.owner, layers)
+        axis = None if owner_layer is None else owner_layer[1].channels_made(owner_layer[0])
         constant = None if axis is None else constant_of(op, value, axis)
-        if found is None or constant is None:
+        if owner_layer is None or constant is None:
             continue
-        layer, kind = found
+        layer, kind = owner_layer
         if (refusal := kind.refuses_output(layer)) is not None:
             return refusal
         if not value.has_one_use():

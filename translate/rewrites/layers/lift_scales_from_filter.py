@@ -135,13 +135,13 @@ class LiftScalesFromFilter(Rewrite[ScaledFilter]):
         op, images = match.op, match.images
         x, result = op.operands[0], op.results[0]
         bias = op.operand("bias")
-        given, made = dims(x.type), dims(result.type)
-        batch = (images, *_split(given, images)) if images > 1 else given
+        x_dims, result_dims = dims(x.type), dims(result.type)
+        batch = (images, *_split(x_dims, images)) if images > 1 else x_dims
         x = view(rw, x, batch)
         for scale in match.inner:
             x = _times(rw, x, _beside(rw, scale, x))
-        base = view(rw, match.filter.written(rw), match.filter.shape[-len(given) :])
-        shape = (images, *_split(made, images)) if images > 1 else made
+        base = view(rw, match.filter.written(rw), match.filter.shape[-len(x_dims) :])
+        shape = (images, *_split(result_dims, images)) if images > 1 else result_dims
         late = bool(match.outer) or images > 1
         numbers = [op.arg(n) for n in ("stride", "padding", "dilation", "transposed")]
         new = aten.ConvolutionDefault.make(
@@ -159,37 +159,37 @@ class LiftScalesFromFilter(Rewrite[ScaledFilter]):
         y = emit(rw, new)
         for scale in match.outer:
             y = _times(rw, y, _beside(rw, scale, y))
-        y = view(rw, y, made)
+        y = view(rw, y, result_dims)
         if bias is not None:
-            row = view(rw, bias, (1, *dims(bias.type), *[1] * (len(made) - 2)))
+            row = view(rw, bias, (1, *dims(bias.type), *[1] * (len(result_dims) - 2)))
             y = emit(rw, aten.AddTensor.make(y, row, result_types=[result.type]))
         rw.replace(op, [y])
 
 
-def scales_of(held: SSAValue) -> tuple[Turned, list[Turned]] | None:
+def scales_of(value: SSAValue) -> tuple[Turned, list[Turned]] | None:
     """A constant, and what it is multiplied by on the way to a filter; None where there is none."""
     scales: list[Turned] = []
     orders: tuple[tuple[int, ...], ...] = ()
-    while weight_key(held) is None:
-        owner = held.owner
+    while weight_key(value) is None:
+        owner = value.owner
         if isinstance(owner, aten.PermuteDefault):
-            rank = len(dims(held.type))
+            rank = len(dims(value.type))
             orders = (*orders, tuple(axis(number, rank) for number in owner.arg("dims")))
-            held = owner.operands[0]
+            value = owner.operands[0]
         elif isinstance(owner, aten.ViewDefault | aten.ExpandDefault):
-            drops = len(dims(owner.operands[0].type)) > len(dims(held.type))
+            drops = len(dims(owner.operands[0].type)) > len(dims(value.type))
             if not _moves_ones(owner) or (orders and drops):
                 return None
-            held = owner.operands[0]
+            value = owner.operands[0]
         elif isinstance(owner, aten.MulTensor):
             one, other = owner.operands
             if _size(one) < _size(other):
                 one, other = other, one
             scales.append(Turned(other, orders))
-            held = one
+            value = one
         else:
             return None
-    return Turned(held, orders), scales
+    return Turned(value, orders), scales
 
 
 def _size(value: SSAValue) -> int:
@@ -198,9 +198,11 @@ def _size(value: SSAValue) -> int:
 
 def _moves_ones(op: SchemaOp) -> bool:
     """Whether a view adds or drops leading axes of one, merges filters, or repeats nothing."""
-    given, made = dims(op.operands[0].type), dims(op.results[0].type)
-    short = min(len(given), len(made)) - 1
-    return given[-short:] == made[-short:] or _without(given) == _without(made)
+    operand_dims, result_dims = dims(op.operands[0].type), dims(op.results[0].type)
+    short = min(len(operand_dims), len(result_dims)) - 1
+    return operand_dims[-short:] == result_dims[-short:] or _without(operand_dims) == _without(
+        result_dims
+    )
 
 
 def _without(shape: Sequence[object], least: int = 0) -> tuple[object, ...]:

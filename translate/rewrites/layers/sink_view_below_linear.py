@@ -39,8 +39,8 @@ def rows(value: SSAValue) -> Sequence[Dim]:
 
 def keeps_last_axis(value: SSAValue, view: SSAValue) -> bool:
     """Whether a view of rows is one of rows as long."""
-    held = dims(value.type)
-    return len(held) > 1 and held[-1] == dims(view.type)[-1]
+    value_dims = dims(value.type)
+    return len(value_dims) > 1 and value_dims[-1] == dims(view.type)[-1]
 
 
 def is_matrix(value: SSAValue) -> bool:

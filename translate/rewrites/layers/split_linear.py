@@ -92,9 +92,9 @@ def costs_in_parts(linear: SchemaOp, parts: int, costs: Costs) -> dict[str, floa
     """Nanoseconds of a linear layer in parts, and of a fused one whose output is sliced."""
     *rows, width = (size if isinstance(size, int) else UNKNOWN_SIZE for size in
                     dims(linear.results[0].type))  # fmt: skip
-    count, given = prod(rows), dims(linear.operands[1].type)[-1]
-    assert isinstance(given, int)
-    products = (count * costs.product + costs.weight) * width * given
+    count, dim = prod(rows), dims(linear.operands[1].type)[-1]
+    assert isinstance(dim, int)
+    products = (count * costs.product + costs.weight) * width * dim
     slices = count * width * costs.slice + parts * costs.node
     return {"in parts": products + parts * costs.node, "fused": products + costs.node + slices}
 

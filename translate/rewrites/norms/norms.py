@@ -152,19 +152,21 @@ def are_there(*values: SSAValue | None) -> bool:
 def are_of_channels(value: SSAValue, *parameters: SSAValue | None) -> bool:
     """One number for each channel of a batch `[N, C, …]`, where they are given."""
     channels = dims(value.type)[1:2]
-    return all(dims(held.type) == channels for held in parameters if held is not None)
+    return all(
+        dims(parameter.type) == channels for parameter in parameters if parameter is not None
+    )
 
 
 def has_kernel(value: SSAValue, *parameters: SSAValue | None) -> bool:
     """All of one type, or single parameters on halves."""
     of = element(value.type)
-    given = {element(held.type) for held in parameters if held is not None}
-    return given <= {of} or (of in (f16, bf16) and given == {f32})
+    elements = {element(parameter.type) for parameter in parameters if parameter is not None}
+    return elements <= {of} or (of in (f16, bf16) and elements == {f32})
 
 
 def are_of_element(of: Attribute, *values: SSAValue | None) -> bool:
     """Tensors of an element type, where they are given."""
-    return all(element(held.type) == of for held in values if held is not None)
+    return all(element(value.type) == of for value in values if value is not None)
 
 
 def normalises_axes(value: SSAValue, result: SSAValue, sizes: Sequence[object]) -> bool:

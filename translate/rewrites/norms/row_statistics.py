@@ -48,11 +48,11 @@ def weighted_rows(
     rw: Rewriter, value: SSAValue, factor: float | None, plus: float | None
 ) -> SSAValue:
     """`factor * sum(value, -1, keepdim) + plus`; a `factor` of None is 1/C."""
-    held = element(value.type)
+    value_element = element(value.type)
     shape = dims(value.type)
     width = shape[-1]
     assert isinstance(width, int), "the last axis has a symbolic size"
-    dtype = torch_dtype(held)
+    dtype = torch_dtype(value_element)
     number = 1.0 / width if factor is None else factor
     weight = rw.constant(torch.full((1, width), number, dtype=dtype), "row_mean")
     bias = None
@@ -60,7 +60,9 @@ def weighted_rows(
         bias = rw.constant(torch.full((1,), plus, dtype=dtype), "epsilon")
     return emit(
         rw,
-        aten.LinearDefault.make(value, weight, bias, result_types=[tensor([*shape[:-1], 1], held)]),
+        aten.LinearDefault.make(
+            value, weight, bias, result_types=[tensor([*shape[:-1], 1], value_element)]
+        ),
     )
 
 

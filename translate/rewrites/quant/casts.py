@@ -98,10 +98,10 @@ def sizes_of(value: SSAValue) -> tuple[Dim, ...]:
     return dims(value.type)
 
 
-def expresses(held: Attribute, value: SSAValue) -> bool:
+def expresses(attribute: Attribute, value: SSAValue) -> bool:
     """Whether a quantised type stands for what a tensor holds."""
-    assert isinstance(held, UniformQuantizedType)
-    return element(value.type) == held.data.expressed
+    assert isinstance(attribute, UniformQuantizedType)
+    return element(value.type) == attribute.data.expressed
 
 
 RULES = read_rules(__doc__, globals())

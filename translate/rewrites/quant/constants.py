@@ -72,15 +72,15 @@ from stepwell.translate.rewrites.quant.movement import permutation
 from stepwell.translate.rules import read_rules
 
 
-def stored_as(held: Attribute) -> Mapping[str, Any]:
+def stored_as(attribute: Attribute) -> Mapping[str, Any]:
     """The parameters of a quantised element type, as recipes take them."""
-    assert isinstance(held, UniformQuantizedType)
-    return store_parameters(held.data)
+    assert isinstance(attribute, UniformQuantizedType)
+    return store_parameters(attribute.data)
 
 
-def expresses_single(held: Attribute) -> bool:
+def expresses_single(attribute: Attribute) -> bool:
     """A quantised element type that stands for f32."""
-    return isinstance(held, UniformQuantizedType) and held.data.expressed == f32
+    return isinstance(attribute, UniformQuantizedType) and attribute.data.expressed == f32
 
 
 def is_known(value: SSAValue) -> bool:

@@ -53,13 +53,13 @@ class HoistQuantize(Rewrite[Hoist]):
         movement = op.input.owner
         if not only_moves(movement):
             return None
-        held = element(op.result.type)
-        assert isinstance(held, UniformQuantizedType)
-        if not held.data.is_per_tensor:
+        result_element = element(op.result.type)
+        assert isinstance(result_element, UniformQuantizedType)
+        if not result_element.data.is_per_tensor:
             return Refusal("scales along an axis do not follow a movement of the axis")
         if not all(is_only_quantized(result) for result in movement.results):
             return None
-        return Hoist(op, movement, [*movement.results].index(cast(Any, op.input)), held)
+        return Hoist(op, movement, [*movement.results].index(cast(Any, op.input)), result_element)
 
     def build(self, match: Hoist, rw: Rewriter) -> None:
         """Quantise every operand, move the stored integers, name the result's type again."""
@@ -78,12 +78,16 @@ def is_only_quantized(value: SSAValue) -> bool:
     return all(isinstance(use.operation, QuantizeCast) for use in value.uses)
 
 
-def raw_of(value: SSAValue, held: UniformQuantizedType) -> StorageCast:
+def raw_of(value: SSAValue, uniform_quantized_type: UniformQuantizedType) -> StorageCast:
     """The cast from quantised values to their stored integers."""
-    return StorageCast(value, with_element(value.type, storage_element(held.data)))
+    return StorageCast(
+        value, with_element(value.type, storage_element(uniform_quantized_type.data))
+    )
 
 
-def on_integers(op: SchemaOp, operands: list[SSAValue], held: UniformQuantizedType) -> SchemaOp:
+def on_integers(
+    op: SchemaOp, operands: list[SSAValue], uniform_quantized_type: UniformQuantizedType
+) -> SchemaOp:
     """The same movement, of stored integers."""
-    stored = storage_element(held.data)
+    stored = storage_element(uniform_quantized_type.data)
     return remade(op, operands, [with_element(result.type, stored) for result in op.results])

@@ -51,7 +51,7 @@ def quantization_of(
         blocks, grid, sub_channel = (), (), False
     if len(zeros) != len(scale):
         zeros = list(zeros or (0,)) * len(scale)
-    held = Quantization(
+    quantization = Quantization(
         limits.bits,
         limits.min < 0,
         limits.min if low is None else int(low),
@@ -63,8 +63,8 @@ def quantization_of(
         grid,
         sub_channel,
     )
-    problem = held.problem() or held.shape_problem(shape)
-    return Refusal(problem) if problem is not None else UniformQuantizedType(held)
+    problem = quantization.problem() or quantization.shape_problem(shape)
+    return Refusal(problem) if problem is not None else UniformQuantizedType(quantization)
 
 
 def is_dynamic(op: SchemaOp) -> bool:
@@ -92,9 +92,9 @@ def numbers(op: SchemaOp, name: str, program: Program, kind: type[N]) -> Sequenc
 
 def _expressed(op: SchemaOp) -> AnyFloat:
     for value in (*op.operands[:1], *op.results):
-        held = element(value.type)
-        if isinstance(held, AnyFloat):
-            return held
+        value_element = element(value.type)
+        if isinstance(value_element, AnyFloat):
+            return value_element
     return f32
 
 

@@ -55,17 +55,17 @@ class SinkDequantize(Rewrite[Sink]):
         """All operands are dequantised, with the same parameters; per axis only if permuted."""
         if not only_moves(op):
             return None
-        held: set[UniformQuantizedType] = set()
+        quantized_types: set[UniformQuantizedType] = set()
         for _, value in moved(op):
             maker = value.owner
             if not isinstance(maker, DequantizeCast):
                 return None
             type_ = element(maker.input.type)
             assert isinstance(type_, UniformQuantizedType)
-            held.add(type_)
-        if len(held) != 1:
+            quantized_types.add(type_)
+        if len(quantized_types) != 1:
             return None
-        (given,) = held
+        (given,) = quantized_types
         if given.data.is_per_tensor:
             return Sink(op, given, given)
         order = permutation(op)

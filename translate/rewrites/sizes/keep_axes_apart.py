@@ -79,12 +79,15 @@ def merged_axes(value: SSAValue) -> Merged | None:
     if not isinstance(value.owner, aten.ViewDefault):
         return None
     source = value.owner.operands[0]
-    given, made = dims(source.type), dims(value.type)
-    count = len(given) - len(made) + 1
-    if count < 2 or not made or not is_known((*given, *made)):
+    source_dims, value_dims = dims(source.type), dims(value.type)
+    count = len(source_dims) - len(value_dims) + 1
+    if count < 2 or not value_dims or not is_known((*source_dims, *value_dims)):
         return None
-    for at in range(len(made)):
-        if given[:at] == made[:at] and given[at + count :] == made[at + 1 :]:
+    for at in range(len(value_dims)):
+        if (
+            source_dims[:at] == value_dims[:at]
+            and source_dims[at + count :] == value_dims[at + 1 :]
+        ):
             found = Merged(source, at, count)
             symbolic = [size for size in found.apart if isinstance(size, Size)]
             return found if len(symbolic) > 1 else None
@@ -115,11 +118,11 @@ class KeepAxesApart(Rewrite[OfMergedAxes]):
 
     def match(self, op: SchemaOp, program: Program) -> OfMergedAxes | None:
         """A merge of symbolic axes, read by an op that does not look along them."""
-        found = [merged_axes(operand) for operand in op.operands]
-        merged = next((each for each in found if each is not None), None)
-        if merged is None or not _is_blind(op, merged, found):
+        axes = [merged_axes(operand) for operand in op.operands]
+        merged = next((each for each in axes if each is not None), None)
+        if merged is None or not _is_blind(op, merged, axes):
             return None
-        return OfMergedAxes(op, merged, tuple(each and each.source for each in found))
+        return OfMergedAxes(op, merged, tuple(each and each.source for each in axes))
 
     def build(self, match: OfMergedAxes, rw: Rewriter) -> None:
         """The op on axes that are apart, then the merge."""
@@ -128,8 +131,8 @@ class KeepAxesApart(Rewrite[OfMergedAxes]):
         if isinstance(op, aten.PermuteDefault):
             new = permute_op(merged.source, spread(op.arg("dims"), merged.at, merged.count))
         else:
-            given = dims(result.type)
-            shape = [*given[: merged.at], *merged.apart, *given[merged.at + 1 :]]
+            result_dims = dims(result.type)
+            shape = [*result_dims[: merged.at], *merged.apart, *result_dims[merged.at + 1 :]]
             values = [
                 operand if source is None else source
                 for operand, source in zip(op.operands, match.sources, strict=True)
@@ -150,8 +153,8 @@ def spread(order: Sequence[int], at: int, count: int) -> list[int]:
 
 def _is_blind(op: SchemaOp, merged: Merged, found: list[Merged | None]) -> bool:
     """Whether an op does the same for each place along the merged axis."""
-    given = dims(op.operands[0].type)
-    behind = len(given) - 1 - merged.at
+    operand_dims = dims(op.operands[0].type)
+    behind = len(operand_dims) - 1 - merged.at
     if isinstance(op, aten.PermuteDefault):
         return True
     if isinstance(op, aten.LinearDefault):
@@ -165,9 +168,9 @@ def _is_blind(op: SchemaOp, merged: Merged, found: list[Merged | None]) -> bool:
 
 def _broadcasts(op: SchemaOp, value: SSAValue, merged: Merged, own: Merged | None) -> bool:
     """Whether an operand of an elementwise op is merged likewise, or ends behind the axis."""
-    made = dims(op.results[0].type)
+    result_dims = dims(op.results[0].type)
     if own is not None:
-        return (own.at, own.apart) == (merged.at, merged.apart) and dims(value.type) == made
+        return (own.at, own.apart) == (merged.at, merged.apart) and dims(value.type) == result_dims
     if not isinstance(value.type, TensorType):
         return False
-    return len(dims(value.type)) < len(made) - merged.at
+    return len(dims(value.type)) < len(result_dims) - merged.at

@@ -52,8 +52,8 @@ def unopened_rows(mask: SSAValue, program: Program) -> Refusal | None:
         mask = owner.operands[0]
     if not isinstance(mask.owner, WeightOp):
         return Refusal("the mask is known only at run time: a row may be all −inf")
-    held = program.weights.get(mask.owner.key.data)
-    open_cells = held if held.dtype == torch.bool else held > float("-inf")
+    weight = program.weights.get(mask.owner.key.data)
+    open_cells = weight if weight.dtype == torch.bool else weight > float("-inf")
     if begins:
         open_cells = open_cells[..., :1]
     if not bool(open_cells.any(dim=-1).all()):

@@ -67,9 +67,9 @@ class PinSymbolicSizes(Pass):
             StepwellError: a size is out of its range, has no bound, is unknown or not a caller's
                 to choose, or an assertion of the program forbids it.
         """
-        found = {name: _sizes_of_inputs(func) for name, func in program.methods.items()}
-        pins = self._pins({s: r for ranges in found.values() for s, r in ranges.items()})
-        if problems := list(_out_of_range(pins, found)):
+        sizes = {name: _sizes_of_inputs(func) for name, func in program.methods.items()}
+        pins = self._pins({s: r for ranges in sizes.values() for s, r in ranges.items()})
+        if problems := list(_out_of_range(pins, sizes)):
             raise StepwellError(problems)
         if pins:
             program.samples.clear()  # They may be of another size.
@@ -113,12 +113,12 @@ def _spelled(name: str, low: int, high: int | None) -> str:
 def _sizes_of_inputs(func: FuncOp) -> dict[str, tuple[int, int | None]]:
     """The symbols that a caller chooses, with their ranges; those of data (`u0`) are not."""
     ranges = get_signature(func).ranges
-    found: dict[str, tuple[int, int | None]] = {}
+    sizes: dict[str, tuple[int, int | None]] = {}
     for argument in func.body.block.args:
         for size in _sizes(argument.type):
             for name in sorted(size.symbols):
-                found[name] = ranges.get(name, (0, None))
-    return found
+                sizes[name] = ranges.get(name, (0, None))
+    return sizes
 
 
 def _sizes(type_: Attribute) -> Iterator[Size]:
@@ -202,11 +202,11 @@ class _Pinning:
     def _state_arguments(self, op: SchemaOp) -> None:
         """Run-time scalars of a call that are known now are written into it."""
         tensors = {argument.name for argument in op.SCHEMA.tensor_arguments}
-        given = {
+        values = {
             name: value if name in tensors else self._stated(value)
             for name, value in op.present().items()
         }
-        made = type(op).from_arguments(given, [result.type for result in op.results])
+        made = type(op).from_arguments(values, [result.type for result in op.results])
         op.properties.clear()
         op.properties.update(made.properties)
         op.operands = list(made.operands)
@@ -239,10 +239,10 @@ class _Pinning:
         for op in list(self.func.body.walk()):
             if op.name != "aten._assert_scalar.default" or not isinstance(op, SchemaOp):
                 continue
-            held = op.arg("self")
-            if isinstance(held, SSAValue):
+            arg = op.arg("self")
+            if isinstance(arg, SSAValue):
                 continue
-            if not held:
+            if not arg:
                 stated = ", ".join(f"{name} = {size}" for name, size in self.pins.items())
                 problems.append(Problem(f"{stated}: {op.arg('assert_msg')}", describe_op(op)))
             op.detach()

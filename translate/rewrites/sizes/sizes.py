@@ -71,12 +71,12 @@ def _stated(type_: IntType | FloatType | BoolType) -> Dim:
     return type_.size if isinstance(type_, IntType) else Size.computed(type_.data)
 
 
-def share_of(wanted: Dim, given: Dim) -> Fraction | None:
+def share_of(wanted: Dim, dim: Dim) -> Fraction | None:
     """What to multiply a size with to get another, if that is one number whatever the symbols are.
 
     The share that `8*s` is of `32*s` is 1/4.
     """
-    one, other = Size.of(wanted), Size.of(given)
+    one, other = Size.of(wanted), Size.of(dim)
     if not one.terms or not other.terms:
         return None
     share = Fraction(one.terms[0][1], other.terms[0][1])
@@ -93,11 +93,11 @@ class InputSize:
 
     def value(self, rw: Rewriter) -> SSAValue:
         """What asks the input, and multiplies and divides."""
-        given = dims(self.source.type)[self.axis]
+        dim = dims(self.source.type)[self.axis]
         asked = op_class("aten.sym_size.int").make(
-            self.source, self.axis, result_types=[IntType(str(given))]
+            self.source, self.axis, result_types=[IntType(str(dim))]
         )
-        return share_as_value(rw, given, rw.insert(asked).results[0], self.share)
+        return share_as_value(rw, dim, rw.insert(asked).results[0], self.share)
 
 
 def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) -> SSAValue:
@@ -116,9 +116,9 @@ def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
         return None
     for argument in block.args:
         if isinstance(argument.type, TensorType):
-            for axis, given in enumerate(dims(argument.type)):
-                if isinstance(given, Size) and given != UNKNOWN:
-                    share = share_of(size, given)
+            for axis, dim in enumerate(dims(argument.type)):
+                if isinstance(dim, Size) and dim != UNKNOWN:
+                    share = share_of(size, dim)
                     if share is not None:
                         return InputSize(argument, axis, share)
     return None

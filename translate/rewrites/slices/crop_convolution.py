@@ -56,8 +56,8 @@ class CropConvolution(Rewrite[CroppedConvolution]):
 
     def match(self, op: SchemaOp, program: Program) -> CroppedConvolution | Refusal | None:
         """Ends cut off what a convolution gives along an open axis, which nobody else reads."""
-        held = op.operands[0].owner
-        if not isinstance(held, aten.ConvolutionDefault) or op.arg("step") != 1:
+        owner = op.operands[0].owner
+        if not isinstance(owner, aten.ConvolutionDefault) or op.arg("step") != 1:
             return None
         shape = dims(op.operands[0].type)
         at = axis(op.arg("dim"), len(shape))
@@ -67,11 +67,11 @@ class CropConvolution(Rewrite[CroppedConvolution]):
             return None
         if at < 2 or not isinstance(shape[at], Size) or front < 0 or 0 <= stop < TO_THE_END:
             return None
-        if not held.results[0].has_one_use():
+        if not owner.results[0].has_one_use():
             return Refusal("what the convolution gives is read elsewhere too")
         end = 0 if stop == TO_THE_END else -stop
-        found = CroppedConvolution(op, held, at - 2, front, end)
-        return cannot_be_cropped(found) or found
+        cropped_convolution = CroppedConvolution(op, owner, at - 2, front, end)
+        return cannot_be_cropped(cropped_convolution) or cropped_convolution
 
     def build(self, match: CroppedConvolution, rw: Rewriter) -> None:
         """The convolution with other paddings."""
@@ -103,19 +103,21 @@ class CropConvolution(Rewrite[CroppedConvolution]):
         rw.replace(match.op, [emit_as(rw, new, result)])
 
 
-def cannot_be_cropped(found: CroppedConvolution) -> Refusal | None:
+def cannot_be_cropped(cropped_convolution: CroppedConvolution) -> Refusal | None:
     """What is cut off is not what the padding of both ends adds."""
-    conv, space = found.convolution, found.space
+    conv, space = cropped_convolution.convolution, cropped_convolution.space
     stride, padding = conv.arg("stride")[space], conv.arg("padding")[space]
     if conv.arg("transposed"):
-        outer = conv.arg("output_padding")[space] + found.front - found.end
+        outer = (
+            conv.arg("output_padding")[space] + cropped_convolution.front - cropped_convolution.end
+        )
         if not 0 <= outer < stride:
             return Refusal("a transposed convolution cannot end further inside than it begins")
         return None
     if stride != 1:
         return Refusal(f"a step of {stride} along the axis")
     own = padding_of(conv.operands[0], space)
-    if found.front > own[0] + padding or found.end > own[1] + padding:
+    if cropped_convolution.front > own[0] + padding or cropped_convolution.end > own[1] + padding:
         return Refusal("more is cut off than the padding adds")
     return None
 

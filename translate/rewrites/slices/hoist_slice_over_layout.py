@@ -82,10 +82,10 @@ def part_before_permute(order: Sequence[int], bounds: Part) -> Part:
 def part_before_view(source: SSAValue, viewed: SSAValue, bounds: Part) -> Part | Refusal:
     """The slice of what is viewed."""
     at, start, stop = bounds
-    found = leading_factor(dims(source.type), dims(viewed.type), at)
-    if found is None:
+    factor = leading_factor(dims(source.type), dims(viewed.type), at)
+    if factor is None:
         return Refusal("the sliced axis is not the leading part of an axis before the view")
-    return found[0], start * found[1], stop * found[1]
+    return factor[0], start * factor[1], stop * factor[1]
 
 
 def cut(rw: Rewriter, value: SSAValue, part: Part) -> SSAValue:
@@ -133,10 +133,10 @@ def cuts_outputs(value: SSAValue, at: int) -> bool:
         if isinstance(owner, aten.PermuteDefault):
             at = axis(owner.arg("dims")[at], len(shape))
         else:
-            found = leading_factor(source, shape, at)
-            if found is None:
+            factor = leading_factor(source, shape, at)
+            if factor is None:
                 return False
-            at, _ = found
+            at, _ = factor
         value = owner.operands[0]
     return isinstance(owner, aten.LinearDefault) and at == len(dims(value.type)) - 1
 

@@ -183,8 +183,8 @@ def pick(rw: Rewriter, value: SSAValue, at: int, plan: Plan) -> SSAValue:
     inner_first = isinstance(plan.outer, Runs) and len(plan.outer.runs) > 1
     for axis, part in sorted(((at, plan.outer), (at + 1, plan.inner)), reverse=inner_first):
         value = pick(rw, value, axis, part)
-    made = dims(value.type)
-    first, second = made[at], made[at + 1]
+    value_dims = dims(value.type)
+    first, second = value_dims[at], value_dims[at + 1]
     assert isinstance(first, int) and isinstance(second, int)
     return view(rw, value, (*before, first * second, *behind))
 
@@ -193,5 +193,5 @@ def slices(
     rw: Rewriter, value: SSAValue, at: int, runs: Sequence[tuple[int, int]]
 ) -> list[SSAValue]:
     """A slice for each run; equal runs share it."""
-    made = {run: slice_axis(rw, value, at, *run) for run in dict.fromkeys(runs)}
-    return [made[run] for run in runs]
+    slice_axes = {run: slice_axis(rw, value, at, *run) for run in dict.fromkeys(runs)}
+    return [slice_axes[run] for run in runs]

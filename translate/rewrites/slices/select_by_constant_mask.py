@@ -78,13 +78,13 @@ class SelectByConstantMask(Rewrite[Chosen]):
         key = weight_key(mask)
         if key is None:
             return None
-        held = program.weights.get(key)
+        weight = program.weights.get(key)
         if "condition" in names:
             sides = {True: op.arg("self"), False: op.arg("other")}
         else:
             sides = {True: op.arg("value"), False: op.arg("self")}
         for keep, value in sides.items():
-            if bool((held == keep).all()):
+            if bool((weight == keep).all()):
                 if isinstance(value, SSAValue) and same_type(value, op.results[0]):
                     return Chosen(op, value, None, key, keep)
                 return Refusal(
@@ -142,7 +142,7 @@ def number_of(value: object, program: Program) -> float | None:
     if isinstance(value, int | float):
         return float(value)
     if isinstance(value, SSAValue) and (key := weight_key(value)) is not None:
-        held = program.weights.get(key)
-        if held.numel() and bool((held == held.reshape(-1)[0]).all()):
-            return float(held.reshape(-1)[0])
+        weight = program.weights.get(key)
+        if weight.numel() and bool((weight == weight.reshape(-1)[0]).all()):
+            return float(weight.reshape(-1)[0])
     return None

@@ -171,9 +171,9 @@ def keeps_nans(*values: SSAValue | Program) -> bool:
 
 def is_interval(low: object, high: object) -> bool:
     """Whether two bounds are plain numbers, or absent, and the lower is not above the upper."""
-    given = [limit for limit in (low, high) if limit is not None]
-    plain = [limit for limit in given if isinstance(limit, int | float) and not isnan(limit)]
-    return len(plain) == len(given) and plain == sorted(plain)
+    limits = [limit for limit in (low, high) if limit is not None]
+    plain = [limit for limit in limits if isinstance(limit, int | float) and not isnan(limit)]
+    return len(plain) == len(limits) and plain == sorted(plain)
 
 
 def keeps_zeros(value: SSAValue, low: Limit, high: Limit, least: Limit, most: Limit) -> bool:

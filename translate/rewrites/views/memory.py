@@ -72,8 +72,8 @@ def layouts_of(value: SSAValue) -> list[SSAValue]:
 def is_row_major(value: SSAValue, program: Program) -> bool:
     """Whether a value provably lies densely in row-major order."""
     if (key := weight_key(value)) is not None:
-        held = program.weights.get(key)
-        return held.is_contiguous() and held.storage_offset() == 0
+        weight = program.weights.get(key)
+        return weight.is_contiguous() and weight.storage_offset() == 0
     if not isinstance(value, BlockArgument):
         if is_laid_out(value):
             return True

@@ -79,9 +79,9 @@ def viewed(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
     """A value in the shape of another one: itself, where it provably has it."""
     if same_type(value, like):
         return value
-    made = view_op(rw, value, dims(like.type))
-    made.results[0].name_hint = like.name_hint
-    return rw.insert(made).results[0]
+    op = view_op(rw, value, dims(like.type))
+    op.results[0].name_hint = like.name_hint
+    return rw.insert(op).results[0]
 
 
 def keeps_row_major_order(value: SSAValue, order: Sequence[int]) -> bool:

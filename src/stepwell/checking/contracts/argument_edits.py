@@ -162,18 +162,18 @@ def _properties(at: int, step: Step) -> Iterator[Edit]:
 
 def _attributes(attr: Attribute) -> Iterator[Attribute]:
     if isinstance(attr, IntegerAttr):
-        held = cast("IntegerAttr[Any]", attr)
-        type_, value = held.type, held.value.data
+        integer_attr = cast("IntegerAttr[Any]", attr)
+        type_, value = integer_attr.type, integer_attr.value.data
         if isinstance(type_, IntegerType) and type_.width.data == 1:
             yield IntegerAttr(int(not value), type_)
             return
         for new in (0, 1, -1, 2, 5, 127, -128, value + 1, value - 1, (1 << 31) - 1):
             yield IntegerAttr(new, type_)
     elif isinstance(attr, FloatAttr):
-        held = cast("FloatAttr[Any]", attr)
+        integer_attr = cast("FloatAttr[Any]", attr)
         for number in REALS:
             with suppress(OverflowError):  # No attribute of this type holds 3.5e38.
-                yield FloatAttr(number, held.type)
+                yield FloatAttr(number, integer_attr.type)
     elif isinstance(attr, DenseArrayBase):
         numbers, kind = numbers_of(attr), cast(Any, attr.elt_type)
         for index, number in enumerate(numbers):

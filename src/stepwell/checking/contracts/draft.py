@@ -166,9 +166,9 @@ def mapped(value: Any, change: Any) -> Any:
 
 def refs_in(value: Any) -> list[Ref]:
     """The `Ref`s of an argument, in order."""
-    found: list[Ref] = []
-    mapped(value, found.append)
-    return found
+    refs: list[Ref] = []
+    mapped(value, refs.append)
+    return refs
 
 
 def draft_of(text: str) -> Draft:
@@ -247,11 +247,11 @@ class _Builder:
         for step in draft.steps:
             self._step(step, block)
         try:
-            given = [self.values[number] for number in draft.returned]
+            values = [self.values[number] for number in draft.returned]
         except KeyError:
             raise Dropped("a value is returned that nothing gives") from None
-        block.add_op(ReturnOp(*given))
-        types = [value.type for value in given]
+        block.add_op(ReturnOp(*values))
+        types = [value.type for value in values]
         func = FuncOp(draft.name, ([s.type for s in inputs], types), Region(block))
         func.attributes.update(draft.func)
         self._sign(func, inputs)
@@ -335,15 +335,15 @@ class _Builder:
         rule = rule_for(type(op))
         if rule is None:
             return
-        given = [zeros_of(value.type) for value in op.operands]
+        zeros = [zeros_of(value.type) for value in op.operands]
         with torch.no_grad():
-            made = rule(op, given, Interpreter(self.weights))
+            made = rule(op, zeros, Interpreter(self.weights))
         for result, value in zip(op.results, made, strict=True):
             if isinstance(value, torch.Tensor) and isinstance(result.type, TensorType):
-                held = element(result.type)
+                result_element = element(result.type)
                 if quantization(result.type) is None:
-                    held = element_type(value.dtype)
-                set_type(result, tensor(list(value.shape), held))
+                    result_element = element_type(value.dtype)
+                set_type(result, tensor(list(value.shape), result_element))
 
 
 def _is_static(type_: Attribute) -> bool:
@@ -354,8 +354,12 @@ def zeros_of(type_: Attribute) -> Any:
     """Zeros of a tensor type (of its storage, if it is quantised); zero for a number."""
     if not isinstance(type_, TensorType):
         return 0
-    held = quantization(type_)
-    dtype = storage_dtype(held) if held is not None else torch_dtype(element(type_))
+    type_quantization = quantization(type_)
+    dtype = (
+        storage_dtype(type_quantization)
+        if type_quantization is not None
+        else torch_dtype(element(type_))
+    )
     return torch.zeros([d for d in dims(type_) if isinstance(d, int)], dtype=dtype)
 
 

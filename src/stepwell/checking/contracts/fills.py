@@ -112,17 +112,23 @@ def _floats(
 
 def value_of(type_: Any, fill: Fill, shape: list[int], random: torch.Generator) -> torch.Tensor:
     """A value of a tensor type, stored integers where it is quantised."""
-    held = quantization(type_)
-    if held is None:
+    type_quantization = quantization(type_)
+    if type_quantization is None:
         return tensor_of(shape, torch_dtype(element(type_)), fill, random)
-    ends = (held.low, held.high + 1)
+    ends = (type_quantization.low, type_quantization.high + 1)
     if fill == "zeros":
-        zero = min(max(held.zero_points[0], held.low), held.high)
+        zero = min(
+            max(type_quantization.zero_points[0], type_quantization.low), type_quantization.high
+        )
         ends = (zero, zero + 1)
-    made = torch.randint(*ends, shape, generator=random).to(storage_dtype(held))
+    made = torch.randint(*ends, shape, generator=random).to(storage_dtype(type_quantization))
     if fill in ("extremes", "special"):
         at = torch.rand(shape, generator=random) > 0.5
-        made = torch.where(at, torch.full_like(made, held.low), torch.full_like(made, held.high))
+        made = torch.where(
+            at,
+            torch.full_like(made, type_quantization.low),
+            torch.full_like(made, type_quantization.high),
+        )
     return made
 
 
@@ -130,15 +136,15 @@ def weight_tensor(type_: Attribute, fill: Fill, lying: str) -> torch.Tensor:
     """A weight of a type: its elements hang on the type alone, so that a finding stays one."""
     random = torch.Generator().manual_seed(zlib.crc32(f"{type_} {fill}".encode()))
     shape = [d for d in dims(type_) if isinstance(d, int)]
-    made = value_of(type_, fill, shape, random)
-    if lying == "transposed" and made.dim() > 1:
-        back = made.transpose(0, -1).contiguous()
+    value = value_of(type_, fill, shape, random)
+    if lying == "transposed" and value.dim() > 1:
+        back = value.transpose(0, -1).contiguous()
         return back.transpose(0, -1)
-    if lying == "expanded" and made.dim():
-        return made[:1].expand(shape)
+    if lying == "expanded" and value.dim():
+        return value[:1].expand(shape)
     if lying == "sliced":
-        wide = torch.empty([2 * size for size in shape], dtype=made.dtype)
+        wide = torch.empty([2 * size for size in shape], dtype=value.dtype)
         view = wide[tuple(slice(None, None, 2) for _ in shape)]
-        view.copy_(made)
+        view.copy_(value)
         return view
-    return made
+    return value

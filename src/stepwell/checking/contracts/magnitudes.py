@@ -211,8 +211,8 @@ def samples(func: FuncOp, rounds: int) -> Iterator[Sample]:
                 if quantization(type_) is not None or not is_float(element(type_)):
                     inputs.append(value_of(type_, "random", shape, random))
                 else:
-                    made = _numbers(kind, shape, shared, len(inputs), random)
-                    inputs.append(made.to(torch_dtype(element(type_))))
+                    numbers = _numbers(kind, shape, shared, len(inputs), random)
+                    inputs.append(numbers.to(torch_dtype(element(type_))))
             yield Sample(f"{kind} {number}", tuple(inputs), True)
 
 

@@ -108,8 +108,8 @@ def _same_operand(at: int, name: str, ref: Ref, other: Ref, draft: Draft) -> Non
 
 
 def _swap(at: int, one: str, two: str, draft: Draft) -> None:
-    given = draft.steps[at].arguments
-    given[one], given[two] = given[two], given[one]
+    arguments = draft.steps[at].arguments
+    arguments[one], arguments[two] = arguments[two], arguments[one]
 
 
 def _earlier(at: int, draft: Draft) -> None:

@@ -252,8 +252,8 @@ def overflows(recording: Recording) -> bool:
             return True
         owner = value.owner
         if isinstance(owner, Operation) and finite.numel() < held.numel():
-            given = [recording.values.get(operand) for operand in owner.operands]
-            if "inf" not in str(owner) and all(_is_finite(tensor) for tensor in given):
+            values = [recording.values.get(operand) for operand in owner.operands]
+            if "inf" not in str(owner) and all(_is_finite(tensor) for tensor in values):
                 return True
     return False
 

@@ -39,14 +39,14 @@ def set_type(index: int, type_: Attribute, draft: Draft) -> None:
 
 def dtype_edits(draft: Draft) -> Iterator[Edit]:
     """Another element type, of one source or wherever it stands."""
-    held = {element(s.type) for _, s in tensors_of(draft) if quantization(s.type) is None}
-    held |= {
+    elements = {element(s.type) for _, s in tensors_of(draft) if quantization(s.type) is None}
+    elements |= {
         element(t)
         for step in draft.steps
         for t in step.types
         if isinstance(t, TensorType) and quantization(t) is None
     }
-    for old in sorted(held, key=str):
+    for old in sorted(elements, key=str):
         for new in ELEMENTS:
             if new != old:
                 label = f"{dtypes.dtype_name(old)} becomes {dtypes.dtype_name(new)} everywhere"
@@ -67,9 +67,13 @@ def _replace_element(old: Attribute, new: Attribute, draft: Draft) -> None:
             return type_
         if element(type_) == old:
             return tensor(dims(type_), new)
-        held = quantization(type_)
-        if held is not None and held.expressed == old and dtypes.is_float(new):
-            numbers = replace(held, expressed=cast(Any, new))
+        type_quantization = quantization(type_)
+        if (
+            type_quantization is not None
+            and type_quantization.expressed == old
+            and dtypes.is_float(new)
+        ):
+            numbers = replace(type_quantization, expressed=cast(Any, new))
             return tensor(dims(type_), UniformQuantizedType(numbers))
         return type_
 
@@ -126,9 +130,9 @@ def _resize(old: int, new: int, draft: Draft) -> None:
         set_shape(index, [new if d == old else d for d in dims(source.type)], draft)
     for step in draft.steps:
         for name in _SIZES:
-            held = step.arguments.get(name)
-            if isinstance(held, list):
-                items = cast(list[Any], held)
+            argument = step.arguments.get(name)
+            if isinstance(argument, list):
+                items = cast(list[Any], argument)
                 step.arguments[name] = [new if item == old else item for item in items]
             attr = step.properties.get(name)
             if isinstance(attr, DenseArrayBase):
@@ -161,13 +165,13 @@ def _lead_all(count: int, draft: Draft) -> None:
         if source.key is not None:
             continue
         shape = list(dims(source.type))
-        made = [2, 1][:count] + shape if count > 0 else shape[-count:]
-        set_shape(index, made, draft)
+        sizes = [2, 1][:count] + shape if count > 0 else shape[-count:]
+        set_shape(index, sizes, draft)
     for step in draft.steps:
         for name in ("size", "shape", "new_shape"):
-            held = step.arguments.get(name)
-            if isinstance(held, list):
-                items = cast(list[Any], held)
+            argument = step.arguments.get(name)
+            if isinstance(argument, list):
+                items = cast(list[Any], argument)
                 step.arguments[name] = [2, 1][:count] + items if count > 0 else items[-count:]
 
 
@@ -227,33 +231,33 @@ def quantisation_edits(draft: Draft) -> Iterator[Edit]:
     types: list[Attribute] = [s.type for s in draft.sources]
     types += [type_ for step in draft.steps for type_ in step.types]
     types = [type_ for type_ in types if isinstance(type_, TensorType)]
-    held: list[UniformQuantizedType] = []
+    quantized_types: list[UniformQuantizedType] = []
     for type_ in types:
-        if quantization(type_) is not None and element(type_) not in held:
-            held.append(cast(UniformQuantizedType, element(type_)))
-    for number, old in enumerate(held):
+        if quantization(type_) is not None and element(type_) not in quantized_types:
+            quantized_types.append(cast(UniformQuantizedType, element(type_)))
+    for number, old in enumerate(quantized_types):
         for what, new in _quantizations(old.data):
             if new.problem() is None:
-                made = UniformQuantizedType(new)
+                quantized_type = UniformQuantizedType(new)
                 label = f"quantisation {number}: {what}"
-                yield Edit("quantised", label, partial(_requantise, old, made))
+                yield Edit("quantised", label, partial(_requantise, old, quantized_type))
 
 
-def _quantizations(held: Quantization) -> Iterator[tuple[str, Quantization]]:
-    count = len(held.scales)
+def _quantizations(parameters: Quantization) -> Iterator[tuple[str, Quantization]]:
+    count = len(parameters.scales)
     for scale in (1e-6, 0.01, 0.5, 0.3, 1.0, 37.5, 1e6):
-        yield f"scale {scale}", replace(held, scales=(scale,) * count)
-    for zero in (0, held.low, held.high, 7):
-        yield f"zero point {zero}", replace(held, zero_points=(zero,) * count)
+        yield f"scale {scale}", replace(parameters, scales=(scale,) * count)
+    for zero in (0, parameters.low, parameters.high, 7):
+        yield f"zero point {zero}", replace(parameters, zero_points=(zero,) * count)
     for bits, signed in ((8, True), (8, False), (16, True), (32, True), (4, True)):
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
         kind = f"{'i' if signed else 'u'}{bits}"
-        zeros = tuple(min(max(z, low), high) for z in held.zero_points)
-        new = replace(held, bits=bits, signed=signed, low=low, high=high, zero_points=zeros)
+        zeros = tuple(min(max(z, low), high) for z in parameters.zero_points)
+        new = replace(parameters, bits=bits, signed=signed, low=low, high=high, zero_points=zeros)
         yield kind, new
-    if held.signed:
-        zeros = tuple(max(z, -held.high) for z in held.zero_points)
-        yield "a narrow range", replace(held, low=-held.high, zero_points=zeros)
+    if parameters.signed:
+        zeros = tuple(max(z, -parameters.high) for z in parameters.zero_points)
+        yield "a narrow range", replace(parameters, low=-parameters.high, zero_points=zeros)
     for axis in (0, 1, -1):
         for size in (2, 3, 4, 8):
             scales = tuple(0.125 * (i + 1) for i in range(size))
@@ -261,7 +265,11 @@ def _quantizations(held: Quantization) -> Iterator[tuple[str, Quantization]]:
             for label, points in (("", (0,) * size), (" with zero points", zeros)):
                 if axis >= 0:
                     new = replace(
-                        held, scales=scales, zero_points=points, blocks=((axis, 1),), grid=(size,)
+                        parameters,
+                        scales=scales,
+                        zero_points=points,
+                        blocks=((axis, 1),),
+                        grid=(size,),
                     )
                     yield f"{size} scales along axis {axis}{label}", new
 

@@ -40,8 +40,8 @@ def counted_from_the_front(index: Value, size: int) -> Value:
     """An index that is not negative; a constant one is decided at compile time."""
     key = weight_key(index.ssa)
     if key is not None:
-        held = index.b.rw.weights.derive("from_the_front", [key], size=size)
-        return Value(index.b.weight(held), index.b)
+        derived_key = index.b.rw.weights.derive("from_the_front", [key], size=size)
+        return Value(index.b.weight(derived_key), index.b)
     negative = index < 0
     return where(negative, index + size, index)
 
@@ -257,11 +257,11 @@ def from_rows(rows: Value, axis: int, shape: Sequence[int]) -> Value:
 
 def _one_list(index: Value, axis: int) -> Value | None:
     """The index before it was spread over the axes behind its own, if that is all that was done."""
-    maker, made = index.ssa.owner, index.shape
+    maker, shape = index.ssa.owner, index.shape
     if not isinstance(maker, t.TileOp | aten.ExpandDefault):
-        return index if elements(made[axis + 1 :]) == 1 else None
+        return index if elements(shape[axis + 1 :]) == 1 else None
     before = Value(maker.operands[0], index.b)
-    is_spread = before.shape == (*made[: axis + 1], *[1] * (len(made) - axis - 1))
+    is_spread = before.shape == (*shape[: axis + 1], *[1] * (len(shape) - axis - 1))
     return before if is_spread else None
 
 

@@ -109,8 +109,8 @@ def _combination(op: Any, x: Value, axis: int, index: Value) -> Combined:
 
 def _is_distinct(index: Value, axis: int) -> bool:
     """Whether the indices are known and no place is written twice."""
-    held = index.constant
-    return held is not None and bool((held.sort(axis).values.diff(dim=axis) != 0).all())
+    constant = index.constant
+    return constant is not None and bool((constant.sort(axis).values.diff(dim=axis) != 0).all())
 
 
 def written(x: Value, places: Value, source: Value, how: Combined) -> Value:

@@ -84,15 +84,15 @@ def int8_requantise(x: Value, *, op: Any, b: Builder) -> Value:
     found = activation(op.input, width(op.input))
     if isinstance(found, Refusal):
         refuse(found.reason)
-    held = quantization(op.result.type)
-    assert held is not None
-    reason = not_integers(held, 16 if held.bits == 16 else 8)
+    result_quantization = quantization(op.result.type)
+    assert result_quantization is not None
+    reason = not_integers(result_quantization, 16 if result_quantization.bits == 16 else 8)
     if reason is not None:
         refuse(f"its result is quantised {reason}")
-    refusal = beyond_rescale(found.held.scale / held.scale, 1 << found.held.bits)
+    refusal = beyond_rescale(found.held.scale / result_quantization.scale, 1 << found.held.bits)
     if refusal is not None:
         refuse(refusal.reason)
-    y = requantised(stored(found.value, b), found.held, held, b)
+    y = requantised(stored(found.value, b), found.held, result_quantization, b)
     return _typed(Value(y, b), op)
 
 
@@ -141,11 +141,11 @@ def int16_function(x: Value, *, op: Any, b: Builder) -> Value | None:
     if not is_static(op.result.type):
         refuse("a size is symbolic; TOSA's DIM takes no quantised tensor")
     for side in (chain.source, op.result):
-        held = quantization(side.type)
-        assert held is not None
-        if reason := not_integers(held, 16):
+        side_quantization = quantization(side.type)
+        assert side_quantization is not None
+        if reason := not_integers(side_quantization, 16):
             refuse(f"a value is quantised {reason}")
-        if held.zero_point:
+        if side_quantization.zero_point:
             refuse("TOSA takes zero points for 8-bit integers only")
     value = Value(stored(chain.source, b), b)
     wanted = every_result(chain, b.rw.program)
@@ -300,8 +300,8 @@ def _compared(form: Any, first: Activation, second: Activation, out: Out, b: Bui
     return ~y if form is operator.ne else y
 
 
-def _meaning(held: Quantization) -> tuple[object, ...]:
-    return held.scales, held.zero_points, held.bits, held.signed
+def _meaning(parameters: Quantization) -> tuple[object, ...]:
+    return parameters.scales, parameters.zero_points, parameters.bits, parameters.signed
 
 
 def _number(value: SSAValue, program: Program) -> float | None:

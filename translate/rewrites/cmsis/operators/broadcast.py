@@ -56,22 +56,22 @@ def from_rows_view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAVa
 
 def expanded(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
     """A quantised value written out to a shape: ahead of time if it is a constant."""
-    given = dims(value.type)
-    if given == tuple(shape):
+    value_dims = dims(value.type)
+    if value_dims == tuple(shape):
         return value
-    held = element(value.type)
-    assert isinstance(held, UniformQuantizedType)
+    value_element = element(value.type)
+    assert isinstance(value_element, UniformQuantizedType)
     maker = value.owner
     key = weight_key(maker.input) if isinstance(maker, StorageCast) else None
-    wanted = tensor(shape, held)
+    wanted = tensor(shape, value_element)
     if key is not None and is_static(wanted):
         derived = rw.weights.derive("cmsis.expand", [key], shape=list(shape))
         return typed_weight(rw, derived, wanted)
     squeezed = [d for d in shape if d != 1]
-    if [d for d in given if d != 1] == squeezed:
+    if [d for d in value_dims if d != 1] == squeezed:
         return reshaped(rw, value, shape)
-    stored = storage_element(held.data)
-    raw = rw.insert(StorageCast(value, tensor(given, stored))).results[0]
+    stored = storage_element(value_element.data)
+    raw = rw.insert(StorageCast(value, tensor(value_dims, stored))).results[0]
     made = EXPAND.from_arguments({"self": raw, "size": list(shape)}, [tensor(shape, stored)])
     return rw.insert(StorageCast(rw.insert(made).results[0], wanted)).results[0]
 
@@ -93,5 +93,5 @@ def from_channels_last_view(rw: Rewriter, value: SSAValue) -> SSAValue:
 
 def _relabelled(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
     shape = dims(value.type)
-    made = tensor([shape[axis] for axis in order], element(value.type))
-    return rw.insert(Relabel.make(value, result=made, perm=list(order))).results[0]
+    result_type = tensor([shape[axis] for axis in order], element(value.type))
+    return rw.insert(Relabel.make(value, result=result_type, perm=list(order))).results[0]

@@ -22,9 +22,9 @@ def kernel_type(use: Use) -> AnyTensor:
     return with_element(use.type, UniformQuantizedType(held))
 
 
-def is_delivered(held: Quantization, use: Use) -> bool:
+def is_delivered(parameters: Quantization, use: Use) -> bool:
     """Whether a kernel's result is the use's already: same meaning, nothing left to clamp."""
-    return (held.scale, held.zero_point) == (use.held.scale, use.held.zero_point) and (
+    return (parameters.scale, parameters.zero_point) == (use.held.scale, use.held.zero_point) and (
         use.low,
         use.high,
     ) == (-128, 127)
@@ -32,9 +32,9 @@ def is_delivered(held: Quantization, use: Use) -> bool:
 
 def rescaled(rw: Rewriter, value: SSAValue, use: Use) -> SSAValue:
     """An int8 value in the quantisation and range of a use: one table lookup, or nothing."""
-    held = quantization(value.type)
-    assert held is not None
-    if value.type == use.type and (is_delivered(held, use) or is_clamped(value, use)):
+    value_quantization = quantization(value.type)
+    assert value_quantization is not None
+    if value.type == use.type and (is_delivered(value_quantization, use) or is_clamped(value, use)):
         return value
     return through_table(rw, value, use.held, use.type, (use.low, use.high))
 
@@ -55,9 +55,9 @@ def through_table(
     limits: tuple[int, int] = (-128, 127),
 ) -> SSAValue:
     """An int8 value in another quantisation: q(dq(x)), clamped, as 256 entries."""
-    held = quantization(value.type)
-    assert held is not None
+    value_quantization = quantization(value.type)
+    assert value_quantization is not None
     codes = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
-    table = quantize(dequantize(codes, held), wanted).clamp(*limits)
+    table = quantize(dequantize(codes, value_quantization), wanted).clamp(*limits)
     lookup = QuantizedActivation.make(value, rw.constant(table, "table"), result=type_)
     return rw.insert(lookup).results[0]

@@ -110,7 +110,7 @@ class CmsisLayouts(Layouts):
         self, rw: Rewriter, op: Operation, operands: list[SSAValue], order: Order
     ) -> SSAValue:
         back, type_ = inverse(order), op.results[0].type
-        made = tensor([dims(type_)[axis] for axis in back], element(type_))
+        result_type = tensor([dims(type_)[axis] for axis in back], element(type_))
         if isinstance(op, Pad):
             before, after = ([side[axis] for axis in back] for side in op.widths())
             return padded(rw, operands[0], before, after, op.number("pad_value"))
@@ -118,8 +118,8 @@ class CmsisLayouts(Layouts):
             given = op.present()
             given["dim"] = order[cast(int, op.arg("dim")) % len(order)]
             given |= {"tensors": operands} if isinstance(op, CAT) else {"self": operands[0]}
-            return rw.insert(type(op).from_arguments(given, [made])).results[0]
-        return rw.insert(remade(op, operands, [made])).results[0]
+            return rw.insert(type(op).from_arguments(given, [result_type])).results[0]
+        return rw.insert(remade(op, operands, [result_type])).results[0]
 
 
 def turned(rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:

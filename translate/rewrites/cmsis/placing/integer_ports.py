@@ -168,9 +168,9 @@ def _quantised_output(value: SSAValue) -> _Found:
 
 def _other(typed: Attribute, wanted: str) -> str | None:
     """Why a quantised type is not stored as the element type asked for, or None if it is."""
-    held = quantization(typed)
-    assert held is not None
-    stored = dtype_name(storage_element(held))
+    typed_quantization = quantization(typed)
+    assert typed_quantization is not None
+    stored = dtype_name(storage_element(typed_quantization))
     if stored != wanted:
         return f"the program quantises it to {stored}"
-    return None if held.is_per_tensor else "it has scales along an axis"
+    return None if typed_quantization.is_per_tensor else "it has scales along an axis"

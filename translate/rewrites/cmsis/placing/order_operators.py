@@ -48,10 +48,10 @@ def lower_bound(func: FuncOp) -> int | None:
 
     By search over all orders, and where they are too many, by its largest operator.
     """
-    held = _operators(func)
-    if not held or not all(map(_is_known, held)):
+    operators = _operators(func)
+    if not operators or not all(map(_is_known, operators)):
         return None
-    graph = Graph(held, func.body.block.last_op)
+    graph = Graph(operators, func.body.block.last_op)
     order = least(graph)
     return graph.unavoidable() if order is None else graph.busiest(order)
 
@@ -62,11 +62,11 @@ def _operators(func: FuncOp) -> list[Operation]:
 
 def _reorder(func: FuncOp) -> bool:
     block = func.body.block
-    held = _operators(func)
-    if not held or not all(map(_is_known, held)):
+    operators = _operators(func)
+    if not operators or not all(map(_is_known, operators)):
         return False
-    graph = Graph(held, block.last_op)
-    own = graph.busiest(range(len(held)))
+    graph = Graph(operators, block.last_op)
+    own = graph.busiest(range(len(operators)))
     if own <= graph.unavoidable():
         return False
     order = least(graph)
@@ -75,8 +75,8 @@ def _reorder(func: FuncOp) -> bool:
     last = block.last_op
     assert last is not None
     for index in order:
-        held[index].detach()
-        block.insert_op_before(held[index], last)
+        operators[index].detach()
+        block.insert_op_before(operators[index], last)
     return True
 
 
@@ -184,8 +184,12 @@ def least(graph: Graph) -> list[int] | None:
 
 
 def _bytes(value: SSAValue) -> int:
-    held = quantization(value.type)
-    stored = element(cast(AnyTensor, value.type)) if held is None else storage_element(held)
+    value_quantization = quantization(value.type)
+    stored = (
+        element(cast(AnyTensor, value.type))
+        if value_quantization is None
+        else storage_element(value_quantization)
+    )
     return prod(cast("tuple[int, ...]", dims(value.type))) * element_bytes(stored)
 
 

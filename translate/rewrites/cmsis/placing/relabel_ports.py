@@ -73,19 +73,19 @@ class RelabelInput(Rewrite[Door]):
         step = op.input.owner
         if not isinstance(step, (QuantizePerTensor, StorageCast)):
             return None
-        given = step.operands[0]
-        if not isinstance(given, BlockArgument):
+        operand = step.operands[0]
+        if not isinstance(operand, BlockArgument):
             return None
-        func = given.owner.parent_op()
+        func = operand.owner.parent_op()
         order = op.numbers("perm")
-        if not isinstance(func, FuncOp) or input_order(func, given) != order:
+        if not isinstance(func, FuncOp) or input_order(func, operand) != order:
             return None
         return Door(op, step, order)
 
     def build(self, match: Door, rw: Rewriter) -> None:
         """Relabel, then the same step in the other layout."""
-        given = match.step.operands[0]
-        seen = rw.insert(relabelled(given, match.order))
+        operand = match.step.operands[0]
+        seen = rw.insert(relabelled(operand, match.order))
         made = remade(match.step, seen.results, [match.transpose.output.type])
         rw.replace(match.transpose, rw.insert(made).results)
 
@@ -120,10 +120,10 @@ def is_relabelled(value: SSAValue, order: tuple[int, ...]) -> bool:
     """Whether a transpose between a value and its base in this order becomes a relabelling."""
     step = value.owner
     if isinstance(step, (QuantizePerTensor, StorageCast)):
-        given = step.operands[0]
-        func = given.owner.parent_op() if isinstance(given, BlockArgument) else None
-        if isinstance(func, FuncOp) and isinstance(given, BlockArgument):
-            return input_order(func, given) == inverse(order)
+        operand = step.operands[0]
+        func = operand.owner.parent_op() if isinstance(operand, BlockArgument) else None
+        if isinstance(func, FuncOp) and isinstance(operand, BlockArgument):
+            return input_order(func, operand) == inverse(order)
     if not value.has_one_use():
         return False
     step = next(iter(value.uses)).operation
@@ -134,8 +134,8 @@ def is_relabelled(value: SSAValue, order: tuple[int, ...]) -> bool:
 def relabelled(value: SSAValue, order: tuple[int, ...]) -> Relabel:
     """A value under permuted dimensions, the bytes where they are."""
     shape = dims(value.type)
-    made = tensor([shape[axis] for axis in order], element(value.type))
-    return Relabel.make(value, result=made, perm=list(order))
+    result_type = tensor([shape[axis] for axis in order], element(value.type))
+    return Relabel.make(value, result=result_type, perm=list(order))
 
 
 def output_order(op: Operation) -> tuple[int, ...] | None:

@@ -26,14 +26,14 @@ def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
     """A quantised value under another shape: a view of its stored integers, which moves nothing."""
     if tuple(shape) == dims(value.type):
         return value
-    held = element(value.type)
-    assert isinstance(held, UniformQuantizedType)
-    stored = storage_element(held.data)
+    value_element = element(value.type)
+    assert isinstance(value_element, UniformQuantizedType)
+    stored = storage_element(value_element.data)
     raw = rw.insert(StorageCast(value, tensor(dims(value.type), stored))).results[0]
     view = rw.insert(
         VIEW.from_arguments({"self": raw, "size": list(shape)}, [tensor(shape, stored)])
     )
-    return rw.insert(StorageCast(view.results[0], tensor(shape, held))).results[0]
+    return rw.insert(StorageCast(view.results[0], tensor(shape, value_element))).results[0]
 
 
 def padded(
@@ -68,27 +68,27 @@ def _pad(
     shape = cast("tuple[int, ...]", dims(value.type))
     grown = [s + b + a for s, b, a in zip(shape, before, after, strict=True)]
     lead = [0] * (4 - len(shape))
-    made = Pad.make(
+    op = Pad.make(
         value,
         result=tensor(grown, element(value.type)),
         pre_pad=[*lead, *before],
         post_pad=[*lead, *after],
         pad_value=cell,
     )
-    return rw.insert(made).results[0]
+    return rw.insert(op).results[0]
 
 
 def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSAValue:
     """Part of a quantised value along a dimension."""
-    held = element(value.type)
-    assert isinstance(held, UniformQuantizedType)
-    stored = storage_element(held.data)
+    value_element = element(value.type)
+    assert isinstance(value_element, UniformQuantizedType)
+    stored = storage_element(value_element.data)
     shape = list(dims(value.type))
     raw = rw.insert(StorageCast(value, tensor(shape, stored))).results[0]
     shape[dim] = end - start
     arguments = {"self": raw, "dim": dim, "start": start, "end": end}
     part = rw.insert(SLICE.from_arguments(arguments, [tensor(shape, stored)]))
-    return rw.insert(StorageCast(part.results[0], tensor(shape, held))).results[0]
+    return rw.insert(StorageCast(part.results[0], tensor(shape, value_element))).results[0]
 
 
 def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
@@ -96,8 +96,8 @@ def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
     if list(order) == sorted(order):
         return value
     shape = dims(value.type)
-    made = tensor([shape[axis] for axis in order], element(value.type))
-    return rw.insert(Transpose.make(value, result=made, perm=list(order))).results[0]
+    result_type = tensor([shape[axis] for axis in order], element(value.type))
+    return rw.insert(Transpose.make(value, result=result_type, perm=list(order))).results[0]
 
 
 def to_nhwc(rw: Rewriter, value: SSAValue) -> SSAValue:
@@ -111,10 +111,10 @@ def to_nchw(rw: Rewriter, value: SSAValue) -> SSAValue:
 
 
 def permuted(
-    rw: Rewriter, raw: SSAValue, held: UniformQuantizedType, order: Sequence[int]
+    rw: Rewriter, raw: SSAValue, quantized_type: UniformQuantizedType, order: Sequence[int]
 ) -> SSAValue:
     """Stored integers under permuted dimensions: those of their quantised value, transposed."""
-    typed = rw.insert(StorageCast(raw, with_element(raw.type, held))).results[0]
+    typed = rw.insert(StorageCast(raw, with_element(raw.type, quantized_type))).results[0]
     made = transposed(rw, typed, order)
     return rw.insert(StorageCast(made, with_element(made.type, element(raw.type)))).results[0]
 
@@ -127,5 +127,7 @@ def stored_type(value: SSAValue) -> UniformQuantizedType | None:
         return held if isinstance(held, UniformQuantizedType) else None
     if not (isinstance(maker, SchemaOp) and only_moves(maker)):
         return None
-    found = (stored_type(source) for _, source in moved(maker))  # A constant does not say it.
-    return next((held for held in found if held is not None), None)
+    stored_types = (
+        stored_type(source) for _, source in moved(maker)
+    )  # A constant does not say it.
+    return next((held for held in stored_types if held is not None), None)

@@ -121,18 +121,18 @@ class Segment:
 def segment_of(ops: Sequence[Operation]) -> Segment | None:
     """Ops as a stream, or None if they give more than one result to others."""
     numbers: dict[SSAValue, int] = {}
-    made = {op.results[0] for op in ops}
+    results = {op.results[0] for op in ops}
     steps: list[RowOp] = []
     for op in ops:
         read = tuple(numbers.setdefault(value, len(numbers)) for value in images(op))
         steps.append(row_op(op, read, numbers.setdefault(op.results[0], len(numbers))))
     inside = set(ops)
     last = ops[-1].results[0]
-    for value in made:
+    for value in results:
         escapes = any(use.operation not in inside for use in value.uses)
         if escapes != (value is last):
             return None
-    outside = tuple(number for value, number in numbers.items() if value not in made)
+    outside = tuple(number for value, number in numbers.items() if value not in results)
     stream = Stream(
         tuple(steps), {n: image_of(v) for v, n in numbers.items()}, outside, numbers[last]
     )
@@ -187,16 +187,16 @@ def write_stream(segment: Segment, calls: Sequence[Call], target: Target) -> Non
 def part(value: SSAValue, start: int, length: int) -> Part:
     """A run of rows of an NHWC tensor."""
     shape = dims(value.type)
-    made = tensor([*shape[:ROWS], length, *shape[ROWS + 1 :]], element(value.type))
-    return Part.make(value, result=made, axis=ROWS, start=start)
+    result_type = tensor([*shape[:ROWS], length, *shape[ROWS + 1 :]], element(value.type))
+    return Part.make(value, result=result_type, axis=ROWS, start=start)
 
 
 def join(values: Sequence[SSAValue]) -> Join:
     """Runs of rows as one tensor."""
     shape = dims(values[0].type)
     rows = sum(cast(int, dims(value.type)[ROWS]) for value in values)
-    made = tensor([*shape[:ROWS], rows, *shape[ROWS + 1 :]], element(values[0].type))
-    return Join.of(values, ROWS, made)
+    result_type = tensor([*shape[:ROWS], rows, *shape[ROWS + 1 :]], element(values[0].type))
+    return Join.of(values, ROWS, result_type)
 
 
 def _over_rows(
@@ -207,8 +207,10 @@ def _over_rows(
     target: Target,
 ) -> Operation:
     """The op over some rows of its result."""
-    given = dims(op.results[0].type)
-    made = tensor([given[0], run[1] - run[0], *given[2:]], element(op.results[0].type))
+    result_dims = dims(op.results[0].type)
+    result_type = tensor(
+        [result_dims[0], run[1] - run[0], *result_dims[2:]], element(op.results[0].type)
+    )
     operands = [*read, *op.operands[len(read) :]]
     properties = dict(op.properties)
     assert isinstance(op, CmsisOp)
@@ -217,7 +219,7 @@ def _over_rows(
         properties["padding"] = to_attribute([above, op.numbers("padding")[1]])
     new = type(op).create(
         operands=operands,
-        result_types=[made],
+        result_types=[result_type],
         properties=properties,
         attributes=dict(op.attributes),
     )

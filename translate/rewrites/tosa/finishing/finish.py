@@ -88,8 +88,8 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
         fact = f"its value is used as a float by {', '.join(users)}"
         if isinstance(op, QuantizeCast):
             maker = op.input.owner
-            made = f"by {op_name(maker)}" if isinstance(maker, Operation) else "outside"
-            fact = f"it quantises a float that is computed {made}"
+            text = f"by {op_name(maker)}" if isinstance(maker, Operation) else "outside"
+            fact = f"it quantises a float that is computed {text}"
         near = {use.operation for use in op.result.uses} | {op.input.owner}
         reasons = integer_reasons(near, history)
         if reasons:
@@ -99,9 +99,9 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
             describe_op(op),
             f"quantise the layers around it, or lower to {both}, which leaves them in floats",
         )
-    said = [r for r in history.refusals.values() if r.op == name and r.node == node]
-    reasons = [record.reason for record in said if record.rewrite in LOWERINGS]
-    pieces = [record.reason for record in said if record.rewrite == TakeCompositesApart.name]
+    refusals = [r for r in history.refusals.values() if r.op == name and r.node == node]
+    reasons = [record.reason for record in refusals if record.rewrite in LOWERINGS]
+    pieces = [record.reason for record in refusals if record.rewrite == TakeCompositesApart.name]
     if isinstance(op, aten.LayerNormDefault) and "fp" not in target.profiles:
         reason = "the root of its variance is no function of one stored integer"
         return Problem(

@@ -209,18 +209,18 @@ def demanded(value: SSAValue, values: Values) -> Rows | None:
         kind = type(user)
         if kind in _INDEXED and use.index == _INDEXED[kind]:
             rows = dims(user.operands[0].type)[1]
-            found: Rows | None = (0, rows - 1) if isinstance(rows, int) else None
+            read_rows: Rows | None = (0, rows - 1) if isinstance(rows, int) else None
         elif is_movement(user) or _changes_width(user):
-            found = demanded(user.results[0], values)
+            read_rows = demanded(user.results[0], values)
         elif isinstance(user, t.AddOp | t.GreaterOp) and _counts_from_the_end(user, value):
             continue
         elif isinstance(user, t.SelectOp) and use.index == 2:
-            found = _from_either_end(user, values)
+            read_rows = _from_either_end(user, values)
         else:
-            found = None
-        if found is None:
+            read_rows = None
+        if read_rows is None:
             return None
-        low, high = max(low, found[0]), min(high, found[1])
+        low, high = max(low, read_rows[0]), min(high, read_rows[1])
     return (low, high) if (low, high) != (LOW, HIGH) else None
 
 

@@ -39,13 +39,13 @@ class StripBoundary(Pass):
 
 def quantised_inputs(func: FuncOp) -> list[Attribute | None]:
     """The type of each input that is only quantised, to that one type."""
-    found: list[Attribute | None] = []
+    attributes: list[Attribute | None] = []
     for argument in func.body.block.args:
         users = [use.operation for use in argument.uses]
         kinds = {user.results[0].type for user in users if isinstance(user, QuantizeCast)}
         alone = len(kinds) == 1 and all(isinstance(user, QuantizeCast) for user in users)
-        found.append(kinds.pop() if alone else None)
-    return found
+        attributes.append(kinds.pop() if alone else None)
+    return attributes
 
 
 def quantised_outputs(func: FuncOp) -> list[Attribute | None]:

@@ -43,14 +43,14 @@ from stepwell.translate.rules import read_rules
 CONVERSIONS = tuple(map(op_class, CASTS))
 
 
-def is_short(held: Attribute) -> bool:
+def is_short(attribute: Attribute) -> bool:
     """An integer type of activations."""
-    return held in WIDTHS.values()
+    return attribute in WIDTHS.values()
 
 
-def units(held: Attribute) -> Attribute:
+def units(attribute: Attribute) -> Attribute:
     """The quantised type whose numbers are its integers."""
-    (bits,) = (bits for bits, one in WIDTHS.items() if one == held)
+    (bits,) = (bits for bits, one in WIDTHS.items() if one == attribute)
     reach = 1 << (bits - 1)
     return UniformQuantizedType(Quantization(bits, True, -reach, reach - 1, f32, (1.0,), (0,)))
 
@@ -60,17 +60,17 @@ def is_static(value: SSAValue) -> bool:
     return types.is_static(value.type)
 
 
-def is_of_whole_tensors(held: UniformQuantizedType) -> bool:
+def is_of_whole_tensors(quantized_type: UniformQuantizedType) -> bool:
     """Signed integers of 8 or 16 bits with one scale."""
-    numbers = held.data
+    numbers = quantized_type.data
     return numbers.is_per_tensor and numbers.signed and numbers.bits in WIDTHS
 
 
-def selected(rw: Rewriter, truths: SSAValue, held: UniformQuantizedType) -> SSAValue:
+def selected(rw: Rewriter, truths: SSAValue, quantized_type: UniformQuantizedType) -> SSAValue:
     """What 1 and 0 are quantised to, by the truths."""
     b, shape = Builder(rw), shape_of(truths)
-    codes = quantize(torch.tensor([1.0, 0.0]), held.data).tolist()
-    sides = [b.number(code, len(shape), WIDTHS[held.data.bits]) for code in codes]
+    codes = quantize(torch.tensor([1.0, 0.0]), quantized_type.data).tolist()
+    sides = [b.number(code, len(shape), WIDTHS[quantized_type.data.bits]) for code in codes]
     return b.select(truths, *sides)
 
 

@@ -101,24 +101,24 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
         if not any(v is not None and isinstance(v.owner, DequantizeCast) for v in values):
             return None
         bits = width(op.operands[0])
-        found: list[Activation] = []
+        activations: list[Activation] = []
         for value in values:
             assert value is not None
             source = activation(value, bits)
             if isinstance(source, Refusal):
                 return source
-            found.append(source)
+            activations.append(source)
         reason = inexpressible(op.results[0])
         if reason is not None:
             return Refusal(reason)
         operands = list(op.operands)
         places = tuple(operands.index(value) for value in values if value is not None)
-        if len({element(source.value.type) for source in found}) == 1:
-            return Chosen(op, tuple(found), places)
+        if len({element(source.value.type) for source in activations}) == 1:
+            return Chosen(op, tuple(activations), places)
         uses = quantized_uses(op.results[0], bits)
         if isinstance(uses, Refusal):
             return Refusal(f"its operands have several scales, and {uses.reason}")
-        made = Chosen(op, tuple(found), places, uses)
+        made = Chosen(op, tuple(activations), places, uses)
         return out_of_reach(made.sources, uses) or made
 
     def bound_at(self, match: Chosen, value: object) -> Bound:
@@ -129,11 +129,13 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
         """The op on integers; once for each distinct quantisation where it needs one."""
         b, op = Builder(rw), match.op
         if not match.uses:
-            held = element(match.sources[0].value.type)
-            assert isinstance(held, UniformQuantizedType)
+            source_element = element(match.sources[0].value.type)
+            assert isinstance(source_element, UniformQuantizedType)
             integers = [stored(source.value, b) for source in match.sources]
             result = _on(op, match.places, integers, b)
-            typed = rw.insert(StorageCast(result, quantized_type(result.type, held))).results[0]
+            typed = rw.insert(
+                StorageCast(result, quantized_type(result.type, source_element))
+            ).results[0]
             real = rw.insert(DequantizeCast(typed, op.results[0].type)).results[0]
             rw.replace_value(op.results[0], real)
             return

@@ -46,11 +46,11 @@ def width(value: SSAValue) -> int:
 
 def stored(value: SSAValue, b: Builder) -> SSAValue:
     """The integers of a quantised value."""
-    held = quantization(value.type)
-    assert held is not None
+    value_quantization = quantization(value.type)
+    assert value_quantization is not None
     if isinstance(value.owner, StorageCast) and element(value.owner.input.type) in WIDTHS.values():
         return value.owner.input
-    plain = tensor(dims(value.type), WIDTHS[held.bits])
+    plain = tensor(dims(value.type), WIDTHS[value_quantization.bits])
     return b.rw.insert(StorageCast(value, plain)).results[0]
 
 
@@ -182,9 +182,11 @@ def rescale_op(
     )
 
 
-def requantised(value: SSAValue, given: Quantization, held: Quantization, b: Builder) -> SSAValue:
+def requantised(
+    value: SSAValue, parameters: Quantization, held: Quantization, b: Builder
+) -> SSAValue:
     """Stored integers at another scale."""
-    if (given.scale, given.zero_point) == (held.scale, held.zero_point):
+    if (parameters.scale, parameters.zero_point) == (held.scale, held.zero_point):
         return value
-    target, factor = WIDTHS[held.bits], given.scale / held.scale
-    return rescale(value, [factor], target, given.zero_point, held.zero_point, b)
+    target, factor = WIDTHS[held.bits], parameters.scale / held.scale
+    return rescale(value, [factor], target, parameters.zero_point, held.zero_point, b)

@@ -73,9 +73,9 @@ def broadcast(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(right if left == 1 else left for left, right in zip(a, b, strict=True))
 
 
-def accumulator(held: Attribute) -> Attribute:
+def accumulator(attribute: Attribute) -> Attribute:
     """The accumulator of products and averages: 32 bits."""
-    return f32 if held in FLOATS else i32
+    return f32 if attribute in FLOATS else i32
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class Builder:
         """A number as a tensor that broadcasts to `like`."""
         return self.number(number, len(dims(like.type)), element(like.type))
 
-    def zero(self, held: Attribute) -> SSAValue:
+    def zero(self, attribute: Attribute) -> SSAValue:
         """`[0]`: a zero point."""
-        return self.number(0.0, 1, held)
+        return self.number(0.0, 1, attribute)
 
     def sizes(self, values: Sequence[Dim]) -> SSAValue:
         """A list of sizes as an operand."""
@@ -154,8 +154,8 @@ class Builder:
         key = weight_key(value)
         if key is not None:
             return self.weight(self.rw.weights.derive("tosa_permute", [key], order=list(order)))
-        held = shape_of(value)
-        shape = [held[axis] for axis in order]
+        value_shape = shape_of(value)
+        shape = [value_shape[axis] for axis in order]
         return self.op(t.TransposeOp, [value], shape, element(value.type), perms=i32s(order))
 
     def of_rank(self, value: SSAValue, rank: int) -> SSAValue:
@@ -204,20 +204,20 @@ class Builder:
 
     def clamp(self, value: SSAValue, low: float, high: float) -> SSAValue:
         """CLAMP to two numbers."""
-        held: Any = element(value.type)
-        is_whole = isinstance(held, IntegerType)
+        value_element: Any = element(value.type)
+        is_whole = isinstance(value_element, IntegerType)
         number: Any = IntegerAttr if is_whole else FloatAttr
         bounds = {
-            name: number(int(side) if is_whole else side, held)
+            name: number(int(side) if is_whole else side, value_element)
             for name, side in (("min_val", low), ("max_val", high))
         }
-        return self.op(t.ClampOp, [value], shape_of(value), held, **bounds)
+        return self.op(t.ClampOp, [value], shape_of(value), value_element, **bounds)
 
     def negate(self, value: SSAValue) -> SSAValue:
         """NEGATE without zero points."""
-        held = element(value.type)
-        zero = self.zero(held)
-        return self.op(t.NegateOp, [value, zero, zero], shape_of(value), held)
+        value_element = element(value.type)
+        zero = self.zero(value_element)
+        return self.op(t.NegateOp, [value, zero, zero], shape_of(value), value_element)
 
     def reduce(self, cls: type[TosaOp], value: SSAValue, axis: int) -> SSAValue:
         """A reduction that keeps its axis with size 1."""
@@ -252,14 +252,14 @@ class Builder:
     ) -> SSAValue:
         """A convolution of image, weight and bias; lists are pad, stride, dilation, …"""
         image, weight, bias = operands
-        held = element(image.type)
-        zeros = [self.zero(held), self.zero(element(weight.type))]
+        image_element = element(image.type)
+        zeros = [self.zero(image_element), self.zero(element(weight.type))]
         return self.op(
             cls,
             [image, weight, bias, *zeros],
             shape,
-            held,
-            acc_type=accumulator(held),
+            image_element,
+            acc_type=accumulator(image_element),
             **{name: i64s(values) for name, values in lists.items()},
         )
 
@@ -278,9 +278,9 @@ def _one_element(
 
 def narrowed(y: SSAValue, like: SSAValue, b: Builder) -> SSAValue:
     """The value in another's element type, one of `FLOATS`."""
-    held = element(like.type)
-    assert held in FLOATS
-    return y if held == f32 else b.op(t.CastOp, [y], shape_of(y), held)
+    like_element = element(like.type)
+    assert like_element in FLOATS
+    return y if like_element == f32 else b.op(t.CastOp, [y], shape_of(y), like_element)
 
 
 def root(x: SSAValue, b: Builder) -> SSAValue:

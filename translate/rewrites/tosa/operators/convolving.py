@@ -66,11 +66,11 @@ def window_of(op: SchemaOp, *, is_line: bool, fill: float) -> Window:
     stride, padding, dilation, extra = (
         list(op.arg(name)) for name in ("stride", "padding", "dilation", "output_padding")
     )
-    made = list(shape_of(op.results[0])[2:])
+    sizes = list(shape_of(op.results[0])[2:])
     if is_line:
         stride, padding, dilation, extra = [1, *stride], [0, *padding], [1, *dilation], [0, *extra]
-        made = [1, *made]
-    return Window(stride, padding, dilation, extra, made, fill)
+        sizes = [1, *sizes]
+    return Window(stride, padding, dilation, extra, sizes, fill)
 
 
 def slices_of(op: SchemaOp) -> int:
@@ -100,12 +100,12 @@ def convolved(
     for group in range(count):
         operands = part(image, 3, group, count, b), part(weight, 0, group, count, b)
         if op.arg("transposed"):
-            made = _transposed(*operands, window, convolve, group, b)
+            dense = _transposed(*operands, window, convolve, group, b)
         elif op.arg("groups") > count:
-            made = _depthwise(*operands, window, convolve, b)
+            dense = _depthwise(*operands, window, convolve, b)
         else:
-            made = _dense(*operands, window, convolve, group, b)
-        parts.append(made)
+            dense = _dense(*operands, window, convolve, group, b)
+        parts.append(dense)
     y = parts[0] if count == 1 else b.concat(parts, 3)
     return b.reshape(b.transpose(y, TO_NCHW), shape_of(op.results[0]))
 
@@ -164,12 +164,14 @@ def evened(
     pads = [most[i] if not isinstance(size, int) else 0 for i, size in enumerate(behind)]
     cut = [min(size, 0) if isinstance(size, int) else size for size in behind]
     left = [max(size, 0) if isinstance(size, int) else 0 for size in behind]
-    held = element(image.type)
+    image_element = element(image.type)
     n, *spatial, channels = shape_of(image)
     if any(pads):
         shape = (n, *(size + pad for size, pad in zip(spatial, pads, strict=True)), channels)
         around = b.sizes([0, 0, *(one for pad in pads for one in (0, pad)), 0, 0])
-        image = b.op(t.PadOp, [image, around, b.number(fill, 1, held)], shape, held)
+        image = b.op(
+            t.PadOp, [image, around, b.number(fill, 1, image_element)], shape, image_element
+        )
     if any(size != 0 for size in cut):
         shape = (
             n,
@@ -177,7 +179,7 @@ def evened(
             channels,
         )
         operands = [image, b.sizes([0] * len(shape)), b.sizes(shape)]
-        image = b.op(t.SliceOp, operands, shape, held)
+        image = b.op(t.SliceOp, operands, shape, image_element)
     return image, left
 
 

@@ -25,9 +25,9 @@ def unfit(value: SSAValue, symbols: bool = False, level: Level = EIGHT_K) -> Ref
     type_ = value.type
     if not isinstance(type_, TensorType):
         return Refusal(f"it takes or gives {type_}, a number known only at run time")
-    held: Attribute = element(type_)
-    if code_of_element(held) is None:
-        return Refusal(f"TOSA has no element type {dtype_name(held)}")
+    attribute: Attribute = element(type_)
+    if code_of_element(attribute) is None:
+        return Refusal(f"TOSA has no element type {dtype_name(attribute)}")
     if not is_static(type_):
         if not symbols:
             return Refusal(f"the shape {list(dims(type_))} is symbolic")

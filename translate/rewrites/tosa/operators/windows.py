@@ -32,8 +32,8 @@ def padding(op: SchemaOp) -> tuple[Any, Any, Any, Any]:
     """Top, bottom, left, right; those behind make the windows come out even."""
     kernel, before = pair(op.arg("kernel_size")), pair(op.arg("padding"))
     stride = pair(op.arg("stride") or op.arg("kernel_size"))
-    held, size = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
-    behind = [(size[i] - 1) * stride[i] + kernel[i] - held[i] - before[i] for i in range(2)]
+    sizes, size = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
+    behind = [(size[i] - 1) * stride[i] + kernel[i] - sizes[i] - before[i] for i in range(2)]
     behind = [settled(one) for one in behind]
     return before[0], behind[0], before[1], behind[1]
 
@@ -59,7 +59,7 @@ def window_places(op: SchemaOp) -> tuple[list[int], list[int]] | None:
 
     Padding, which is never a maximum, is another cell of its window. None if a window has no other.
     """
-    held, made = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
+    sizes, made = shape_of(op.operands[0])[2:], shape_of(op.results[0])[2:]
     lists = (op.arg(name) for name in ("kernel_size", "stride", "padding", "dilation"))
     kernel, stride, padding, dilation = (pair(values or op.arg("kernel_size")) for values in lists)
     found: tuple[list[int], list[int]] = ([], [])
@@ -67,7 +67,7 @@ def window_places(op: SchemaOp) -> tuple[list[int], list[int]] | None:
         for window in range(made[axis]):
             first = window * stride[axis] - padding[axis]
             cells = [first + i * dilation[axis] for i in range(kernel[axis])]
-            inside = [cell for cell in cells if 0 <= cell < held[axis]]
+            inside = [cell for cell in cells if 0 <= cell < sizes[axis]]
             if not inside:
                 return None
             places += [cell if cell in inside else inside[0] for cell in cells]

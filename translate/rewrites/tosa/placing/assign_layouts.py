@@ -89,8 +89,8 @@ class TosaLayouts(Layouts):
     ) -> SSAValue:
         assert isinstance(op, TosaOp)
         back, b, properties = inverse(order), Builder(rw), dict(op.properties)
-        held = shape_of(op.results[0])
-        shape = [held[axis] for axis in back]
+        result_shape = shape_of(op.results[0])
+        shape = [result_shape[axis] for axis in back]
         match op:
             case t.ReshapeOp():
                 return b.reshape(operands[0], shape)

@@ -70,9 +70,9 @@ class SinkReshape(Rewrite[Sunk]):
             return Refusal("its blocks run along the last axis")
         first = reshapes[0]
         added = axes_added(shape_of(first.input1), shape_of(first.output))
-        found = self._unit_axes(op, data, added) if added else None
-        if isinstance(found, Sunk) or not isinstance(op, ELEMENTWISE):
-            return found
+        axes = self._unit_axes(op, data, added) if added else None
+        if isinstance(axes, Sunk) or not isinstance(op, ELEMENTWISE):
+            return axes
         return self._any_axes(op, data, shape_of(first.input1))
 
     def _any_axes(

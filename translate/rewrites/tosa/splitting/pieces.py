@@ -53,9 +53,11 @@ def piece_function(overload: Any, is_root: bool = False) -> Callable[..., Any] |
         return None
     if composed is not None:
         return composed
-    found = composite_function(overload, is_root) or decompositions().get(overload)
-    is_reference = found is not None and found.__module__.startswith("torch._refs")
-    return None if is_reference and not is_root else found  # References call each other in circles.
+    function = composite_function(overload, is_root) or decompositions().get(overload)
+    is_reference = function is not None and function.__module__.startswith("torch._refs")
+    return (
+        None if is_reference and not is_root else function
+    )  # References call each other in circles.
 
 
 def absence(overload: Any, pieces: str = "") -> str:

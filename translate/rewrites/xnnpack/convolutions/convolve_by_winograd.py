@@ -274,7 +274,7 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         """Both rows of Aᵀ M at a column: Aᵀ takes the four elements of M there."""
         op = match.op
         bias = [] if op.bias is None else [op.bias]
-        made: list[SSAValue] = []
+        values: list[SSAValue] = []
         for row in range(ELEMENTS):
             key = rw.weights.derive("winograd_filter", [match.filter], row=row, column=column)
             # The element that all four results of a tile take with the factor 1 brings the bias.
@@ -283,8 +283,8 @@ class ConvolveByWinograd(Rewrite[Tiled]):
                 rw.weight(key),
                 *(bias if row == column == 1 else []),
             )
-            made.append(rw.insert(layer).results[0])
-        return _pair(rw, made)
+            values.append(rw.insert(layer).results[0])
+        return _pair(rw, values)
 
 
 def _pair(rw: Rewriter, elements: list[SSAValue]) -> tuple[SSAValue, SSAValue]:

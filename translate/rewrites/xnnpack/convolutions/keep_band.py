@@ -176,6 +176,6 @@ def pad(rw: Rewriter, value: SSAValue, amounts: tuple[int, ...], fill: float) ->
 
 def reread(rw: Rewriter, value: SSAValue, shape: list[int]) -> SSAValue:
     """The first elements of each matrix as rows of another length."""
-    held = [size for size in dims(value.type) if isinstance(size, int)]
-    flat = view(rw, value, [held[0], prod(held[1:])])
+    sizes = [size for size in dims(value.type) if isinstance(size, int)]
+    flat = view(rw, value, [sizes[0], prod(sizes[1:])])
     return view(rw, slice_axis(rw, flat, 1, 0, prod(shape[1:])), shape)

@@ -102,22 +102,24 @@ class PatchesToLinear(Rewrite[Patches]):
     def bound_at(self, match: Patches, value: Value) -> Bound:
         """Sums of integers are the same in any order; rows have finer steps than their image."""
         if match.is_dynamic:
-            held = quantization(match.op.filter.type)
-            assert held is not None
-            return finer_tokens(value(match.op.input), value(match.op.filter), held)
+            filter_quantization = quantization(match.op.filter.type)
+            assert filter_quantization is not None
+            return finer_tokens(value(match.op.input), value(match.op.filter), filter_quantization)
         return self.bound if quantization(match.op.input.type) is None else EXACT
 
     def build(self, match: Patches, rw: Rewriter) -> None:
         """A row for each patch, and the layer from rows to outputs."""
         op = match.op
         key = rw.weights.derive("filter_rows", [match.weight], channels_first=match.channels_first)
-        held = quantization(op.filter.type)
+        filter_quantization = quantization(op.filter.type)
         rows = _rows(match, rw)
         if match.is_dynamic:
             rows = rw.insert(xnnpack.Convert.make(rows, element=DynamicInt8Type(1))).results[0]
         node = xnnpack.FullyConnected.make(
             rows,
-            rw.weight(key) if held is None else typed_constant(rw, key, held),
+            rw.weight(key)
+            if filter_quantization is None
+            else typed_constant(rw, key, filter_quantization),
             *op.operands[2:],
             result=op.result.type,
         )

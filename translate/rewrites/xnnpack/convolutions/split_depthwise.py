@@ -113,15 +113,15 @@ class SplitDepthwise(Rewrite[Window]):
     def bound_at(self, match: Window, value: Value) -> Bound:
         """Halves and integers are rounded once, in either form."""
         op = match.op
-        held = quantization(op.result.type)
-        if held is None:
+        result_quantization = quantization(op.result.type)
+        if result_quantization is None:
             return ONCE if element(op.result.type) == f16 else self.bound
         given, weight = quantization(op.input.type), quantization(op.filter.type)
         assert given is not None and weight is not None
         largest = float((value(op.input).double() - given.zero_point).abs().max()) * given.scale
         scales = weight.scale_values(torch.float64)
         reach = float((value(op.filter).double() * scales).abs().sum((0, 1, 2)).max())
-        distance = 2.0 * growth(prod(op.window)) * largest * reach / held.scale
+        distance = 2.0 * growth(prod(op.window)) * largest * reach / result_quantization.scale
         return Bound(units=1 + int(distance), reason="sums in float32, rounded once")
 
     def build(self, match: Window, rw: Rewriter) -> None:
@@ -201,8 +201,8 @@ def inner(
 
 def reals(store: WeightStore, value: SSAValue, key: str) -> str:
     """A constant of halves or stored integers as float32."""
-    if (held := quantization(value.type)) is not None:
-        return store.derive("quant.reals", [key], **store_parameters(held))
+    if (value_quantization := quantization(value.type)) is not None:
+        return store.derive("quant.reals", [key], **store_parameters(value_quantization))
     return store.derive(single.__name__, [key]) if element(value.type) == f16 else key
 
 

@@ -101,8 +101,8 @@ class SplitWideDepthwise(Rewrite[Wide]):
         op = match.op
         joined: list[SSAValue] = []
         for part in match.parts:
-            made: dict[SSAValue, SSAValue] = {}
-            operands = [_part(rw, op.input, part, made)]
+            values: dict[SSAValue, SSAValue] = {}
+            operands = [_part(rw, op.input, part, values)]
             operands += [_channels(rw, value, part) for value in op.operands[1:]]
             joined.append(rw.insert(_rebuilt(op, operands, part)).results[0])
         rw.replace(op, [concatenate(rw, joined, 3)])
@@ -178,11 +178,11 @@ def _part(
     rw: Rewriter,
     value: SSAValue,
     part: tuple[int, int],
-    made: dict[SSAValue, SSAValue],
+    values: dict[SSAValue, SSAValue],
 ) -> SSAValue:
     """Some channels of an image, made anew by its maker."""
-    if value in made:
-        return made[value]
+    if value in values:
+        return values[value]
     maker = cast(XnnpackOp, value.owner)
     if _is_layer(maker):
         operands = [maker.operands[0]]
@@ -190,11 +190,11 @@ def _part(
     else:
         images = _images(maker)
         operands = [
-            _part(rw, operand, part, made) if operand in images else _channels(rw, operand, part)
+            _part(rw, operand, part, values) if operand in images else _channels(rw, operand, part)
             for operand in maker.operands
         ]
-    made[value] = rw.insert(_rebuilt(maker, operands, part)).results[0]
-    return made[value]
+    values[value] = rw.insert(_rebuilt(maker, operands, part)).results[0]
+    return values[value]
 
 
 def _channels(rw: Rewriter, value: SSAValue, part: tuple[int, int], axis: int = -1) -> SSAValue:

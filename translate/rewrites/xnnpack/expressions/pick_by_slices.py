@@ -139,8 +139,8 @@ def _windows(op: SchemaOp, shape: tuple[int, ...]) -> Places | Refusal | None:
 
 
 def _nearest(op: SchemaOp, shape: tuple[int, ...]) -> Places | Refusal | None:
-    made = static_dims(op.results[0])
-    assert made is not None
+    dims = static_dims(op.results[0])
+    assert dims is not None
     picked: list[tuple[int, tuple[int, ...]]] = []
     for at in (0, 1):
         size = shape[2 + at]
@@ -148,7 +148,7 @@ def _nearest(op: SchemaOp, shape: tuple[int, ...]) -> Places | Refusal | None:
             return Refusal("the image is so large that its places are no exact floats")
         line = torch.arange(size, dtype=torch.float32).reshape(1, 1, 1, size)
         places = torch.ops.aten.upsample_nearest2d.default(
-            line, [1, made[2 + at]], None, stated_scale(op, at)
+            line, [1, dims[2 + at]], None, stated_scale(op, at)
         )
         picked.append((2 + at, tuple(int(place) for place in places.flatten())))
     return Places(shape, tuple(picked))
@@ -174,11 +174,11 @@ def _gathered(op: SchemaOp, shape: tuple[int, ...], program: Program) -> Places 
 
 
 def _indexed(
-    given: Sequence[SSAValue | None], shape: tuple[int, ...], program: Program
+    values: Sequence[SSAValue | None], shape: tuple[int, ...], program: Program
 ) -> Places | Refusal | None:
     """Constant indices of neighbouring axes: of each axis alone, or of the axes as one."""
-    axes = [at for at, index in enumerate(given) if index is not None]
-    keys = [weight_key(index) for index in given if index is not None]
+    axes = [at for at, index in enumerate(values) if index is not None]
+    keys = [weight_key(index) for index in values if index is not None]
     if any(key is None for key in keys):
         return None
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):

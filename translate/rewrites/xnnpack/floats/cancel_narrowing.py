@@ -44,10 +44,10 @@ def are_of_the_model(source: SSAValue, narrow: SSAValue, wide: SSAValue) -> bool
     return is_of_its_own(narrow, [source.owner]) and is_of_its_own(wide, readers)
 
 
-def is_of_its_own(made: SSAValue, beside: Sequence[object]) -> bool:
+def is_of_its_own(value: SSAValue, beside: Sequence[object]) -> bool:
     """Whether a cast has a node of its own: what widens an op gives its casts the op's node."""
-    assert isinstance(made.owner, Operation)
-    name = node_name(made.owner.location)
+    assert isinstance(value.owner, Operation)
+    name = node_name(value.owner.location)
     if name is None:
         return False
     return all(node_name(op.location) != name for op in beside if isinstance(op, Operation))

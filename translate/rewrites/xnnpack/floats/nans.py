@@ -49,13 +49,13 @@ def nans_along(rw: Rewriter, x: SSAValue, axes: Sequence[int], program: Program)
     A sum of squares, or of what is not negative, is NaN for nothing else. Halves are summed as
     singles: XNNPACK's sums of halves are limited, on some CPUs a NaN to −∞.
     """
-    held = element(x.type)
+    x_element = element(x.type)
     x = cast(rw, x, f32)
     if interval(x, program).low < 0:
         x = put(rw, aten.MulTensor, x, x)
     width = dims(x.type)[-1]
     if list(axes) == [len(dims(x.type)) - 1] and isinstance(width, int) and not too_wide(width):
-        found = _zero_over(rw, weighted_rows(rw, x, 1.0, 1.0))  # One node adds the 1 too.
+        nan_or_zero = _zero_over(rw, weighted_rows(rw, x, 1.0, 1.0))  # One node adds the 1 too.
     else:
-        found = zero_or_nan(rw, reduced(rw, aten.SumDimIntList, x, axes))
-    return cast(rw, found, held)
+        nan_or_zero = zero_or_nan(rw, reduced(rw, aten.SumDimIntList, x, axes))
+    return cast(rw, nan_or_zero, x_element)

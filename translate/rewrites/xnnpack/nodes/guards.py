@@ -33,14 +33,16 @@ def not_floats(values: Iterable[SSAValue]) -> Refusal | None:
         type_ = value.type
         if not isinstance(type_, TensorType):
             return Refusal("an operand is a number known only at run time")
-        held = element(type_)
-        if held not in FLOATS:
-            return Refusal(f"XNNPACK computes in float32 or float16, not {dtype_name(held)}")
-        if seen is not None and held != seen:
+        type_element = element(type_)
+        if type_element not in FLOATS:
             return Refusal(
-                f"operands are {dtype_name(seen)} and {dtype_name(held)}; cast one of them"
+                f"XNNPACK computes in float32 or float16, not {dtype_name(type_element)}"
             )
-        seen = held
+        if seen is not None and type_element != seen:
+            return Refusal(
+                f"operands are {dtype_name(seen)} and {dtype_name(type_element)}; cast one of them"
+            )
+        seen = type_element
         refusal = _not_held(type_)
         if refusal is not None:
             return refusal

@@ -213,12 +213,17 @@ def unknown_sizes(op: SchemaOp) -> Refusal | None:
             )
         return None
     if isinstance(op, aten.ExpandDefault):
-        given, made = dims(op.operands[0].type), dims(op.results[0].type)
-        padded = (*[1] * (len(made) - len(given)), *given)
-        spread = [b for a, b in zip(padded, made, strict=True) if a != b and isinstance(b, Size)]
+        operand_dims, result_dims = dims(op.operands[0].type), dims(op.results[0].type)
+        padded = (*[1] * (len(result_dims) - len(operand_dims)), *operand_dims)
+        spread = [
+            b for a, b in zip(padded, result_dims, strict=True) if a != b and isinstance(b, Size)
+        ]
         if spread:
             return Refusal(f"it repeats along an axis of the symbolic size {spread[0]}")
-        added = len(made) > len(given) and sum(isinstance(size, Size) for size in given) > 1
+        added = (
+            len(result_dims) > len(operand_dims)
+            and sum(isinstance(size, Size) for size in operand_dims) > 1
+        )
         return Refusal("it adds an axis beside two of symbolic sizes") if added else None
     return next((r for v in (*op.operands, *op.results) if (r := not_static(v))), None)
 
@@ -289,11 +294,11 @@ def repeated(rw: Rewriter, value: SSAValue, like: SSAValue) -> SSAValue:
     value = reshape(rw, value, (*([1] * missing), *dims(value.type)))
     if dims(value.type) == target:
         return value
-    held = torch_dtype(element(like.type))
+    dtype = torch_dtype(element(like.type))
     shape = target
     if any(isinstance(size, Size) for size in target):
         shape = [1 if a == b else b for a, b in zip(dims(value.type), target, strict=True)]
-    ones = torch.ones([d for d in shape if isinstance(d, int)], dtype=held)
+    ones = torch.ones([d for d in shape if isinstance(d, int)], dtype=dtype)
     return _put(rw, xnnpack.Multiply.make(value, rw.constant(ones, "ones"), result=like.type))
 
 

@@ -76,10 +76,10 @@ def _by_pairs(rw: Rewriter, choice: Choice, scaled: SSAValue) -> SSAValue:
     ranks = emit(rw, aten.SumDimIntList.make(before, [2], True, result_types=[total]))
     ranks = view(rw, ranks, [rows, 1, among])
     distance = torch.arange(among)[None, :] - torch.arange(taken)[:, None]
-    held = tensor([rows, taken, among], f32)
+    result_type = tensor([rows, taken, among], f32)
     distances = rw.constant(distance.float(), "distances")
-    apart = emit(rw, aten.AddTensor.make(ranks, distances, result_types=[held]))
-    apart = emit(rw, aten.MulTensor.make(apart, apart, result_types=[held]))
+    apart = emit(rw, aten.AddTensor.make(ranks, distances, result_types=[result_type]))
+    apart = emit(rw, aten.MulTensor.make(apart, apart, result_types=[result_type]))
     return _rectified(rw, rw.constant(torch.ones(1), "one"), apart)
 
 

@@ -26,12 +26,12 @@ def steps_by_sizes(op: SchemaOp) -> bool:
     """
     for at in (0, 1):
         scale = stated_scale(op, at)
-        given, made = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
+        dim, made = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
         if scale is None or not scale > 0.0:
             continue  # torch takes the sizes.
-        if isinstance(given, Size) or isinstance(made, Size):
+        if isinstance(dim, Size) or isinstance(made, Size):
             return False
-        if not isclose(1.0 / scale, given / made, rel_tol=2.0**-22):
+        if not isclose(1.0 / scale, dim / made, rel_tol=2.0**-22):
             return False
     return True
 

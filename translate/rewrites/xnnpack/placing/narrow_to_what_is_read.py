@@ -115,8 +115,8 @@ def _reads(op: XnnpackOp, box: Box) -> tuple[Box, tuple[Box, ...]] | None:
     axes = axis_map(op) if _takes_parts(op) else None
     if axes is None:
         return None
-    made = axes.computable(box)
-    return made, tuple(axes.reads(index, made) for index in range(len(op.operands)))
+    computable = axes.computable(box)
+    return computable, tuple(axes.reads(index, computable) for index in range(len(op.operands)))
 
 
 def whole_or_nothing(value: SSAValue) -> Box:
@@ -199,9 +199,9 @@ def sliced(op: xnnpack.StaticSlice, box: Box | None = None) -> Box:
     return axes.reads(0, whole(op.output.type) if box is None else box)
 
 
-def _work(op: Operation, made: Box, copy: float) -> float:
+def _work(op: Operation, box: Box, copy: float) -> float:
     """What a node costs, in multiplications."""
-    size = elements(made)
+    size = elements(box)
     if isinstance(op, xnnpack.FullyConnected | xnnpack.BatchMatrixMultiply):
         inner = dims(op.operands[0].type)[-1]
         return size * (inner if isinstance(inner, int) else 1)

@@ -146,9 +146,9 @@ class _Memory:
         """For stages in order: what lies there while the program runs is no peak of loading."""
         weights = [_weights(ops) for ops in stages]
         total, packed, peak = sum(weights), 0, 0
-        for held in weights:
-            packed += held
-            peak = max(peak, packed + held)
+        for weight in weights:
+            packed += weight
+            peak = max(peak, packed + weight)
         if spares is None or peak - total < spares:
             return _Memory()
         running = total + max(size or 0 for ops in stages for size in _alive(ops))
@@ -291,8 +291,12 @@ def _storage_root(value: SSAValue) -> SSAValue:
 
 def _stored(type_: Attribute) -> Attribute:
     """The type a value has outside delegates."""
-    held = quantization(type_)
-    return type_ if held is None else with_element(type_, storage_element(held))
+    type_quantization = quantization(type_)
+    return (
+        type_
+        if type_quantization is None
+        else with_element(type_, storage_element(type_quantization))
+    )
 
 
 def _stages(block: Block, wanted: Wanted) -> dict[Operation, int]:

@@ -52,11 +52,11 @@ def not_static_int8(value: SSAValue) -> Refusal | None:
 
 def not_computed_range(value: SSAValue) -> Refusal | None:
     """A computed value may take every value of its storage: kernels clamp to int8 only."""
-    held = quantization(value.type)
-    assert held is not None
-    if (held.low, held.high) != held.default_range:
+    value_quantization = quantization(value.type)
+    assert value_quantization is not None
+    if (value_quantization.low, value_quantization.high) != value_quantization.default_range:
         return Refusal(
-            f"its values stay in {held.low}:{held.high}; XNNPACK uses the whole range of the type"
+            f"its values stay in {value_quantization.low}:{value_quantization.high}; XNNPACK uses the whole range of the type"
         )
     return None
 
@@ -77,9 +77,9 @@ def not_of_integers(made: SSAValue, sources: Sequence[SSAValue]) -> Refusal | No
     return None
 
 
-def not_signed_alike(source: SSAValue, made: SSAValue) -> Refusal | None:
+def not_signed_alike(source: SSAValue, value: SSAValue) -> Refusal | None:
     """Input and result are both qint8: with quint8 the weight would be unsigned too."""
-    kinds = {datatype(source.type), datatype(made.type)}
+    kinds = {datatype(source.type), datatype(value.type)}
     if kinds == {"qint8"}:
         return None
     return Refusal(
@@ -94,9 +94,9 @@ def not_a_filter(weight: StoredWeight, axis: int) -> Refusal | None:
     return not_for_each_output(weight, axis)
 
 
-def not_rescalable(source: SSAValue, weight: StoredWeight, made: SSAValue) -> Refusal | None:
+def not_rescalable(source: SSAValue, weight: StoredWeight, value: SSAValue) -> Refusal | None:
     """Products must shrink, or grow by less than 256, on their way to the result's scale."""
-    result = quantization(made.type)
+    result = quantization(value.type)
     assert result is not None
     ratio = product_step(source, weight) / result.scale
     if ratio >= MAX_RESCALE:
@@ -106,29 +106,29 @@ def not_rescalable(source: SSAValue, weight: StoredWeight, made: SSAValue) -> Re
 
 def product_step(source: SSAValue, weight: StoredWeight) -> float:
     """The largest step of a product: the input's scale times the weight's largest."""
-    given = quantization(source.type)
-    assert given is not None
-    return given.scale * max(weight.held.scales)
+    source_quantization = quantization(source.type)
+    assert source_quantization is not None
+    return source_quantization.scale * max(weight.held.scales)
 
 
 def not_within_sums(
     bias: Bias | None, source: SSAValue, weight: StoredWeight, program: Program
 ) -> Refusal | None:
     """A bias fits int32 in units of the products' scales."""
-    given = quantization(source.type)
-    assert given is not None
+    source_quantization = quantization(source.type)
+    assert source_quantization is not None
     if bias is None or bias.unit is not None:
         return None
-    steps = weight.held.scale_values(torch.float64) * given.scale
+    steps = weight.held.scale_values(torch.float64) * source_quantization.scale
     if (program.weights.get(bias.key).to(torch.float64).abs() / steps >= _BIAS_LIMIT).any():
         return Refusal("the bias overflows int32 in units of the products")
     return None
 
 
-def typed_constant(rw: Rewriter, key: str, held: Quantization) -> SSAValue:
+def typed_constant(rw: Rewriter, key: str, parameters: Quantization) -> SSAValue:
     """A weight's stored integers under their type."""
     stored = rw.weight(key)
-    type_ = with_element(stored.type, UniformQuantizedType(held))
+    type_ = with_element(stored.type, UniformQuantizedType(parameters))
     return rw.insert(StorageCast(stored, type_)).results[0]
 
 
@@ -170,18 +170,18 @@ def bias_type(input_scale: float, weight: Quantization) -> Quantization:
     )
 
 
-def on_axis(held: Quantization, axis: int) -> Quantization:
+def on_axis(parameters: Quantization, axis: int) -> Quantization:
     """The same scales, on another axis of the tensor."""
-    return held if held.is_per_tensor else replace(held, blocks=((axis, 1),))
+    return parameters if parameters.is_per_tensor else replace(parameters, blocks=((axis, 1),))
 
 
-def per_channel(held: Quantization, axis: int, channels: int) -> Quantization:
+def per_channel(parameters: Quantization, axis: int, channels: int) -> Quantization:
     """A scale for every channel: kernels with run-time scales take no others."""
-    if not held.is_per_tensor:
-        return on_axis(held, axis)
+    if not parameters.is_per_tensor:
+        return on_axis(parameters, axis)
     return replace(
-        held,
-        scales=[held.scale] * channels,
+        parameters,
+        scales=[parameters.scale] * channels,
         zero_points=(0,) * channels,
         blocks=((axis, 1),),
         grid=(channels,),

@@ -128,8 +128,8 @@ STORED_LAYER = Bound(
 )
 
 
-def conversion(held: Quantization) -> Bound:
+def conversion(parameters: Quantization) -> Bound:
     """PT2E multiplies by 1/scale taken in float64, XNNPACK by 1/scale of the float32 scale."""
-    scales = held.scale_values(torch.float64)
+    scales = parameters.scale_values(torch.float64)
     is_single = bool((scales.float() == scales).all())
     return EXACT if is_single else ROUNDED_ONCE

@@ -39,14 +39,14 @@ from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.translate.rules import read_rules
 
 
-def is_half(held: Attribute) -> bool:
+def is_half(attribute: Attribute) -> bool:
     """float16 or bfloat16."""
-    return held in (f16, bf16)
+    return attribute in (f16, bf16)
 
 
-def of_singles(held: UniformQuantizedType) -> UniformQuantizedType:
+def of_singles(quantized_type: UniformQuantizedType) -> UniformQuantizedType:
     """The same quantisation, of numbers of float32."""
-    return UniformQuantizedType(dataclasses.replace(held.data, expressed=f32))
+    return UniformQuantizedType(dataclasses.replace(quantized_type.data, expressed=f32))
 
 
 RULES = read_rules(__doc__, globals())
