@@ -322,7 +322,7 @@ def _softmax(op: SchemaOp, result: int) -> AxisMap | None:
 
 
 @_maps("mean.dim", "sum.dim_IntList", "logsumexp.default", "amax.default", "amin.default",
-       "argmax.default", "any.dim", "all.dim", "prod.dim_int")  # fmt: skip
+       "argmax.default", "any.dim", "all.dim", "any.dims", "all.dims", "prod.dim_int")  # fmt: skip
 def _reduction(op: SchemaOp, result: int) -> AxisMap | None:
     rank, arg = len(_shape(op.operands[0])), op.arg("dim")
     numbers = [arg] if isinstance(arg, int) else arg or range(rank)

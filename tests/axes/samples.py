@@ -351,6 +351,7 @@ _ATEN = (
     _aten("argmax.default", _CUBE, made="2x4xi64", args="1"),
     _aten("prod.dim_int", _CUBE, made="2x1x4xf32", args="1, true"),
     *(_aten(name, "2x3xi1", made="2xi1", args="1") for name in ("any.dim", "all.dim")),
+    *(_aten(name, "2x3xi1", made="2xi1", args="[1]") for name in ("any.dims", "all.dims")),
     _aten("layer_norm.default", _CUBE, "3x4xf32", "3x4xf32", made=_CUBE).replace(
         "%v0, ", "%v0, [3, 4], "
     ),

@@ -337,5 +337,5 @@ def test_a_target_of_lower_is_no_target_of_opt_and_says_what_is(
     (tmp_path / "m.mlir").write_text("builtin.module {}\n")
     assert main(["opt", str(tmp_path / "m.mlir"), "-t", "tosa-1.0+fp"]) == 1
     said = capsys.readouterr().err
-    assert "opt prints mlir, torch-mlir, not 'tosa-1.0+fp'" in said
+    assert "opt prints mlir, torch-mlir, linalg, not 'tosa-1.0+fp'" in said
     assert "stepwell lower FILE" in said

@@ -134,13 +134,13 @@ def _cmpi(op: arith.CmpiOp, args: Sequence[Any]) -> Any:
     number = op.predicate.value.data
     if number >= len(_INTEGERS):
         raise Refused("torch's integers are compared with their sign")
-    return getattr(_module(args), _INTEGERS[number].removeprefix("s"))(*args)
+    return _compared(_INTEGERS[number].removeprefix("s"), args)
 
 
 def _cmpf(op: arith.CmpfOp, args: Sequence[Any]) -> Any:
     word = _FLOATS[op.predicate.value.data]
     if word in ("oeq", "ogt", "oge", "olt", "ole", "une"):
-        return getattr(_module(args), word[1:])(*args)
+        return _compared(word[1:], args)
     if not any(isinstance(value, torch.Tensor) for value in args):
         raise Refused(f"{word} of numbers")
     one, other = args
@@ -152,6 +152,17 @@ def _cmpf(op: arith.CmpfOp, args: Sequence[Any]) -> Any:
     if word in ("ueq", "ugt", "uge", "ult", "ule"):
         return getattr(torch, word[1:])(one, other) | unordered
     raise Refused(f"the predicate {word}")
+
+
+_TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def _compared(word: str, args: Sequence[Any]) -> Any:
+    """A comparison; torch's take a number behind a tensor alone."""
+    one, other = args
+    if isinstance(other, torch.Tensor) and not isinstance(one, torch.Tensor):
+        return getattr(torch, _TURNED[word])(other, one)
+    return getattr(_module(args), word)(one, other)
 
 
 def _module(args: Sequence[Any]) -> Any:

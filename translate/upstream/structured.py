@@ -37,6 +37,8 @@ FOLDS = {
     "arith.minimumf": (torch.amin, torch.minimum),
     "arith.minnumf": (torch.amin, torch.fmin),
     "arith.minsi": (torch.amin, torch.minimum),
+    "arith.andi": (torch.all, torch.logical_and),
+    "arith.ori": (torch.any, torch.logical_or),
 }
 """Op by which a body adds to its output → (over an axis, of two)."""
 

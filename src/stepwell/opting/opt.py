@@ -16,6 +16,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -86,9 +87,10 @@ class OptMain(xDSLOptMain):
         self.available_passes = Passes(get_all_passes())
 
     def register_all_targets(self) -> None:
-        """Text only, ours or torch-mlir's: artefacts are what `stepwell lower` is for."""
+        """Text only, ours or MLIR's: artefacts are what `stepwell lower` is for."""
         self.available_targets["mlir"] = self._print
-        self.available_targets["torch-mlir"] = self._print_torch_mlir
+        for form in ("torch-mlir", "linalg"):
+            self.available_targets[form] = partial(self._print_upstream, form)
 
     def register_all_frontends(self) -> None:
         """Our text; `read` takes it itself."""
@@ -249,9 +251,9 @@ class OptMain(xDSLOptMain):
     def _print(self, module: ModuleOp, stream: IO[str]) -> None:
         stream.write(self._text(module) + "\n")
 
-    def _print_torch_mlir(self, module: ModuleOp, stream: IO[str]) -> None:
+    def _print_upstream(self, form: str, module: ModuleOp, stream: IO[str]) -> None:
         program = Program(module, weights_of(module))
-        stream.write(program.raise_to("aten").shown_as("torch-mlir"))
+        stream.write(program.raise_to("aten").shown_as(form))
 
     def _text(self, module: ModuleOp) -> str:
         shown = with_values(module, weights_of(module), self.args.constants)

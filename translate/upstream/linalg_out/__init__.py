@@ -1,0 +1,1 @@
+"""Programs out as `linalg` on tensors, from what their ops declare."""

@@ -1,0 +1,80 @@
+"""What torch's own decompositions make of operators that are not said as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import torch
+
+from stepwell.ir.program import Program
+from stepwell.translate.from_torch import from_exported_program
+from stepwell.translate.to_torch import to_exported_program
+
+
+def decomposed(program: Program) -> Program:
+    """The same computed by torch's core operators, as its own decompositions take others apart."""
+    table = torch.export.default_decompositions()
+    more = torch._decomp.get_decompositions(  # pyright: ignore
+        [getattr(torch.ops.aten, name) for name in _TAKEN_APART]
+    )
+    table.pop(torch.ops.aten.roll.default)  # It would be an index of remainders.
+    exported = to_exported_program(program)
+    with torch.no_grad():
+        exported = exported.run_decompositions({**table, **more, **_OURS})
+    return from_exported_program(exported)
+
+
+_TAKEN_APART = (
+    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training "
+    "linalg_vector_norm hardshrink tril triu upsample_nearest2d upsample_bilinear2d repeat "
+    "_scaled_dot_product_flash_attention_for_cpu _safe_softmax"
+).split()
+"""What torch takes apart where it is asked."""
+
+
+def _variance(
+    x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> torch.Tensor:
+    axes = list(range(x.dim())) if not dim else list(dim)
+    count = prod(x.shape[axis] for axis in axes)
+    centred = x - x.mean(axes, keepdim=True)
+    lost = 1 if correction is None else correction
+    return (centred * centred).sum(axes, keepdim=keepdim) / (count - lost)
+
+
+def _variance_and_mean(
+    x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    axes = list(range(x.dim())) if not dim else list(dim)
+    return _variance(x, axes, correction=correction, keepdim=keepdim), x.mean(axes, keepdim=keepdim)
+
+
+def _group_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    n: int,
+    channels: int,
+    size: int,
+    groups: int,
+    eps: float,
+) -> tuple[torch.Tensor, ...]:
+    parts = x.reshape(n, groups, -1)
+    mean = parts.mean(2, keepdim=True)
+    centred = parts - mean
+    scale = torch.rsqrt((centred * centred).mean(2, keepdim=True) + eps)
+    made = (centred * scale).reshape(x.shape)
+    shape = [1, channels] + [1] * (x.dim() - 2)
+    made = made if weight is None else made * weight.reshape(shape)
+    made = made if bias is None else made + bias.reshape(shape)
+    return made, mean.reshape(n, groups), scale.reshape(n, groups)
+
+
+_OURS: Mapping[Any, Callable[..., Any]] = {
+    torch.ops.aten.var.correction: _variance,
+    torch.ops.aten.var_mean.correction: _variance_and_mean,
+    torch.ops.aten.native_group_norm.default: _group_norm,
+}
+"""What torch would take apart into operators that are not ATen's."""
