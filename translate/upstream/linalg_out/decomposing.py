@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.ir.outside.torch_private import decomposition_table
 from stepwell.ir.program import Program
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.to_torch import to_exported_program
@@ -15,13 +17,15 @@ from stepwell.translate.to_torch import to_exported_program
 
 def decomposed(program: Program) -> Program:
     """The same computed by torch's core operators, as its own decompositions take others apart."""
-    table = torch.export.default_decompositions()
-    more = torch._decomp.get_decompositions(  # pyright: ignore
-        [getattr(torch.ops.aten, name) for name in _TAKEN_APART]
-    )
-    table.pop(torch.ops.aten.roll.default)  # It would be an index of remainders.
+    more = {
+        operator: function
+        for operator, function in decomposition_table.items()
+        if str(operator).split(".")[1:2] in _PACKETS
+    }
     exported = to_exported_program(program)
-    with torch.no_grad():
+    with torch_alone(), torch.no_grad():
+        table = torch.export.default_decompositions()
+        table.pop(torch.ops.aten.roll.default)  # It would be an index of remainders.
         exported = exported.run_decompositions({**table, **more, **_OURS})
     return from_exported_program(exported)
 
@@ -32,6 +36,7 @@ _TAKEN_APART = (
     "_scaled_dot_product_flash_attention_for_cpu _safe_softmax"
 ).split()
 """What torch takes apart where it is asked."""
+_PACKETS = [[name] for name in _TAKEN_APART]
 
 
 def _variance(
