@@ -58,6 +58,7 @@ def things(folder: Path) -> dict[str, Any]:
     }
 
 
+VGF = Path(__file__).parents[1] / "tosa" / "vgf" / "twice.vgf"
 ELSEWHERE = frozenset(
     "sweep load_plugin unload_plugin xdsl_interpreter torch_alone infers interprets "
     "set_level quantise".split()
@@ -99,6 +100,7 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
         ),
         "read_pte": (stepwell.read_pte, {"data": pte, "external": None, "largest": False}),
         "read_tosa": (stepwell.read_tosa, {"data": tosa.to_tosa()}),
+        "read_vgf": (stepwell.read_vgf, {"data": VGF.read_bytes()}),
         "join_ptds": (stepwell.join_ptds, {"files": [lowered.to_pte_and_ptd()[1]]}),
         "run_pte": (
             stepwell.run_pte,
