@@ -71,6 +71,7 @@ CASES: dict[str, tuple[Callable[..., Any] | nn.Module, tuple[Tensor, ...]]] = {
         lambda a, b: (a[0] @ b[0].T, a @ b.transpose(1, 2), torch.addmm(b[0, :, :6], a[0], b[0].T)),
         (X, Y),
     ),
+    "itself": (lambda a: (a @ a, a @ a.T, a * a, a - a.T), (numbers(4, 4),)),
     "linear": (nn.Linear(8, 5), (X,)),
     "layer_norm": (nn.LayerNorm(8), (X,)),
     "rms_norm": (nn.RMSNorm(8), (X,)),

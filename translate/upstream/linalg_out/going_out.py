@@ -133,11 +133,30 @@ class _Outgoing(Text):
         elif is_movement(op):
             self.moved(op)
         else:
-            found = meaning(op)
-            term = truth_of(op) if found is None else found.element
+            self.expressed(op)
+
+    def expressed(self, op: SchemaOp) -> None:
+        """An op of which an element is an expression.
+
+        A value that it reads twice may be read at two places (a matrix times itself): each operand
+        is a value of its own in what is asked for its meaning and its map.
+        """
+        asked = op
+        if len(set(op.operands)) < len(op.operands):
+            asked = op.clone()
+            for at, value in enumerate(op.operands):
+                if value in op.operands[:at]:
+                    asked.operands[at] = Block(arg_types=[value.type]).args[0]
+                    self.names[asked.operands[at]] = self.names[value]
+        try:
+            found = meaning(asked)
+            term = truth_of(asked) if found is None else found.element
             if term is None or any(result.uses for result in op.results[1:]):
                 raise UnsupportedError("what it means is not declared as an expression")
-            self.names[op.results[0]] = computed(self, op, term)
+            self.names[op.results[0]] = computed(self, asked, term)
+        finally:
+            if asked is not op:
+                asked.drop_all_references()
 
     def known(self, op: SchemaOp) -> None:
         """What reads no tensor is a constant."""
