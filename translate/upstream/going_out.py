@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -28,7 +27,9 @@ from stepwell.ir.diagnostics import (
     describe_op,
     op_name,
 )
+from stepwell.ir.dtypes import f64
 from stepwell.ir.program import Program
+from stepwell.translate.upstream.linalg_out.bodies import number_text
 from stepwell.translate.upstream.torch_dialect import literal, spelled
 
 MOST_ELEMENTS = 1 << 20
@@ -162,11 +163,7 @@ class _Outgoing:
         if isinstance(value, int):
             return self.constant(f"torch.constant.int {value}", "!torch.int", f"int{value}")
         if isinstance(value, float):
-            if value - value != 0:
-                bits = torch.tensor(value, dtype=torch.float64).view(torch.int64).item()
-                text = f"0x{int(bits) & (1 << 64) - 1:016X}"
-            else:
-                text = f"{value:.17e}"
+            text = number_text(value, f64)
             return self.constant(f"torch.constant.float {text}", "!torch.float", "float")
         if isinstance(value, str):
             return self.constant(f'torch.constant.str "{value}"', "!torch.str", "str")

@@ -200,12 +200,9 @@ class Body:
             values = [self.as_type(one, i1) for one in values]
             x = values[0]
         if word in COMPARED:
-            of_floats, of_integers = COMPARED[word]
             if x.type == i1:
                 values = [self.as_type(one, IntegerType(8)) for one in values]
-            x, y = values
-            kind = f"cmpf {of_floats}" if x.is_float else f"cmpi {of_integers}"
-            return self.line(f"arith.{kind}, {x.name}, {y.name} : {x.type}", i1)
+            return self._compared(word, *values)
         return self.of_one(word, x) if len(values) == 1 else self.of_two(word, *values)
 
     def of_one(self, word: str, x: Value) -> Value:

@@ -15,12 +15,11 @@ from stepwell.ir.declared.means import Term, element_of, greatest, least
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import f32, i1, torch_dtype
 from stepwell.ir.types import dims, element
-from stepwell.translate.upstream.linalg_out.bodies import Body, Value
 from stepwell.translate.upstream.linalg_out.writing import (
     Text,
     all_axes,
+    combined,
     divided,
-    divided_by,
     is_tensor,
     lists,
     spelled,
@@ -38,12 +37,10 @@ POOLS = {
 def _cat(method: Text, op: SchemaOp) -> None:
     axis = op.arg("dim") % len(dims(op.results[0].type))
     parts = [value for value in op.operands if dims(value.type) != (0,)]
-    names = [method.names[value] for value in parts]
-    types = [spelled(value.type) for value in parts]
-    method.names[op.results[0]] = method.line(
-        f"tensor.concat dim({axis}) {', '.join(names)} : ({', '.join(types)}) -> "
-        f"{spelled(op.results[0].type)}"
-    )
+    names, shapes = [method.names[v] for v in parts], [dims(v.type) for v in parts]
+    (result,) = op.results
+    made, dtype = dims(result.type), element(result.type)
+    method.names[result] = _concat(method, names, shapes, made, dtype, axis)
 
 
 def _pad(method: Text, op: SchemaOp) -> None:
@@ -106,17 +103,8 @@ def _convolution(method: Text, op: SchemaOp) -> None:
         )
     )
     if bias:
-        a, b = (Value(method.fresh(), dtype) for _ in range(2))
-        body = Body(dtype, method.fresh, {})
-        total = body.of_two("add", b, a)
-        name = method.generic(
-            [(method.names[bias[0]], spelled(bias[0].type), "d1")],
-            (name, tensor_type(made, dtype), all_axes(len(made))),
-            ["parallel"] * len(made),
-            body.lines,
-            [f"{a.name}: {dtype}", f"{b.name}: {dtype}"],
-            f"{total.name} : {dtype}",
-        )
+        read = (method.names[bias[0]], spelled(bias[0].type), "d1")
+        name = combined(method, "add", name, made, dtype, read)
     method.names[op.results[0]] = name
 
 
@@ -187,7 +175,8 @@ def _pool(method: Text, op: SchemaOp) -> None:
         f"outs({start} : {tensor_type(made, dtype)}) -> {tensor_type(made, dtype)}"
     )
     if counted is not None:
-        name = divided_by(method, name, made, dtype, method.literal(counted), counted.shape)
+        by = (method.literal(counted), tensor_type(counted.shape, dtype), "0, 0, d2, d3")
+        name = combined(method, "divide", name, made, dtype, by)
     elif is_mean:
         divisor = op.arg("divisor_override") or prod(kernel)
         name = divided(method, name, made, dtype, divisor)

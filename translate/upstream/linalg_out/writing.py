@@ -198,19 +198,18 @@ def divided(method: Text, name: str, made: Any, dtype: Attribute, count: int) ->
     )
 
 
-def divided_by(
-    method: Text, name: str, made: Any, dtype: Attribute, by: str, shape: Sequence[int]
+def combined(
+    method: Text, word: str, name: str, made: Any, dtype: Attribute, other: tuple[str, str, str]
 ) -> str:
-    """A tensor divided by another, of the given shape, against which it broadcasts."""
+    """A tensor with another, (name, type, indices), added to it, or divided by it."""
     body = Body(dtype, method.fresh, {})
     x, y = (Value(method.fresh(), dtype) for _ in range(2))
-    part = body.of_two("divide", y, x)
-    indices = ", ".join("0" if size == 1 else f"d{at}" for at, size in enumerate(shape))
+    both = body.of_two(word, y, x)
     return method.generic(
-        [(by, tensor_type(shape, dtype), indices)],
+        [other],
         (name, tensor_type(made, dtype), all_axes(len(made))),
         ["parallel"] * len(made),
         body.lines,
         [f"{x.name}: {dtype}", f"{y.name}: {dtype}"],
-        f"{part.name} : {dtype}",
+        f"{both.name} : {dtype}",
     )
