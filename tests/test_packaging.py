@@ -229,6 +229,7 @@ ABSENT: dict[str, tuple[str, Callable[[], object]]] = {
     "sweep": ("distributed", import_dask),
     "notebook": ("pandas", lambda: frame(["a"], [[1]])),
     "hf": ("transformers", lambda: load_causal_lm(Path("folder"))),
+    "gguf": ("accelerate", lambda: load_causal_lm(Path("model.gguf"))),
     "zoo": ("timm", lambda: find("timm/resnet18")),
 }
 """What is asked for, and the package of its extra that is not there."""

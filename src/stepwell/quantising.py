@@ -111,6 +111,13 @@ def _round_scales(weight: Any, numbers: Any, bits: int) -> None:
     weight.scale = scale
 
 
+def is_quantised(layer: Any) -> bool:
+    """Whether a layer's weight is integers of torchao already."""
+    from torchao.utils import TorchAOBaseTensor
+
+    return isinstance(layer.weight, TorchAOBaseTensor)
+
+
 def unwrapped(module: Any) -> Any:
     """A module below which quantised weights are plain tensors and how to put them together."""
     from torchao.utils import unwrap_tensor_subclass

@@ -1,4 +1,4 @@
-"""A folder as `save_pretrained` writes it."""
+"""A folder as `save_pretrained` writes it, or a file of GGUF."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stepwell.causal_lm.gguf import load_gguf
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.switches import kept_stderr
 from stepwell.zoo.vision import imported
@@ -15,7 +16,9 @@ CONFIG = "config.json"
 
 
 def is_causal_lm(folder: Path) -> bool:
-    """Whether a folder is what `save_pretrained` writes of a causal language model."""
+    """Whether it is a folder as `save_pretrained` writes it of a causal model, or a `.gguf`."""
+    if folder.suffix == ".gguf" and folder.is_file():
+        return True
     file = folder / CONFIG
     if not file.is_file():
         return False
@@ -27,12 +30,18 @@ def is_causal_lm(folder: Path) -> bool:
     return any("ForCausalLM" in str(kind) or "LMHead" in str(kind) for kind in kinds or ())
 
 
-def load_causal_lm(folder: Path) -> Any:
+def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
     """The model of a folder; weights in safetensors stay mapped, and nothing is downloaded.
+
+    Args:
+        folder: as `save_pretrained` writes it, or a `.gguf` file (see `load_gguf`).
+        notes: takes a sentence on what became of a file's integers.
 
     Raises:
         StepwellError: transformers is not installed, or cannot read it.
     """
+    if folder.suffix == ".gguf":
+        return load_gguf(folder, notes)
     try:
         transformers = imported("transformers")
     except ImportError as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The argument `MODEL`, as every command that takes one says it."""
-    parser.add_argument("model", help=".pt2, .mlir, file.py:callable, or a folder of transformers")
+    parser.add_argument("model", help=".pt2, .mlir, .gguf, file.py:callable, transformers folder")
     add_model_options(parser)
 
 

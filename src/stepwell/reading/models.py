@@ -1,4 +1,5 @@
-"""`MODEL` on the command line: `.pt2`, saved program, `file.py:callable`, a transformers folder.
+"""`MODEL` on the command line: `.pt2`, saved program, `file.py:callable`, a transformers folder,
+a `.gguf` of a language model.
 
 The callable returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`, where
 a mapping in the place of the inputs gives them by keyword; or all by name, as `torch.export.export`
@@ -56,8 +57,8 @@ def open_model(
     """Open a `MODEL` argument.
 
     Args:
-        spec: `model.pt2`, `model.mlir`, `file.py:callable`, or a folder that `save_pretrained` of
-            a causal language model of transformers wrote.
+        spec: `model.pt2`, `model.mlir`, `file.py:callable`, `model.gguf`, or a folder that
+            `save_pretrained` of a causal language model of transformers wrote.
         trust: let a `.pt2` unpickle its sample inputs; otherwise they are skipped.
         quantise: the name of a quantiser, for a module that a callable makes, or a language model.
         language: how a language model is prepared and exported: `dtype`, `embedding`, `group` as
@@ -113,11 +114,12 @@ def _from_zoo(name: str, quantise: str | None, dynamic: Mapping[str, int | None]
 def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str, Any]) -> Model:
     before = {name: value for name, value in language.items() if name in BEFORE_EXPORT}
     how = {name: value for name, value in language.items() if name not in BEFORE_EXPORT}
-    with users_code(f"quantiser {quantise!r} fails on {folder}"):
-        model = prepare(load_causal_lm(folder), quantise=quantise, **before)
     notes: list[str] = []
+    model = load_causal_lm(folder, notes)
+    with users_code(f"quantiser {quantise!r} fails on {folder}"):
+        model = prepare(model, quantise=quantise, **before)
     program = from_exported_program(export_causal_lm(model, notes=notes, **how))
-    return Model(folder.resolve().name, program, notes=tuple(notes))
+    return Model(folder.resolve().name.removesuffix(".gguf"), program, notes=tuple(notes))
 
 
 def export_model(

@@ -1,0 +1,112 @@
+"""Tables that tokens are looked up in, of few bits, as ExecuTorch's kernels look them up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stepwell.ir.diagnostics import StepwellError
+
+
+class Scaled(nn.Module):
+    """A table whose rows are multiplied by a number, as Gemma's."""
+
+    def __init__(self, table: nn.Module, scale: Any) -> None:
+        super().__init__()
+        self.table = table
+        self.register_buffer("scale", torch.as_tensor(scale), persistent=False)
+
+    def forward(self, indices: Tensor) -> Tensor:
+        """Rows, scaled."""
+        rows = self.table(indices)
+        return rows * self.scale.to(rows.dtype)
+
+
+def quantised_table(table: nn.Module, bits: int, group: int | None) -> nn.Module:
+    """A table of few bits in the place of an embedding.
+
+    Args:
+        table: the embedding.
+        bits: 4 or 8.
+        group: numbers of a row that share a scale; by default 32 for four bits and a row for eight.
+
+    Raises:
+        StepwellError: the layer does something else than look rows up, or a group does not fit.
+    """
+    from torchao.quantization import IntxWeightOnlyConfig, quantize_
+    from torchao.quantization.granularity import PerAxis, PerGroup
+
+    weight: Any = getattr(table, "weight", None)
+    if not isinstance(table, nn.Embedding):
+        raise StepwellError(f"the model looks tokens up in a {type(table).__name__}, not a table")
+    rows, columns = weight.shape
+    size = group or (32 if bits == 4 else columns)
+    if columns % size:
+        raise StepwellError(f"rows of {columns} numbers are no whole groups of {size}")
+    plain = nn.Embedding(rows, columns, _weight=weight.detach().float())
+    granularity = PerAxis(0) if size == columns else PerGroup(size)
+    config = IntxWeightOnlyConfig(
+        weight_dtype=getattr(torch, f"int{bits}"),
+        granularity=granularity,
+    )
+    quantize_(plain, config, lambda module, _: isinstance(module, nn.Embedding))
+    quantised: Any = plain.weight
+    return table_of(table, bits, quantised.qdata, quantised.scale, quantised.dequantize())
+
+
+def table_of(
+    table: nn.Embedding, bits: int, integers: Tensor, scales: Tensor, numbers: Tensor
+) -> nn.Module:
+    """A table of given integers.
+
+    Args:
+        table: the embedding in whose place it stands.
+        bits: 4 or 8.
+        integers: `[rows, columns]`, int8, of so many bits.
+        scales: `[rows, groups]`.
+        numbers: `[rows, columns]`: what they stand for.
+
+    Raises:
+        StepwellError: the embedding does something else than look rows up.
+    """
+    from executorch.examples.models.llama.source_transformation.quantize import (
+        QuantizedGroupEmbedding,
+    )
+
+    rows, columns = integers.shape
+    made: Any = QuantizedGroupEmbedding(
+        "cpu",
+        rows,
+        columns,
+        group_size=columns * rows // scales.numel(),
+        dtype=torch.float32,
+        packed=bits == 4,
+        bitwidth=bits,
+        scales_precision=torch.float32,
+    )
+    if bits == 4:
+        shifted = integers.add(8).view(torch.uint8).view(rows, columns // 2, 2)
+        integers = shifted[:, :, 0] << 4 | shifted[:, :, 1]
+    made.weight, made.scales = integers, scales.reshape(made.scales.shape).float()
+    scale = getattr(table, "embed_scale", None)
+    lookup = made if scale is None else Scaled(made, scale)
+    _refuse_another_lookup(table, lookup, numbers)
+    return lookup
+
+
+def _refuse_another_lookup(table: nn.Embedding, module: nn.Module, numbers: Tensor) -> None:
+    """Look some rows up in both, the table holding what the bits stand for."""
+    tokens = torch.arange(min(16, table.num_embeddings))[None]
+    kept = table.weight
+    try:
+        table.weight = nn.Parameter(numbers, requires_grad=False)
+        want = table(tokens)
+    finally:
+        table.weight = kept
+    if not torch.allclose(module(tokens), want.float(), rtol=1e-6, atol=0):
+        raise StepwellError(
+            f"{type(table).__name__} does more than look rows up, and its table stays as it is",
+            help="leave --embedding out",
+        )
