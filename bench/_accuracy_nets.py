@@ -1,15 +1,31 @@
 """Nets that `accuracy.py` trains: fixed seeds, data inside packages, at most a minute each.
 
 Images are scikit-learn's digits, shifted and noisy; sounds are chirps and tones made here; text is
-what Python ships of its own reference (`pydoc_data.topics`), byte by byte.
+what Python ships of its own: its reference (`pydoc_data.topics`) and its library, byte by byte.
 """
 
 from __future__ import annotations
 
+import argparse
+import ast
+import asyncio
+import datetime
+import decimal
+import difflib
+import doctest
+import inspect
+import ipaddress
+import logging
 import math
+import pathlib
+import pickle
+import statistics
+import tarfile
+import typing
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -25,12 +41,13 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.heads, self.causal, self.cache = heads, causal, nn.Identity()
         self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         b, t, w = x.shape
         q, k, v = self.qkv(x).reshape(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        k, v = self.cache(k), self.cache(v)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.proj(y.transpose(1, 2).reshape(b, t, w))
 
@@ -226,6 +243,72 @@ class Language(nn.Module):
         return self.head(self.norm(self.blocks(self.token(x) + self.place)))
 
 
+class Rotary(nn.Module):
+    """Grouped queries, turned by their places (Su et al. 2021)."""
+
+    def __init__(self, width: int, heads: int, groups: int) -> None:
+        super().__init__()
+        self.heads, self.groups, self.size = heads, groups, width // heads
+        self.cache = nn.Identity()
+        self.q, self.proj = (nn.Linear(width, width, bias=False) for _ in range(2))
+        self.k, self.v = (nn.Linear(width, groups * self.size, bias=False) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, t, w = x.shape
+        angles = torch.arange(t)[:, None] * 1e4 ** (-torch.arange(0, self.size, 2) / self.size)
+        turns = torch.cat((angles, angles), -1)
+
+        def turned(y: Tensor) -> Tensor:
+            left, right = y.chunk(2, -1)
+            return y * turns.cos() + torch.cat((-right, left), -1) * turns.sin()
+
+        q, k, v = (f(x).unflatten(-1, (-1, self.size)).transpose(1, 2) for f in
+                   (self.q, self.k, self.v))  # fmt: skip
+        k, v = self.cache(turned(k)), self.cache(v)
+        k, v = (y.repeat_interleave(self.heads // self.groups, 1) for y in (k, v))
+        y = F.scaled_dot_product_attention(turned(q), k, v, is_causal=True)
+        return self.proj(y.transpose(1, 2).reshape(b, t, w))
+
+
+class Cache(nn.Module):
+    """Keys or values `[B, heads, T, size]` as a cache of int8 keeps them, a scale a token."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        ops = torch.ops.quantized_decomposed
+        scale, zero = ops.choose_qparams_per_token_asymmetric(x, torch.int8)
+        kept = ops.quantize_per_token(x, scale, zero, -128, 127, torch.int8)
+        return ops.dequantize_per_token(kept, scale, zero, -128, 127, torch.int8, torch.float32)
+
+
+class GatedBlock(nn.Module):
+    """Attention and a gated unit, each behind a root mean square norm (Touvron et al. 2023)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.RMSNorm(width, 1e-5), nn.RMSNorm(width, 1e-5)
+        self.attn = Rotary(width, 4, 2)
+        self.gate, self.up = (nn.Linear(width, 2 * width, bias=False) for _ in range(2))
+        self.down = nn.Linear(2 * width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.norm1(x))
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Gated(nn.Module):
+    """A language model over bytes in the form of Llama's."""
+
+    def __init__(self, width: int = 64, depth: int = 2) -> None:
+        super().__init__()
+        self.token = nn.Embedding(128, width)
+        self.blocks = nn.Sequential(*(GatedBlock(width) for _ in range(depth)))
+        self.norm, self.head = nn.RMSNorm(width, 1e-5), nn.Linear(width, 128, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.norm(self.blocks(self.token(x))))
+
+
 Data = tuple[Tensor, Tensor]
 """Inputs and labels."""
 
@@ -285,24 +368,40 @@ def spectra(split: str, count: int, seed: int) -> Data:
     return torch.fft.rfft(frames).abs()[..., 1:33].clamp_min(0.05).log().unsqueeze(1), y
 
 
-@lru_cache(maxsize=1)
-def text() -> dict[str, Tensor]:
-    """Python's reference as bytes, 80 % to train on, 10 to accept by, 10 to report on."""
+def reference() -> str:
+    """Python's reference."""
     from pydoc_data.topics import topics
 
-    whole = "\n".join(topics[name] for name in sorted(topics)).encode("ascii", "replace")
-    held = torch.frombuffer(bytearray(whole), dtype=torch.uint8).long()
-    first, second = len(held) * 8 // 10, len(held) * 9 // 10
-    return {"train": held[:first], "accept": held[first:second], "test": held[second:]}
+    return "\n".join(topics[name] for name in sorted(topics))
 
 
-def language(split: str, count: int, seed: int) -> Data:
+def sources() -> str:
+    """Modules of Python's own library, in the order of their names."""
+    first = argparse, ast, asyncio.events, datetime, decimal, difflib, doctest, inspect
+    modules = *first, ipaddress, logging, pathlib, pickle, statistics, tarfile, typing, zipfile
+    return "\n".join(inspect.getsource(module) for module in modules)
+
+
+@cache
+def text(of: Callable[[], str]) -> dict[str, Tensor]:
+    """As bytes, 80 % to train on, 10 to accept by, 10 to report on."""
+    whole = torch.frombuffer(bytearray(of().encode("ascii", "replace")), dtype=torch.uint8).long()
+    first, second = len(whole) * 8 // 10, len(whole) * 9 // 10
+    return {"train": whole[:first], "accept": whole[first:second], "test": whole[second:]}
+
+
+def language(split: str, count: int, seed: int, of: Callable[[], str] = reference) -> Data:
     """Bytes and the ones that follow them: `[N, 64]` both."""
-    held = text()[split]
+    held = text(of)[split]
     random = torch.Generator().manual_seed(seed)
     at = torch.randint(len(held) - SEQUENCE - 1, (count,), generator=random)
     rows = held[at[:, None] + torch.arange(SEQUENCE + 1)]
     return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+
+def code(split: str, count: int, seed: int) -> Data:
+    """The same of Python's library."""
+    return language(split, count, seed, sources)
 
 
 Source = Callable[[str, int, int], Data]
@@ -328,7 +427,7 @@ class Net:
     @property
     def rows(self) -> int:
         """Of a batch."""
-        return 64 if self.data is language else BATCH
+        return 64 if self.data in (language, code) else BATCH
 
     def train(self) -> nn.Module:
         """A trained net; Adam, one cycle."""
@@ -351,6 +450,7 @@ NETS: dict[str, Net] = {
     "mixer": Net(Mixer, images, 500),
     "cnn": Net(cnn, images),
     "language": Net(Language, language, 800, 32, 4e-3),
+    "gated": Net(Gated, code, 800, 32, 4e-3),
     "mlp": Net(mlp, images, 1000),
     "resnet": Net(resnet, images, 300),
     "listening": Net(Listening, spectra, 300),

@@ -9,6 +9,7 @@ as it is there (a second call goes on behind them):
   correlation of the divergence from the float model, and the share of CPU seconds;
 - `int8`: points of accuracy that quantising loses, and classes of the first batch that the
   artefact gives otherwise on its engine;
+- `lost`: what int4 by torchao, tables of 4 and 8 bits and caches of int8 lose on language models;
 - `cure`: what mixing, rounding and distilling win back, fitted on training data, each accepted on
   one part of the held-out data, reported on another.
 """
@@ -16,13 +17,16 @@ as it is there (a second call goes on behind them):
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import torch
-from _accuracy_nets import NETS, Net
+from _accuracy_nets import NETS, Cache, Net
+from torch import Tensor
 
 import stepwell
 from stepwell.attributing.attribute import estimates
@@ -32,16 +36,32 @@ from stepwell.attributing.playback import Playback
 from stepwell.attributing.sites import Quantised, paired
 from stepwell.curing.cure import difference
 from stepwell.curing.mixing import bits_a_weight, bits_read
+from stepwell.quantising import by_torchao, unwrapped
 
 MX = "tosa-1.1+fp+mx_common+mx_fp4e2m1+mx_fp8e4m3"
+LANGUAGES = ("language", "gated")
+LANGUAGE_FORMS = {
+    "8da4w": by_torchao(4, 32),
+    "8da4w-64": by_torchao(4, 64),
+    "8da4w-row": by_torchao(4, None),
+    "4w-32": by_torchao(4, 32, inputs=False),
+    "4w": by_torchao(4, None, inputs=False),
+    "table4": lambda model, *inputs: with_table(model, 4),
+    "table8": lambda model, *inputs: with_table(model, 8),
+    "cache8": lambda model, *inputs: with_caches(model),
+}
+"""int4 by torchao in groups and rows, with int8 inputs and without; tables; caches."""
+LOSES_NOTHING = ("table8", "cache8")
+"""Forms of language models that have nothing to win back."""
 NEEDS = {
     "vit fp4e2m1": 0.8,
     "mixer fp4e2m1": 0.6,
     "cnn fp4e2m1": 0.8,
     "language fp4e2m1": 0.6,
-    "language 8da4w": 0.5,
     "vit 8da4w": 0.5,
-}
+    **{f"{name} {form}": 0.5 for name in LANGUAGES for form in LANGUAGE_FORMS
+       if form not in LOSES_NOTHING},
+}  # fmt: skip
 """Net and form, with the part of the loss that must come back."""
 CURES = {**NEEDS, **{f"{name} fp4e2m1": 0.0 for name in NETS if f"{name} fp4e2m1" not in NEEDS}}
 """The same with all other nets, which may lose nothing by cures."""
@@ -73,8 +93,30 @@ def pair_of(model: torch.nn.Module, net: Net, form: str) -> Quantised:
     source = imported(model, fit[0][0])
     if form.startswith("fp"):
         return paired(stepwell.to_mxfp(source, form, convolutions=True, attention=True), source)
-    inputs = [x for x, _ in fit][: 1 if form.startswith("8") else 2]
-    return paired(imported(stepwell.quantise(model, form, inputs), inputs[0]), source)
+    if form in LANGUAGE_FORMS:
+        made = LANGUAGE_FORMS[form](copy.deepcopy(model), *fit[:1])
+    else:
+        made = stepwell.quantise(model, form, [x for x, _ in fit])
+    return paired(imported(made, fit[0][0]), source)
+
+
+def with_table(model: Any, bits: int) -> Any:
+    """A model with its table of tokens in groups of 32 at 4 bits, or in rows at 8."""
+    from torchao.quantization import IntxWeightOnlyConfig, quantize_
+    from torchao.quantization.granularity import PerAxis, PerGroup
+
+    shared = PerGroup(32) if bits == 4 else PerAxis(0)
+    config = IntxWeightOnlyConfig(weight_dtype=getattr(torch, f"int{bits}"), granularity=shared)
+    quantize_(model, config, lambda layer, _: isinstance(layer, torch.nn.Embedding))
+    return unwrapped(model)
+
+
+def with_caches(model: Any) -> Any:
+    """A model whose keys and values pass caches of int8."""
+    for module in model.modules():
+        if hasattr(module, "cache"):
+            module.cache = Cache()
+    return model
 
 
 def seconds(since: float) -> float:
@@ -114,11 +156,16 @@ def answers(pair: Quantised, batches: list[Batch], free: bool = False) -> list[J
     return [judged(run, labels, run) for run, (_, labels) in zip(runs, batches, strict=True)]
 
 
-def scored(pair: Quantised, batches: list[Batch], free: bool = False) -> tuple[float, float]:
-    """Mean loss and score of a program on batches."""
-    found = answers(pair, batches, free)
-    loss, score = (torch.cat([getattr(one, what) for one in found]) for what in ("loss", "score"))
-    return float(loss.mean()), float(score.mean())
+def lost(name: str, form: str, folder: Path) -> dict[str, Any]:
+    """What a form loses, each row of text beside itself."""
+    net = NETS[name]
+    pair, data = pair_of(trained(name, folder), net, form), net.batches("test", TEST)
+    floats, low = answers(pair, data, True), answers(pair, data)
+    told: dict[str, Any] = {"float": means(floats), "plain": means(low)}
+    for what in ("loss", "score"):
+        moved = by_row(low, what, net.rows) - by_row(floats, what, net.rows)
+        told |= {what: float(moved.mean()), f"{what}_error": float(moved.std() / len(moved) ** 0.5)}
+    return told
 
 
 def int8(name: str, target: str, folder: Path) -> dict[str, Any]:
@@ -155,15 +202,42 @@ def cure(name: str, form: str, folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     assert found.program is not None
     better = paired(found.program, pair.original)
-    floats, low, now = scored(pair, test, True), scored(pair, test), scored(better, test)
+    floats, low, now = answers(pair, test, True), answers(pair, test), answers(better, test)
     steps = {c.name: [round(c.recovered, 3), c.kept] for c in found.cures}
-    kept = {"float": floats, "plain": low, "cured": now, "accepted": steps}
-    loss = (low[0] - now[0]) / (low[0] - floats[0])
-    points = (now[1] - low[1]) / ((floats[1] - low[1]) or 1e-9)
-    bits = [bits_a_weight(better), bits_read(better)] if form.startswith("fp") else [4.0]
-    return {"recovered_loss": round(loss, 3), "recovered_points": round(points, 3),
-            "bits": [round(b, 3) for b in bits], "needs": CURES[f"{name} {form}"], **kept,
-            "sentence": found.sentence, "seconds": seconds(started)}  # fmt: skip
+    kept = {"float": means(floats), "plain": means(low), "cured": means(now), "accepted": steps}
+    told: dict[str, Any] = {"needs": CURES[f"{name} {form}"], **kept}
+    for what in ("loss", "score"):
+        part, error = won_back(*(by_row(one, what, net.rows) for one in (floats, low, now)))
+        told |= {f"recovered_{what}": round(part, 3), f"{what}_error": round(error, 3)}
+    if form.startswith("fp"):
+        told["bits"] = [round(b, 3) for b in (bits_a_weight(better), bits_read(better))]
+    else:
+        told["ops_alike"] = ops_of(found.program) == ops_of(pair.program)
+    return {**told, "sentence": found.sentence, "seconds": seconds(started)}
+
+
+def means(answers: list[Judged]) -> tuple[float, float]:
+    """Loss and score."""
+    loss, score = (torch.cat([getattr(one, of) for one in answers]) for of in ("loss", "score"))
+    return float(loss.mean()), float(score.mean())
+
+
+def by_row(answers: list[Judged], what: str, rows: int) -> Tensor:
+    """A number for each row of the batches: tokens of one text are no samples of their own."""
+    return torch.cat([getattr(one, what).unflatten(0, (rows, -1)).mean(1) for one in answers])
+
+
+def won_back(floats: Tensor, low: Tensor, now: Tensor) -> tuple[float, float]:
+    """The part of what is lost that comes back, and its standard error, paired by rows."""
+    lost, won = (low - floats).double(), (low - now).double()
+    part = float(won.mean() / lost.mean()) if lost.mean() else float("nan")
+    return part, float((won - part * lost).std() / lost.mean().abs() / len(lost) ** 0.5)
+
+
+def ops_of(program: stepwell.Program) -> Counter[str]:
+    """Its ops with their types: the same ones run at the same speed, in files of one size."""
+    return Counter(f"{op.name} {op.operand_types} {op.result_types}"
+                   for op in program.module.walk())  # fmt: skip
 
 
 def main() -> None:
@@ -177,6 +251,7 @@ def main() -> None:
     if given.rows is not None and given.rows.exists():
         rows = {r["row"]: r for r in map(json.loads, given.rows.read_text().splitlines())}
     tasks: list[tuple[str, Any]] = [(f"cure {one}", cure) for one in CURES]
+    tasks += [(f"lost {name} {form}", lost) for name in LANGUAGES for form in LANGUAGE_FORMS]
     tasks += [(f"rank {one}", rank) for one in RANKS]
     tasks += [(f"int8 {name} {target}", int8) for target in INT8 for name in NETS]
     for row, make in tasks:

@@ -61,7 +61,7 @@ def _tosa(bits: int) -> Any:
     return of.TOSAQuantizer(TosaSpecification.create_from_string(name)).set_global(configs[wide]())
 
 
-def by_torchao(bits: int, group: int | None) -> Quantiser:
+def by_torchao(bits: int, group: int | None, *, inputs: bool = True) -> Quantiser:
     """Linear layers whose weights have few bits, and whose inputs are int8 of each token.
 
     Scales of groups are numbers of bfloat16, as XNNPACK's kernels hold them
@@ -70,16 +70,24 @@ def by_torchao(bits: int, group: int | None) -> Quantiser:
     Args:
         bits: of a weight.
         group: weights that share a scale; None: a row. Layers whose rows are no whole groups stay.
+        inputs: whether inputs are int8; they stay floats otherwise.
     """
 
-    def quantise(module: Any, inputs: Sequence[Any], *more: Sequence[Any]) -> Any:
+    def quantise(module: Any, example: Sequence[Any], *more: Sequence[Any]) -> Any:
         import torch
-        from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+        from torchao.quantization import (
+            Int8DynamicActivationIntxWeightConfig,
+            IntxWeightOnlyConfig,
+            quantize_,
+        )
         from torchao.quantization.granularity import PerAxis, PerGroup
 
-        config = Int8DynamicActivationIntxWeightConfig(
-            weight_dtype=getattr(torch, f"int{bits}"),
-            weight_granularity=PerAxis(0) if group is None else PerGroup(group),
+        dtype = getattr(torch, f"int{bits}")
+        shared = PerAxis(0) if group is None else PerGroup(group)
+        config = (
+            Int8DynamicActivationIntxWeightConfig(weight_dtype=dtype, weight_granularity=shared)
+            if inputs
+            else IntxWeightOnlyConfig(weight_dtype=dtype, granularity=shared)
         )
 
         def fits(layer: Any, name: str) -> bool:
@@ -131,6 +139,7 @@ QUANTISERS: dict[str, Quantiser] = {
     "int8-xnnpack-dynamic": by_pt2e(lambda: _xnnpack(is_per_channel=True, is_dynamic=True)),
     "8da4w": by_torchao(4, 32),
     "8da8w": by_torchao(8, None),
+    "4w": by_torchao(4, None, inputs=False),
     "int8-tosa": by_pt2e(lambda: _tosa(8)),
     "int16-tosa": by_pt2e(lambda: _tosa(16)),
 }
@@ -179,7 +188,7 @@ def quantise(model: Any, name: str, data: Iterable[object]) -> Any:
     Args:
         model: a module; it is put into evaluation mode and otherwise not changed.
         name: `int8-xnnpack`, `int8-xnnpack-dynamic`, `int8-cortex-m`, `int8-tosa`, `int16-tosa`,
-            `8da4w`, `8da8w`, or a plug-in's.
+            `8da4w`, `8da8w`, `4w`, or a plug-in's.
         data: inputs, each a tensor or the tuple that the model is called with; the first one is
             what it is exported with, where the quantiser works on an exported program.
 

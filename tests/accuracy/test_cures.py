@@ -14,6 +14,7 @@ from stepwell.attributing.sites import Quantised
 from stepwell.curing import cure
 from stepwell.curing.mixing import bits_read, payloads_of
 from stepwell.curing.rounding import solved
+from stepwell.ir.core import weight_key
 from stepwell.ir.declared.interpretation import Interpreter
 
 TARGET = "tosa-1.1+fp+mx_common+mx_fp4e2m1+mx_fp8e4m3"
@@ -167,3 +168,68 @@ def test_clipping_needs_ranges_known_ahead() -> None:
         stepwell.accuracy(
             net(), TARGET, batches(7, 2), quantise="fp4e2m1", levels=0, cures=("clipping",)
         )
+
+
+def far() -> nn.Module:
+    """One column of weights stands far from the others."""
+    model = net()
+    with torch.no_grad():
+        model[2].weight[:, 0].mul_(8)  # pyright: ignore
+    return model
+
+
+@pytest.mark.parametrize(
+    ("form", "cures", "kept", "least"),
+    [
+        ("4w", ("scales", "rounding"), [True, True], 0.6),
+        ("int8-tosa", ("scales", "biases"), [False, True], 0.15),  # Int8 has steps enough.
+        ("int8-xnnpack", ("rounding", "biases"), [True, False], 0.2),  # Means are right by then.
+    ],
+)
+def test_scales_and_biases_are_kept_where_they_win(
+    form: str, cures: tuple[str, ...], kept: list[bool], least: float
+) -> None:
+    target = "tosa-1.0+int" if form == "int8-tosa" else "xnnpack"
+    found = stepwell.accuracy(
+        far(), target, batches(7, 3), quantise=form, levels=0, most=2, fit=batches(8, 6),
+        cures=cures,
+    )  # fmt: skip
+    assert [cure.kept for cure in found.cures] == kept, str(found)
+    best = max(cure.recovered for cure in found.cures)
+    assert best > least, str(found)
+    assert found.program is not None
+    (x,) = batches(9, 1)[0][0]
+    lowered = stepwell.lower(found.program, target)
+    assert not lowered.report.outside or form == "int8-tosa", str(lowered.report)
+    if target == "xnnpack":  # Where an activation is a tie, another library rounds it otherwise.
+        (given,), (wanted,) = lowered.run(x), found.program.run(x)
+        assert float((given - wanted).abs().mean()) < 0.01 * float(wanted.abs().mean())
+
+
+def test_scales_of_groups_stay_numbers_of_bfloat16() -> None:
+    found = stepwell.accuracy(
+        net(), "xnnpack", batches(7, 2), quantise="8da4w", levels=0, most=2, cures=("scales",)
+    )
+    assert found.program is not None and found.cures[0].kept, str(found)
+    assert found.cures[0].recovered > 0.3, str(found)
+    weights = found.program.weights
+    scales = [
+        weights.get(weight_key(op.operands[1]) or "")
+        for op in found.program.module.walk()
+        if "dequantize_affine" in op.name and weight_key(op.operands[0]) is not None
+    ]
+    assert len(scales) == 3
+    for scale in scales:
+        assert torch.equal(scale, scale.bfloat16().float())
+
+
+@pytest.mark.parametrize(
+    ("cure", "form", "message"),
+    [("scales", "fp4e2m1", "chooses scales of weights of integers"),
+     ("biases", "8da4w", "changes biases of quantised layers")],
+)  # fmt: skip
+def test_a_cure_says_what_it_lacks(cure: str, form: str, message: str) -> None:
+    model = nn.Sequential(nn.Linear(64, 6, bias=False)).eval()
+    target = TARGET if form == "fp4e2m1" else "xnnpack"
+    with pytest.raises(stepwell.StepwellError, match=message):
+        stepwell.accuracy(model, target, batches(7, 2), quantise=form, levels=0, cures=(cure,))

@@ -69,8 +69,8 @@ def accuracy(
         quantise: a quantiser's name (`stepwell.quantise`; `int8` is the target's own), an MX
             payload (`fp4e2m1`), or a function of a module and inputs; None: the target's own.
         quantised: the quantised model itself, in place of that.
-        cures: which to try, in order: `mixing`, `clipping`, `rounding`, `distilling`
-            (`docs/accuracy.md`).
+        cures: which to try, in order: `mixing`, `clipping`, `scales`, `rounding`, `biases`,
+            `distilling` (`docs/accuracy.md`).
         fit: batches that cures are fitted on and that quantisers calibrate on; None: cures take
             the first half of `data`, and only the rest accepts and reports.
         levels: batches that the levels of the target and the artefact run on, which are slow.

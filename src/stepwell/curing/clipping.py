@@ -15,19 +15,17 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-import torch
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.attributing.attribute import estimates
 from stepwell.attributing.metrics import Batch, Tally, judged
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import DEQUANTISES, QUANTISES, Quantised, Site, constant_key
+from stepwell.attributing.sites import DEQUANTISES, QUANTISES, Quantised, Site
+from stepwell.curing.scales import biases_of, requantise, rescale
 from stepwell.curing.weights import Weights
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError, op_name
-from stepwell.ir.types import WeightAttr
 
 PARTS = (0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.06, 0.03)
 """Of an end of a range that are tried."""
@@ -125,7 +123,8 @@ def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
             for one, lost in _divergences(weights, tried, looked_at).items():
                 if lost < WINS * least[one]:
                     chosen[one], least[one] = tried[one], lost
-    return with_ranges(weights, {r: ends for r, ends in chosen.items() if ends != r.ends})
+    wanted = {r: ends for r, ends in chosen.items() if ends != r.ends}
+    return weights.moved(with_ranges(pair, wanted))
 
 
 def _divergences(
@@ -134,7 +133,7 @@ def _divergences(
     """From the float model, with what has each range alone quantised."""
     if not ends:
         return {}
-    pair = with_ranges(weights, ends).pair
+    pair = with_ranges(weights.pair, ends)
     casts = list(_casts(pair))
     lost = {one: Tally() for one in ends}
     for inputs, labels in batches:
@@ -145,13 +144,12 @@ def _divergences(
     return {one: tally.mean for one, tally in lost.items()}
 
 
-def with_ranges(weights: Weights, ends: Mapping[Range, Ends]) -> Weights:
-    """The same weights in a program where activations have other ranges.
+def with_ranges(original: Quantised, ends: Mapping[Range, Ends]) -> Quantised:
+    """The same program where activations have other ranges.
 
     Integers of a bias are multiples of its input's scale times the weight's: they follow.
     """
-    program = weights.pair.program.clone()
-    pair = replace(weights.pair, program=program)
+    pair = replace(original, program=original.program.clone())
     casts = list(_casts(pair))
     for one, asked in ends.items():
         scale, zero = one.scale_and_zero(asked)
@@ -159,10 +157,9 @@ def with_ranges(weights: Weights, ends: Mapping[Range, Ends]) -> Weights:
             casts[at].properties["scale"] = attribute(scale)
             casts[at].properties["zero_point"] = attribute(zero)
         for bias in _biases(pair.sites, _values(casts, one)):
-            _rescale(pair, bias, scale / one.first.arg("scale"))
-    named = {site.name: site for site in pair.sites}
-    stepped = {(named[s.name], at): numbers for (s, at), numbers in weights.stepped.items()}
-    return Weights(pair, weights.plain, stepped)
+            rescale(pair, bias, scale / one.first.arg("scale"))
+            requantise(pair, bias, scale / one.first.arg("scale"))
+    return pair
 
 
 def _casts(pair: Quantised) -> Iterator[SchemaOp]:
@@ -244,43 +241,4 @@ def _readers(sites: Sequence[Site], values: Set[SSAValue]) -> list[Site]:
 
 def _biases(sites: Sequence[Site], values: Set[SSAValue]) -> list[SchemaOp]:
     """Dequantize ops of integer biases of layers whose input is one of the values."""
-    schema_ops: list[SchemaOp] = []
-    for site in sites:
-        if site.weight is None or site.op.operands[0] not in values:
-            continue
-        for value in site.op.operands[site.weight + 1 :]:
-            owner = value.owner
-            if constant_key(value) is not None and isinstance(owner, SchemaOp):
-                schema_ops.append(owner)
-    return schema_ops
-
-
-def _rescale(pair: Quantised, bias: SchemaOp, ratio: float) -> None:
-    """Let a bias have integers of another scale, which stand for the same numbers."""
-    source = bias.operands[0].owner
-    assert isinstance(source, WeightOp)
-    store = pair.program.weights
-    whole = store.get(source.key.data)
-    limit = torch.iinfo(whole.dtype)
-    integers = (whole.double() / ratio).round().clamp(limit.min, limit.max).to(whole.dtype)
-    _renew(pair, bias, 0, integers)
-    if "scale" in bias.properties:
-        bias.properties["scale"] = attribute(bias.arg("scale") * ratio)
-        return
-    scales = bias.operands[1].owner
-    assert isinstance(scales, WeightOp)
-    numbers = store.get(scales.key.data)
-    _renew(pair, bias, 1, (numbers.double() * ratio).to(numbers.dtype))
-
-
-def _renew(pair: Quantised, op: Operation, at: int, tensor: torch.Tensor) -> None:
-    """Give an op another constant; the one that it read may have other readers."""
-    old = op.operands[at].owner
-    assert isinstance(old, WeightOp)
-    new = old.clone()
-    key = pair.program.weights.constant(tensor.contiguous(), f"{old.key.data}.clipped")
-    new.properties["key"] = WeightAttr(key)
-    block = old.parent
-    assert block is not None
-    block.insert_op_after(new, old)
-    op.operands[at] = new.results[0]
+    return [bias for site in sites if site.op.operands[0] in values for bias in biases_of(site)]

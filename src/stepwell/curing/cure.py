@@ -11,10 +11,12 @@ from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.result import Accuracy, Cured
 from stepwell.attributing.sites import Quantised
+from stepwell.curing.biases import corrected
 from stepwell.curing.clipping import clipped
 from stepwell.curing.distilling import distil
 from stepwell.curing.mixing import mixed
 from stepwell.curing.rounding import second_order
+from stepwell.curing.scales import rescaled
 from stepwell.curing.weights import Weights
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
@@ -23,12 +25,14 @@ Cure = Callable[[Weights, Sequence[Batch]], Weights]
 CURES: Mapping[str, Cure] = {
     "mixing": mixed,
     "clipping": clipped,
+    "scales": lambda weights, batches: rescaled(weights, batches[:MOMENTS]),
     "rounding": lambda weights, batches: second_order(weights, batches[:MOMENTS]),
+    "biases": lambda weights, batches: corrected(weights, batches[:MOMENTS]),
     "distilling": distil,
 }
 """By name: other weights, fitted on batches, or the same in a program of other payloads."""
 MOMENTS = 4
-"""Batches that second moments are taken on."""
+"""Batches that moments are taken on."""
 
 
 def cured(

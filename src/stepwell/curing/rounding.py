@@ -41,7 +41,7 @@ def second_order(weights: Weights, batches: Sequence[Batch]) -> Weights:
         if held is None:
             continue
         numbers, snap = held
-        rows = [_rows(result.run(play.inputs), play, site) for play in floats]
+        rows = [rows_of(result.run(play.inputs), play, site) for play in floats]
         if any(pair is None for pair in rows):
             continue
         ours = torch.cat([pair[0] for pair in rows if pair is not None]).double()
@@ -82,11 +82,7 @@ def _numbers(weights: Weights, site: Site) -> tuple[Tensor, Snap] | None:
     op = site.op
     if at is None or not isinstance(op, SchemaOp):
         return None
-    is_linear = isinstance(op, MxLinearOp) or op_name(op).startswith("aten.linear")
-    is_conv = isinstance(op, MxConv2dOp) or op_name(op).startswith(
-        ("aten.conv2d", "aten.convolution")
-    )
-    if not is_linear and not (is_conv and op.arg("groups") == 1):
+    if not _is_layer(site):
         return None
     if (site, at) in weights.stepped:
         numbers, steps = weights.stepped[site, at]
@@ -104,8 +100,23 @@ def _numbers(weights: Weights, site: Site) -> tuple[Tensor, Snap] | None:
     return numbers, snap
 
 
-def _rows(now: Playback, floats: Playback, site: Site) -> tuple[Tensor, Tensor] | None:
-    """What the site's weight is multiplied with, quantised and in floats: `[N, K]` both."""
+def _is_layer(site: Site) -> bool:
+    op = site.op
+    if site.weight is None or not isinstance(op, SchemaOp):
+        return False
+    if isinstance(op, MxLinearOp) or op_name(op).startswith("aten.linear"):
+        return True
+    convolves = op_name(op).startswith(("aten.conv2d", "aten.convolution"))
+    return (isinstance(op, MxConv2dOp) or convolves) and op.arg("groups") == 1
+
+
+def rows_of(now: Playback, floats: Playback, site: Site) -> tuple[Tensor, Tensor] | None:
+    """What the site's weight is multiplied with, quantised and in floats: `[N, K]` both.
+
+    None for other ops than linear layers and convolutions without groups.
+    """
+    if not _is_layer(site):
+        return None
     ours, theirs = now.operands(site, free=False)[0], floats.operands(site, free=True)[0]
     op = site.op
     assert isinstance(op, SchemaOp)

@@ -73,6 +73,7 @@ def steps_of(pair: Quantised, value: SSAValue) -> Steps | None:
     if not bool((scale > 0).all()):
         return None
     low, high = cast(int, op.arg("quant_min")), cast(int, op.arg("quant_max"))
+    high = min(high, (1 << 31) - 128)  # The largest int32 that is a float32.
     return Steps(key, scale, -dequantized(0) / scale, low, high, weight.dtype)
 
 
@@ -83,7 +84,7 @@ class Weights:
     Attributes:
         pair: the program that they are weights of.
         plain: parameters in floats, and those that products in MX round, by key.
-        stepped: weights of integers, by site and operand, with their steps.
+        stepped: weights and biases of integers, by site and operand, with their steps.
     """
 
     pair: Quantised
@@ -102,10 +103,13 @@ class Weights:
                 if weight.dtype == torch.float32:
                     plain[op.key.data] = weight.clone()
         stepped: dict[tuple[Site, int], tuple[Tensor, Steps]] = {}
+        keys = [constant_key(value) for site in pair.sites for value in site.op.operands]
         for site in pair.sites:
-            at = site.weight
-            steps = None if at is None else steps_of(pair, site.op.operands[at])
-            if at is not None and steps is not None:
+            own = [] if site.weight is None else range(site.weight, len(site.op.operands))
+            for at in own:
+                steps = steps_of(pair, site.op.operands[at])
+                if steps is None or keys.count(steps.key) > 1:
+                    continue  # What two layers share is not chosen for one.
                 now = pair.program.weights.get(steps.key).float()
                 numbers = site.floats.get(at, (now - steps.zero) * steps.scale)
                 stepped[site, at] = numbers.float().clone(), steps
@@ -127,6 +131,17 @@ class Weights:
         return Playback(
             self.pair, inputs, free=False, grad=grad, given=self.given(), parameters=self.plain
         )
+
+    def moved(self, pair: Quantised) -> Weights:
+        """The same numbers in a program of the same sites, on the steps that it has."""
+        named = {site.name: site for site in pair.sites}
+        stepped: dict[tuple[Site, int], tuple[Tensor, Steps]] = {}
+        for (site, at), (numbers, _) in self.stepped.items():
+            own = named[site.name]
+            steps = steps_of(pair, own.op.operands[at])
+            assert steps is not None
+            stepped[own, at] = numbers, steps
+        return Weights(pair, self.plain, stepped)
 
     def copy(self) -> Weights:
         """The same numbers, in other tensors."""

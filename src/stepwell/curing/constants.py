@@ -1,0 +1,23 @@
+"""Constants of a program exchanged for others."""
+
+from __future__ import annotations
+
+import torch
+from xdsl.ir import Operation
+
+from stepwell.ir.core import WeightOp
+from stepwell.ir.program import Program
+from stepwell.ir.types import WeightAttr
+
+
+def renew(program: Program, op: Operation, at: int, tensor: torch.Tensor) -> None:
+    """Give an op another constant; the one that it read may have other readers."""
+    old = op.operands[at].owner
+    assert isinstance(old, WeightOp)
+    new = old.clone()
+    key = program.weights.constant(tensor.contiguous(), f"{old.key.data}.cured")
+    new.properties["key"] = WeightAttr(key)
+    block = old.parent
+    assert block is not None
+    block.insert_op_after(new, old)
+    op.operands[at] = new.results[0]
