@@ -16,10 +16,12 @@ import json
 import os
 import random
 import re
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +32,11 @@ KINDS = {
 }
 LIMITS = {"rewrite": 60, "op": 120, "emitter": 240}
 """CPU seconds that a change of a kind may take."""
+LONGEST = max(LIMITS.values())
+SUITE = 1800
+"""CPU seconds of all tests, about."""
+UNNOTICED = (0, 5, 6)
+"""Exit statuses: nothing fails, nothing is selected, nothing fails of what there was time for."""
 OTHER: dict[type[ast.cmpop], str] = {
     ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
@@ -79,12 +86,35 @@ def drawn(seed: int, number: int, tree: Path) -> tuple[str, Path, tuple[int, int
             return kind, path, draw.choice(places)
 
 
-def tried(tree: Path, command: list[str]) -> tuple[int, float, str]:
-    """The exit status, CPU seconds and last lines of a command in a checkout."""
+@dataclass(frozen=True)
+class Run:
+    """What became of a command.
+
+    Attributes:
+        status: its exit status; a signal's number, negative, if that ended it.
+        seconds: of CPU, its children's too.
+        failed: the tests that failed.
+        last: the last lines of its standard output.
+    """
+
+    status: int
+    seconds: float
+    failed: list[str]
+    last: list[str]
+
+
+def tried(tree: Path, command: list[str], seconds: int) -> Run:
+    """Run a command in a checkout; one that takes more CPU seconds than these hangs."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
     before = sum(os.times()[2:4])
-    ran = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
-    return ran.returncode, sum(os.times()[2:4]) - before, (ran.stdout + ran.stderr)[-2000:]
+    ran = subprocess.run(
+        command, cwd=tree, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 10)),
+    )  # fmt: skip
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.M)
+    last = ran.stdout.strip().splitlines()[-5:]
+    return Run(ran.returncode, sum(os.times()[2:4]) - before, failed, last)
 
 
 def one(seed: int, number: int, tree: Path, whole: bool) -> dict[str, object]:
@@ -97,20 +127,21 @@ def one(seed: int, number: int, tree: Path, whole: bool) -> dict[str, object]:
     rows[line - 1] = (row[:first] + text.encode() + row[last:]).decode()
     path.write_text("".join(rows), encoding="utf-8")
     begun = time.monotonic()
+    noticed_by_all: bool | None = None
     try:
-        status, seconds, said = tried(tree, [sys.executable, "tools/affected.py", "HEAD"])
-        found_by_all: bool | None = None
-        if status in (0, 3) and whole:
-            every = [sys.executable, "-m", "pytest", "-q", "-x"]
-            found_by_all = tried(tree, every)[0] != 0
+        command = [sys.executable, "tools/affected.py", "HEAD"]
+        ran = tried(tree, command, 3 * LONGEST)
+        if ran.status in UNNOTICED and whole:
+            every = tried(tree, [sys.executable, "-m", "pytest", "-q", "-x"], 2 * SUITE)
+            noticed_by_all = every.status not in UNNOTICED
+            ran = replace(ran, failed=every.failed)
     finally:
         path.write_text(original, encoding="utf-8")
-    by = re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
     return {
         "number": number, "kind": kind, "place": f"{path.relative_to(tree)}:{line}",
-        "was": was, "is": text, "noticed": status not in (0, 3, 5), "by": by[0] if by else "",
-        "seconds": round(seconds, 1), "wall": round(time.monotonic() - begun),
-        "by the suite": found_by_all, "said": said.strip().splitlines()[-1:],
+        "was": was, "is": text, "status": ran.status, "noticed": ran.status not in UNNOTICED,
+        "by": ran.failed[:1], "seconds": round(ran.seconds, 1),
+        "wall": round(time.monotonic() - begun), "by the suite": noticed_by_all, "said": ran.last,
     }  # fmt: skip
 
 
@@ -147,7 +178,9 @@ def main() -> int:
         print(f"| {kind} | {len(of)} | {noticed} | {missed} | {most} ({limit}) |")
     for row in rows:
         if not row["noticed"]:
-            print(f"not noticed: {row['place']}: {row['was']} -> {row['is']} {row['said']}")
+            print(
+                f"not noticed: {row['place']}: {row['was']} -> {row['is']} (exit status {row['status']})"
+            )
     return 0
 
 
