@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from forking import Forks
 from hypothesis import settings
 
 # Two workers share the machine. ExecuTorch reads the thread count when its first delegate loads.
@@ -32,3 +33,11 @@ def logging_comes_back() -> Iterator[None]:
 def seed() -> None:
     """Make a test's random tensors the same in every run and order."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Runs command lines in processes that need not import everything again."""
+    server = Forks()
+    yield server
+    server.close()

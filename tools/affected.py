@@ -205,7 +205,7 @@ def selected(changed: Iterable[Change]) -> dict[Path, int]:
     return files
 
 
-@dataclass
+@dataclass(eq=False)  # A plug-in of pytest is hashed.
 class Selection:
     """The plug-in of pytest: nearest tests first, until the time is over."""
 

@@ -8,6 +8,7 @@ and those under `TYPE_CHECKING`.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from pathlib import Path
 
 LAYERS = ("ir", "dialects", "translate", "backends", "front door")
 PROGRAM_IMPORTS = ("torch.fx", "torch.export")
+IN_A_STRING = re.compile(r"^(?!\s*(?:from|import)\b).*\bstepwell\.", re.M)
+"""A line that may name a module otherwise than by an import."""
 SIZES = "torch.fx.experimental.symbolic_shapes"  # symbolic numbers, which hold no program
 
 
@@ -61,30 +64,40 @@ def imports_of(path: Path, module: str) -> Iterator[Import]:
     """Every import statement of a file: in functions and under `TYPE_CHECKING` too."""
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    inside_functions = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for inner in ast.walk(node)
-    }
-    for_types = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        at_import, is_typing = id(node) not in inside_functions, id(node) in for_types
+    for node, at_import, is_typing in import_statements(tree.body):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(alias.name, node.lineno, at_import, is_typing)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join((*above, base)).rstrip(".")
             for alias in node.names:
                 yield Import(f"{base}.{alias.name}", node.lineno, at_import, is_typing)
+
+
+def import_statements(
+    body: list[ast.stmt], at_import: bool = True, is_typing: bool = False
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool, bool]]:
+    """The imports among statements and below them, and what `Import` says of each.
+
+    Statements alone are looked at: a file has twenty times as many expressions.
+    """
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, at_import, is_typing
+            continue
+        runs = at_import and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        typing = is_typing or (
+            isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        )
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for inner in (statements := getattr(node, part, ())):
+                if not isinstance(inner, ast.stmt):  # `except …:` and `case …:`.
+                    yield from import_statements(inner.body, runs, typing)
+            if statements and isinstance(statements[0], ast.stmt):
+                yield from import_statements(statements, runs, typing)
 
 
 def may_hold_torch_programs(module: str) -> bool:
@@ -135,9 +148,10 @@ def problems(root: Path) -> list[str]:
 
 def names_above(path: Path, module: str, known: set[str]) -> Iterator[tuple[int, str]]:
     """(line, rule) of strings of the lower folders that are names of modules above them."""
-    if layer_of(module) == len(LAYERS) - 1:
+    text = path.read_text(encoding="utf-8")
+    if layer_of(module) == len(LAYERS) - 1 or not IN_A_STRING.search(text):
         return
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+    for node in ast.walk(ast.parse(text, str(path))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             name = node.value.rstrip(".")
             if name in known and layer_of(name) > layer_of(module):

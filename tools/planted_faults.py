@@ -178,9 +178,8 @@ def main() -> int:
         print(f"| {kind} | {len(of)} | {noticed} | {missed} | {most} ({limit}) |")
     for row in rows:
         if not row["noticed"]:
-            print(
-                f"not noticed: {row['place']}: {row['was']} -> {row['is']} (exit status {row['status']})"
-            )
+            place, status = row["place"], row["status"]
+            print(f"not noticed: {place}: {row['was']} -> {row['is']} (exit status {status})")
     return 0
 
 

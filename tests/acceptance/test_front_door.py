@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forking import Forks
 from torch.export import export
 
 import stepwell
@@ -145,13 +144,8 @@ def test_an_artefact_takes_inputs_nested_as_the_model_does() -> None:
         lowered.run(x, y)
 
 
-def test_the_package_runs_as_a_module():
-    done = subprocess.run(
-        [sys.executable, "-m", "stepwell", "show", "nowhere.pte"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_the_package_runs_as_a_module(forks: Forks):
+    done = forks.run(["-m", "stepwell", "show", "nowhere.pte"])
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import importlib
 import io
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forking import Forks
 from torch.export import ExportedProgram, export
 from torch.utils import _pytree as pytree
 
@@ -100,18 +99,13 @@ def _saved(inputs: Any) -> bytes:
     return held.getvalue()
 
 
-def test_a_program_from_a_file_does_not_read_freed_memory(tmp_path: Path) -> None:
+def test_a_program_from_a_file_does_not_read_freed_memory(tmp_path: Path, forks: Forks) -> None:
     _, inputs, exported = made("deit:deit_small_depth2")
     lowered = stepwell.lower(exported, "xnnpack", stepwell.PIPELINES["xnnpack-published"])
     file = tmp_path / "model.pte"
     file.write_bytes(lowered.to_pte())
-    done = subprocess.run(
-        [sys.executable, "-c", _OVERWRITING, str(file), str(tmp_path / "x.pt")],
-        input=_saved(inputs),
-        capture_output=True,
-        check=True,
-    )
-    assert done.returncode == 0
+    done = forks.run(["-c", _OVERWRITING, file, tmp_path / "x.pt"], input=_saved(inputs))
+    assert done.returncode == 0, done.stderr
     ours = torch.load(tmp_path / "x.pt", weights_only=True)
     close(ours, lowered.run(*inputs), 1e-6)
 

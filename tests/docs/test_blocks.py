@@ -2,8 +2,8 @@
 
 A page's Python shares one namespace and one folder; `python title="x.py"` is written there first.
 What a reader need not see stands in a comment in front, `<!-- before: … -->`, and runs too. Shell
-lines: those of `stepwell` run in a process that has imported nothing, a block in one (with
-`-m slow`, a line in one); of `python FILE`, `make`, `pytest` and `pip` it is asked that what they
+lines: those of `stepwell` run in a process of their own (with `-m slow`, in one that has imported
+nothing); of `python FILE`, `make`, `pytest` and `pip` it is asked that what they
 name is there. `<!-- slow: why -->` leaves running to `tools/doc_commands.py`,
 `<!-- absent: why -->` to nobody; arguments are read all the same. `<!-- needs: MODULE -->` skips a
 block where an extra is absent. `text` is for reading; a `diff` is tried by `test_walkthroughs.py`.
@@ -12,7 +12,6 @@ block where an extra is absent. `text` is for reading; a `diff` is tried by `tes
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import shlex
 import subprocess
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forks
 
 import stepwell
 from stepwell import cli
@@ -102,9 +102,9 @@ WITH_COMMANDS = [
 
 @pytest.mark.parametrize("page", WITH_BLOCKS)
 def test_the_blocks_of_a_page_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Forks
 ) -> None:
-    run_page(page, tmp_path, monkeypatch)
+    run_page(page, tmp_path, monkeypatch, forks)
 
 
 @pytest.mark.slow
@@ -112,11 +112,11 @@ def test_the_blocks_of_a_page_run(
 def test_each_command_of_a_page_runs_in_a_process_of_its_own(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_page(page, tmp_path, monkeypatch, each=True)
+    run_page(page, tmp_path, monkeypatch)
 
 
 def run_page(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, each: bool = False
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Forks | None = None
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -125,14 +125,14 @@ def run_page(
     kept = set(sys.modules)
     try:
         for block in blocks(page):
-            run(block, page, namespace, each)
+            run(block, page, namespace, forks)
     finally:
         for name in set(sys.modules) - kept:  # mlp.py of this folder is not that of another.
             if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
                 del sys.modules[name]
 
 
-def run(block: Block, page: Path, namespace: dict[str, Any], each: bool = False) -> None:
+def run(block: Block, page: Path, namespace: dict[str, Any], forks: Forks | None = None) -> None:
     if block.needs and importlib.util.find_spec(block.needs) is None:
         return
     if block.language == "python":
@@ -144,8 +144,8 @@ def run(block: Block, page: Path, namespace: dict[str, Any], each: bool = False)
     elif block.language == "sh":
         lines = [shlex.split(line, comments=True) for line in block.body.splitlines()]
         commands = [words[1:] for words in lines if words[:1] == ["stepwell"] and not block.slow]
-        for batch in [[one] for one in commands] if each else [commands]:
-            in_a_fresh_process(batch)
+        for words in commands:
+            in_a_process(words, forks)
         for words in filter(None, lines):
             asked(words, block)
     elif block.language == "mlir":
@@ -153,23 +153,16 @@ def run(block: Block, page: Path, namespace: dict[str, Any], each: bool = False)
         assert str(stepwell.parse(str(program))) == str(program)
 
 
-ALL = """
-import json, sys
-from stepwell.cli import main
-for words in json.loads(sys.argv[1]):
-    if main(words) != 0:
-        sys.exit(f"{words} fails")
-"""
-
-
-def in_a_fresh_process(commands: list[list[str]]) -> None:
-    """Commands, one after the other; each ends with 0."""
-    if commands:
+def in_a_process(words: list[str], forks: Forks | None) -> None:
+    """A command of stepwell ends with 0: in a fork, or in a process that has imported nothing."""
+    command = ["-m", "stepwell", *words]
+    if forks is not None:
+        ran = forks.run(command)
+    else:
         ran = subprocess.run(
-            [sys.executable, "-c", ALL, json.dumps(commands)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert ran.returncode == 0, ran.stderr
+            [sys.executable, *command], capture_output=True, text=True, check=False
+        )
+    assert ran.returncode == 0, f"{words} fails: {ran.stderr}"
 
 
 def asked(words: list[str], block: Block) -> None:

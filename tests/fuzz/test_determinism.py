@@ -38,6 +38,7 @@ print(digest(open(sys.argv[1] + "/m.safetensors", "rb").read()))
 
 
 def outcome(seed: str, folder: Path) -> str:
+    """What a process of a hash seed gives, which is fixed when it starts."""
     environment = {**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"}
     folder.mkdir()
     script = folder / "deterministic.py"

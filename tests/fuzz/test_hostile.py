@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forking import Forks
 
 import stepwell
 from stepwell.ir.outside.files import write_atomically
@@ -17,13 +16,12 @@ HOSTILE = Path(__file__).with_name("hostile.py")
 MOST_SECONDS = 5.0
 
 
-def test_a_hostile_file_is_refused_by_a_process_of_few_resources(tmp_path: Path) -> None:
+def test_a_hostile_file_is_refused_by_a_process_of_few_resources(
+    tmp_path: Path, forks: Forks
+) -> None:
     folder = tmp_path / "inner"
     folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, HOSTILE, folder],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = forks.run([HOSTILE, folder], timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     rows = [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
     assert len(rows) > 35

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forks
 
 MUTANTS = Path(__file__).with_name("mutants.py")
 KINDS = (
@@ -18,18 +17,15 @@ KINDS = (
 )
 
 
-def tried(kind: str, count: int, seed: int) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, MUTANTS, kind, str(count), str(seed)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+def tried(forks: Forks, kind: str, count: int, seed: int) -> list[dict[str, Any]]:
+    done = forks.run([MUTANTS, kind, str(count), str(seed)])
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_few_mutants_of_each_kind_are_refused_or_right() -> None:
+def test_a_few_mutants_of_each_kind_are_refused_or_right(forks: Forks) -> None:
     """In forked processes of bounded memory and time: no trace, no abort, no hang."""
-    rows = tried("every", 4, 0)
+    rows = tried(forks, "every", 4, 0)
     assert [row for row in rows if "outcome" in row] == []
     assert tuple(row["kind"] for row in rows) == KINDS
     assert all(sum(n for n in row.values() if isinstance(n, int)) == 4 for row in rows)
@@ -38,5 +34,5 @@ def test_a_few_mutants_of_each_kind_are_refused_or_right() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_mutants_are_refused_or_right(kind: str, seed: int) -> None:
-    assert [row for row in tried(kind, 1000, seed) if "outcome" in row] == []
+def test_many_mutants_are_refused_or_right(kind: str, seed: int, forks: Forks) -> None:
+    assert [row for row in tried(forks, kind, 1000, seed) if "outcome" in row] == []

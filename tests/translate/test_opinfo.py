@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forking import Forks
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARDS = 16
@@ -20,13 +18,11 @@ def table(text: str) -> dict[str, str]:
     return {name: reason for name, _, reason in cells}
 
 
-def sweep(folder: Path, *options: str) -> str:
+def sweep(forks: Forks, folder: Path, *options: str) -> str:
     """The table of a sweep, run in a process of its own."""
     written = folder / "table.md"
-    subprocess.run(
-        [sys.executable, "bench/opinfo.py", "--table", str(written), *options],
-        cwd=ROOT, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    ran = forks.run([ROOT / "bench/opinfo.py", "--table", written, *options], cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
     return written.read_text()
 
 
@@ -35,14 +31,16 @@ def test_every_exception_of_the_table_has_a_true_reason() -> None:
     assert known and all(r.startswith(("refused: ", "not compared: ")) for r in known.values())
 
 
-def test_a_sample_of_operators_comes_back_equal(tmp_path: Path) -> None:
-    found = sweep(tmp_path, "--only", r"^(addcmul|cumsum|nn\.functional\.gelu)$")
+def test_a_sample_of_operators_comes_back_equal(tmp_path: Path, forks: Forks) -> None:
+    found = sweep(forks, tmp_path, "--only", r"^(addcmul|cumsum|nn\.functional\.gelu)$")
     assert "| equal | 3 |" in found and not table(found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_no_operator_differs_that_the_table_does_not_name(shard: int, tmp_path: Path) -> None:
+def test_no_operator_differs_that_the_table_does_not_name(
+    shard: int, tmp_path: Path, forks: Forks
+) -> None:
     known = table((ROOT / "docs/opinfo.md").read_text())
-    found = table(sweep(tmp_path, "--shard", f"{shard}/{SHARDS}"))
+    found = table(sweep(forks, tmp_path, "--shard", f"{shard}/{SHARDS}"))
     assert {name: reason for name, reason in found.items() if known.get(name) != reason} == {}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forks
 
 from stepwell import cli, demo
 from stepwell.quantising import known_quantisers
@@ -145,14 +146,11 @@ def make():
 
 
 @pytest.mark.parametrize("in_export", [False, True])
-def test_an_interrupt_ends_a_command_in_silence(in_export: bool, tmp_path: Path) -> None:
+def test_an_interrupt_ends_a_command_in_silence(
+    in_export: bool, tmp_path: Path, forks: Forks
+) -> None:
     (tmp_path / "m.py").write_text(INTERRUPTED.format(in_export=in_export))
-    command = [sys.executable, "-m", "stepwell", "lower", "m.py:make", "-o", "m.pte"]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:  # Who runs the tests may have them ignore it, and a child would.
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    ran = forks.run(["-m", "stepwell", "lower", "m.py:make", "-o", "m.pte"], cwd=tmp_path)
     assert ran.returncode in (130, -signal.SIGINT)
     assert (ran.stdout, ran.stderr) == ("", "")
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["m.py"]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
-import sys
 
 import pytest
 import torch
+from forking import Forks
 
 import stepwell
 from stepwell.dialects.xnnpack import DelegateOp
@@ -67,7 +66,9 @@ def _lowered(model: torch.nn.Module) -> stepwell.Lowered:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc counts what it allocates")
-def test_the_workspace_is_as_large_as_what_the_runtime_allocates(tmp_path: object) -> None:
+def test_the_workspace_is_as_large_as_what_the_runtime_allocates(
+    tmp_path: object, forks: Forks
+) -> None:
     paths: list[str] = []
     plans: list[MemoryPlan] = []
     for model in (Shared(), Below()):
@@ -77,9 +78,8 @@ def test_the_workspace_is_as_large_as_what_the_runtime_allocates(tmp_path: objec
         paths.append(f"{tmp_path}/{type(model).__name__}.pte")
         with open(paths[-1], "wb") as file:
             file.write(lowered.to_pte())
-    ran = subprocess.run(
-        [sys.executable, "-c", _MEASURE, *paths], capture_output=True, text=True, check=True
-    )
+    ran = forks.run(["-c", _MEASURE, *paths])
+    assert ran.returncode == 0, ran.stderr
     for plan, allocated in zip(plans, json.loads(ran.stdout.splitlines()[-1]), strict=True):
         assert plan.size <= allocated <= plan.size + 2 * _PAGE, plan.method
 
