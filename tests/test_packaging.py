@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable
@@ -224,12 +225,20 @@ def test_every_extra_that_is_named_to_a_user_is_declared() -> None:
     assert named and named <= set(project["optional-dependencies"])
 
 
+def adapter_folder() -> Path:
+    """A folder that says it is an adapter."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "base"}')
+    return folder
+
+
 ABSENT: dict[str, tuple[str, Callable[[], object]]] = {
     "ethos-u": ("ethosu", lambda: compile_tosa(b"", "ethos-u55-128")),
     "sweep": ("distributed", import_dask),
     "notebook": ("pandas", lambda: frame(["a"], [[1]])),
     "hf": ("transformers", lambda: load_causal_lm(Path("folder"))),
     "gguf": ("accelerate", lambda: load_causal_lm(Path("model.gguf"))),
+    "peft": ("peft", lambda: load_causal_lm(adapter_folder())),
     "zoo": ("timm", lambda: find("timm/resnet18")),
 }
 """What is asked for, and the package of its extra that is not there."""

@@ -13,28 +13,37 @@ from stepwell.ir.outside.switches import kept_stderr
 from stepwell.zoo.vision import imported
 
 CONFIG = "config.json"
+ADAPTER = "adapter_config.json"
+"""What `save_pretrained` of PEFT writes; it names the folder of the model that it adapts."""
 
 
 def is_causal_lm(folder: Path) -> bool:
     """Whether it is a folder as `save_pretrained` writes it of a causal model, or a `.gguf`."""
     if folder.suffix == ".gguf" and folder.is_file():
         return True
-    file = folder / CONFIG
-    if not file.is_file():
-        return False
-    try:
-        held: Any = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    kinds: Any = held.get("architectures") if isinstance(held, Mapping) else None
+    if "base_model_name_or_path" in _read(folder / ADAPTER):
+        return True
+    kinds = _read(folder / CONFIG).get("architectures")
     return any("ForCausalLM" in str(kind) or "LMHead" in str(kind) for kind in kinds or ())
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    """What a file of JSON says; nothing where there is none."""
+    if not file.is_file():
+        return {}
+    try:
+        told: Any = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return told if isinstance(told, Mapping) else {}
 
 
 def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
     """The model of a folder; weights in safetensors stay mapped, and nothing is downloaded.
 
     Args:
-        folder: as `save_pretrained` writes it, or a `.gguf` file (see `load_gguf`).
+        folder: as `save_pretrained` writes it, of PEFT too (the model is then the one that its
+            adapter names, with the adapter's products beside its layers), or a `.gguf` file.
         notes: takes a sentence on what became of a file's integers.
 
     Raises:
@@ -50,9 +59,21 @@ def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
             help="the extra 'hf' brings it: pip install 'stepwell[hf]'",
         ) from error
     kind = transformers.AutoModelForCausalLM
+    if (folder / ADAPTER).is_file():
+        _insist_on_peft(folder)
     try:
         with kept_stderr():  # Its bars.
             return kind.from_pretrained(folder, dtype="auto", local_files_only=True)
     except Exception as error:  # Whatever transformers fails with is about the folder.
         line = (str(error).strip().splitlines() or [""])[0]
         raise StepwellError(f"transformers cannot read {folder}: {line}") from error
+
+
+def _insist_on_peft(folder: Path) -> None:
+    try:
+        imported("peft")
+    except ImportError as error:
+        raise StepwellError(
+            f"{folder} holds an adapter of PEFT, and {error.name} is not installed",
+            help="the extra 'peft' brings it: pip install 'stepwell[peft]'",
+        ) from error

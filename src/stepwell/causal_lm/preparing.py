@@ -17,6 +17,8 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.quantising import by_torchao, find_quantiser, is_quantised, unwrapped
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+ADAPTERS = ".lora_"
+"""In the names of PEFT's layers, which are small and stay exchangeable: they are not quantised."""
 BITS = {"8da4w": 4, "8da8w": 8}
 """Quantisers of linear layers, whose weights may share a scale by groups."""
 
@@ -60,7 +62,11 @@ def prepare(
         bits = BITS[quantise]
         one = by_torchao(bits, group or (32 if bits == 4 else None))
         _spell_linears(model)
-        layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+        layers = [
+            layer
+            for name, layer in model.named_modules()
+            if isinstance(layer, nn.Linear) and ADAPTERS not in name
+        ]
         if not layers:
             raise StepwellError(f"the model has no linear layer that {quantise} would quantise")
         _untie(model, table)

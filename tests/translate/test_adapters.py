@@ -1,0 +1,83 @@
+"""Folders of PEFT: a model with an adapter says what PEFT says, and the adapter can be changed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import stepwell
+from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.causal_lm import export_causal_lm, is_causal_lm, load_causal_lm, prepare
+from stepwell.quantising import is_quantised
+
+transformers: Any = pytest.importorskip("transformers", reason="the extra peft is not installed")
+peft: Any = pytest.importorskip("peft", reason="the extra peft is not installed")
+
+SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+PARTS = [(0, 7), (7, 12), (12, 13), (13, 16)]
+
+
+def write_adapter(folder: Path, seed: int) -> Any:
+    """A Llama and an adapter of it, as folders; the model as PEFT has it."""
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **HEADS))
+    for parameter in model.parameters():
+        parameter.data.mul_(3 if parameter.dim() > 1 else 1)
+    model.save_pretrained(folder / "base")
+    model.name_or_path = str(folder / "base")
+    torch.manual_seed(seed)
+    how = peft.LoraConfig(
+        r=4,
+        target_modules=["q_proj", "v_proj", "down_proj"],
+        init_lora_weights=False,
+        task_type="CAUSAL_LM",
+    )
+    adapted = peft.get_peft_model(model, how).eval()
+    adapted.save_pretrained(folder / "adapter")
+    return adapted
+
+
+@torch.no_grad()
+def largest_error(session: PteSession, model: Any, tokens: torch.Tensor) -> float:
+    """How far a conversation in parts is off, as a share of the largest logit."""
+    want = model(input_ids=tokens).logits[0]
+    rows = [
+        session.run(tokens[:, begin:end].contiguous(), torch.tensor([begin]))[0][0]
+        for begin, end in PARTS
+    ]
+    off = torch.stack(rows) - want[[end - 1 for _, end in PARTS]]
+    return float(off.abs().max() / want.abs().max())
+
+
+def test_an_adapter_is_lowered_with_its_model_and_changed_for_another(tmp_path: Path):
+    first = write_adapter(tmp_path / "first", 1)
+    second = write_adapter(tmp_path / "second", 2)
+    tokens = torch.randint(0, 96, (1, 16))
+    assert is_causal_lm(tmp_path / "first" / "adapter")
+    made = []
+    for name in ("first", "second"):
+        model = load_causal_lm(tmp_path / name / "adapter")
+        lowered = stepwell.lower(export_causal_lm(model, context=32), "xnnpack")
+        made.append(lowered.to_pte_and_ptds({"adapter.ptd": "*lora_*", "base.ptd": "*"}))
+    (pte, files), (again, others) = made
+    assert (pte, files["base.ptd"]) == (again, others["base.ptd"])
+    for adapted, held in ((first, files), (second, others)):
+        both = stepwell.join_ptds([held["adapter.ptd"], files["base.ptd"]])
+        assert largest_error(PteSession.load(pte, external=both), adapted, tokens) < 2e-5
+    assert largest_error(PteSession.load(pte, external=both), first, tokens) > 0.01
+
+
+def test_layers_under_an_adapter_are_quantised_and_the_adapter_is_not(tmp_path: Path):
+    write_adapter(tmp_path, 1)
+    model = prepare(load_causal_lm(tmp_path / "adapter"), quantise="8da8w")
+    linears = {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
+    adapters = {name for name in linears if "lora_" in name}
+    assert len(adapters) == 12
+    assert not any(is_quantised(linears[name]) for name in adapters)
+    assert all(hasattr(linears[name], "parametrizations") for name in set(linears) - adapters)
+    tokens = torch.randint(0, 96, (1, 16))
+    lowered = stepwell.lower(export_causal_lm(model, context=32), "xnnpack")
+    # An int8 activation may round to its neighbour where sums are made in another order.
+    assert largest_error(PteSession.load(lowered.to_pte()), model, tokens) < 0.05
