@@ -159,6 +159,8 @@ def become(files: list[int], base: list[str]) -> None:
 
     import numpy
 
+    from stepwell import plugins
+
     with open(files[0], encoding="utf-8") as request:
         asked = json.load(request)
     for at, file in enumerate(files[1:]):
@@ -173,6 +175,7 @@ def become(files: list[int], base: list[str]) -> None:
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    plugins._LOADED.clear()  # Installed plug-ins are looked for when somebody asks.
     random.seed()
     numpy.random.seed()
     status = 1

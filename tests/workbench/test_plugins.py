@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from forking import Forks
 
 import stepwell
 from stepwell import plugins
@@ -155,7 +156,7 @@ class BrokenRelu(Rewrite):
 
 
 def test_a_step_that_fails_in_a_plugins_dialect_is_replayed_and_reduced(
-    toy: str, capsys: pytest.CaptureFixture[str]
+    toy: str, capsys: pytest.CaptureFixture[str], forks: Forks
 ) -> None:
     Path("broken.py").write_text(BROKEN)
     load = ["--load", "broken.py"]
@@ -163,9 +164,10 @@ def test_a_step_that_fails_in_a_plugins_dialect_is_replayed_and_reduced(
     assert "no such instruction" in capsys.readouterr().err
     assert main(["opt", "repro.mlir", *load]) == 1
     # A process of its own: the others know the dialect by now.
-    command = [sys.executable, "-m", "stepwell", "reduce", "repro.mlir", *load]
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": path})
+    command = ["-m", "stepwell", "reduce", "repro.mlir", *load]
+    ran = forks.run(command, env={**os.environ, "PYTHONPATH": path})
+    assert ran.returncode == 0, ran.stderr
     small = Path("repro.small.mlir").read_text()
     assert "toy.relu" in small and "toy.scale" not in small
 
@@ -188,13 +190,9 @@ def test_a_sweep_and_a_replay_lower_to_a_plugins_target(toy: str) -> None:
     assert figures["ops"]["toy.relu"] == 1 and figures["bytes"] > 0
 
 
-def test_processes_that_a_command_starts_load_its_files_too(
-    mine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(entry for entry in sys.path if entry))
-    command = [sys.executable, "-m", "stepwell", "plugins"]
+def test_processes_that_a_command_starts_load_its_files_too(mine: Path, forks: Forks) -> None:
     with plugins.handed_on([mine]):
-        found = subprocess.run(command, check=True, capture_output=True, text=True)
+        found = forks.run(["-m", "stepwell", "plugins"])
     assert "my-double-negation" in found.stdout
     assert plugins.LOADED not in os.environ
 
