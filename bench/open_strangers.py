@@ -14,6 +14,7 @@ a run may be ended and gone on with.
 from __future__ import annotations
 
 import argparse
+import random
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -32,7 +33,8 @@ from stepwell.opening import OpenSizes, insist, open_sizes
 from stepwell.opening.candidates import inputs_of
 from stepwell.opening.trying import opened
 from stepwell.reading.factories import made_by, parts_of
-from stepwell.zoo.catalogue import find
+from stepwell.zoo.catalogue import find, select
+from stepwell.zoo.vision import imported
 
 KINDS = ("batch", "sequence", "image")
 MOST_SIZES = 4
@@ -132,7 +134,7 @@ def table(rows: dict[str, dict[str, Any]]) -> list[str]:
         lines.append(f"| {kind} | {' | '.join(map(str, cells))} |")
     others = Counter(
         re.sub(r"\bs\d+\b", "s", row["said"].replace("|", " "))
-        for case, row in rows.items()
+        for row in rows.values()
         if row["said"] != "right" and not row["said"].startswith("pinned")
     )
     if others:
@@ -144,14 +146,20 @@ def table(rows: dict[str, dict[str, Any]]) -> list[str]:
 def main() -> None:
     """Judge what is not in the cache yet, and print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--models", default="", help="of the zoo or file.py:callable, with commas")
+    parser.add_argument(
+        "--models", default="", help="patterns of the zoo or file.py:callable, with commas"
+    )
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--cache", type=Path, metavar="FILE")
     parser.add_argument("--table", type=Path, metavar="FILE")
     chosen = parser.parse_args()
     prepare()
     rows: dict[str, dict[str, Any]] = kept_rows(chosen.cache)
-    for name in filter(None, chosen.models.split(",")):
+    entries = select(chosen.models.split(",")) if chosen.models else []
+    random.Random(0).shuffle(entries)
+    for entry in entries:
+        name = entry.name
+        imported(entry.module)
         for kind in ("static", *chosen.kinds.split(",")):
             case = f"{name} {kind}"
             if case in rows:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.interpretation import call_arguments, plan_of
 from stepwell.dialects.aten.op import SchemaOp
@@ -23,7 +23,8 @@ from stepwell.ir.declared.inference import infers
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.signature import method_of, ranges_around
 from stepwell.ir.sizes.size import UNKNOWN
-from stepwell.ir.types import BoolType, FloatType, IntType, ShapeAttr, dims, element
+from stepwell.ir.sizes.size_text import dim_of
+from stepwell.ir.types import BoolType, FloatType, IntType, ShapeAttr, dims, element, tensor
 
 if TYPE_CHECKING:
     from stepwell.dialects.symbols import Symbols
@@ -119,6 +120,8 @@ def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
     ruled = _by_rule(op)
     if ruled is not None and all(a.type == b for a, b in zip(op.results, ruled, strict=False)):
         return ruled
+    if (asserted := _ends_within(op)) is not None:
+        return asserted
     key = _symbolic_key(op)
     known = _SYMBOLIC.get(key)
     if known is None:
@@ -126,6 +129,27 @@ def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
             _SYMBOLIC.clear()
         known = _SYMBOLIC[key] = _asked(op)
     return known
+
+
+def _ends_within(op: SchemaOp) -> Sequence[Attribute] | None:
+    """What a slice gives up to an end of run time that the program states to lie on the axis.
+
+    A table of 17 rows, cut to the `h*w + 1` of an image, is as long as the program says; torch,
+    which does not know what it exported, takes the example's size for the lesser one.
+    """
+    if op.name != "aten.slice.Tensor" or op.arg("step") not in (None, 1):
+        return None
+    stop, stated = op.arg("end"), op.results[0].type if op.results else None
+    if op.arg("start") not in (None, 0) or not isinstance(stop, SSAValue):
+        return None
+    if not isinstance(stop.type, IntType) or not isinstance(stated, TensorType):
+        return None
+    shape, at = list(dims(op.operands[0].type)), op.arg("dim") or 0
+    if not -len(shape) <= at < len(shape):
+        return None
+    shape[at] = dim_of(stop.type.data)
+    type_ = tensor(shape, element(op.operands[0].type))
+    return [type_] if type_ == stated else None
 
 
 def _by_rule(op: SchemaOp) -> Sequence[Attribute] | None:

@@ -112,12 +112,14 @@ TO_XNNPACK = (
     step(xnnpack_images.pooling),
     step(for_xnnpack.average_by_convolution),
     step(xnnpack_images.nearest_resize),
+    step(xnnpack_images.pixel_shuffle),
     step(xnnpack_reductions.reduction),
     step(xnnpack_reductions.greatest),
     *(rule() for rule in lower_softmax.RULES),
     *(rule() for rule in lower_elementwise.RULES),
     *(rule() for rule in lower_clamp.RULES),
     *(rule() for rule in lower_shape.RULES),
+    step(xnnpack_reductions.view_of_open_sizes),
 )
 """One rewrite per family of ops; with `lower-matmul`, which runs first because it looks at the
 permutes it can absorb, they say what XNNPACK can run."""

@@ -80,6 +80,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "timm": ("timm", "torchvision"),
     "transformers": ("transformers",),
     "diffusers": ("diffusers", "transformers"),
+    "packages": (),
     "smp": ("segmentation_models_pytorch", "timm", "torchvision"),
 }
 """Sources by name: a module of this package each, and what must be there to import it."""

@@ -12,6 +12,7 @@ from stepwell.dialects import aten, xnnpack
 from stepwell.ir.declared.numerics import REORDERED, numerics_of
 from stepwell.ir.dtypes import dtype_name, f16, f32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.weights import recipe
 from stepwell.translate.affine.own_weights import are_from_weights
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
@@ -92,8 +93,11 @@ def decompose_group_norm(x: Value, *, op: Any, b: Rewriter, num_groups: int, eps
 
     Of an image, the planes are averaged and then their averages, which asks for no order of axes: the
     norm stays between convolutions without a transpose. A convolution in groups gives each channel the
-    average of its own group and reads no other.
+    average of its own group and reads no other. Lines of open length are images of height one.
     """
+    shape = x.shape
+    if x.rank == 3 and isinstance(shape[2], Size):
+        x = x.view(shape[0], shape[1], 1, shape[2])
     no_refusal(not_for_xnnpack(op))
     no_refusal(overflows(eps, x.dtype))
     no_refusal(not_constant(op.operand("weight"), "scale"))
@@ -115,7 +119,7 @@ def decompose_group_norm(x: Value, *, op: Any, b: Rewriter, num_groups: int, eps
         None if value is None else Value(value, b).derived("per_channel", rank=x.rank).ssa
         for value in map(op.operand, ("weight", "bias"))
     ]
-    return normed.affine(*spread)
+    return normed.affine(*spread).view(*shape)
 
 
 @lowers("aten.sqrt.default", to="aten", sample=("2x3xf32",))

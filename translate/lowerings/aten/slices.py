@@ -13,7 +13,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Dim, Size
 from stepwell.ir.types import dims
-from stepwell.translate.lowerings.aten.values import Value, cat, needs_static, no_refusal
+from stepwell.translate.lowerings.aten.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
     TO_THE_END,
@@ -178,12 +178,13 @@ def roll_to_cat(x: Value, shifts: Sequence[Any], *, op: Any, out: Out) -> Value:
     """
     if isinstance(op, aten.FlipDefault):
         refuse("a flip written in slices would cost more than a gather")
-    needs_static(x, what="the rolled shape is symbolic")
     if any(isinstance(shift, SSAValue) for shift in shifts):
         refuse("the shift is known only at run time")
-    if element_count(x.shape) == 0:
-        return x
     at = list(op.arg("dims"))
+    if any(isinstance(x.shape[d], Size) for d in at or range(x.rank)):
+        refuse("the size of a rolled axis is symbolic")
+    if 0 in x.shape:
+        return x
     x = x if at else x.view(element_count(x.shape))
     starts: dict[int, int] = {}
     for shift, dim in zip(shifts, at or [0], strict=True):
@@ -207,16 +208,18 @@ def crop_to_slice(x: Value, amounts: Sequence[Any], *, op: Any, out: Out, b: Any
         refuse("the padding is known only at run time")
     if min(amounts, default=0) >= 0:
         return None
-    needs_static(x, what="the cropped shape is symbolic")
-    kept = [(0, size) for size in x.shape]
+    kept: dict[int, tuple[int, int]] = {}
     for index, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
-        at = x.rank - 1 - index
-        kept[at] = (max(0, -before), x.shape[at] + min(0, after))
+        if min(before, after) < 0:
+            at = x.rank - 1 - index
+            if isinstance(x.shape[at], Size):
+                refuse("the size of a cropped axis is symbolic")
+            kept[at] = (max(0, -before), x.shape[at] + min(0, after))
     value, type_ = op.arg("value"), op.results[0].type
-    if any(start >= stop for start, stop in kept):  # Nothing stays but what is put around it.
+    if any(start >= stop for start, stop in kept.values()):  # Only what is put around it stays.
         full = aten.FullDefault.make(list(out.shape), value, dtype=out.dtype, result_types=[type_])
         return Value(emit(b, full), b)
-    for at, (start, stop) in enumerate(kept):
+    for at, (start, stop) in kept.items():
         x = x.slice(at, start, stop)
     left = [max(0, amount) for amount in amounts]
     return x.call(aten.ConstantPadNdDefault, left, value, shape=out.shape) if any(left) else x

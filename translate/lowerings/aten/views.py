@@ -253,7 +253,8 @@ SHUFFLES = (
 @lowers(*SHUFFLES, to="aten", takes_empty=False, sample=("1x8x3x3xf32", 2))
 def pixel_shuffle_to_permute(x: Value, factor: int, *, op: Any, out: Out) -> Value:
     """`pixel_shuffle`, `pixel_unshuffle` and `channel_shuffle` as view, permute, view."""
-    needs_static(x, what="the shuffled shape is symbolic")
+    if any(isinstance(size, Size) for size in x.shape[1:]):
+        refuse("the shuffled sizes are symbolic")
     if isinstance(op, aten.ChannelShuffleDefault):
         batch, channels, *space = x.shape
         shape = (batch, factor, channels // factor, *space)

@@ -20,8 +20,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f16
 from stepwell.ir.rewriting.rewrite import Rewriter
-from stepwell.ir.sizes.size import Size
-from stepwell.ir.types import Dim, dims, element
+from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
@@ -183,10 +182,6 @@ def needs_images(given: SSAValue, made: SSAValue) -> None:
     rank = len(dims(given.type))
     if rank not in (3, 4):
         refuse(f"the input has rank {rank}; XNNPACK convolves batches of images or lines")
-    for value in (given, made):
-        shape: tuple[Dim, ...] = dims(value.type)
-        if len(shape) == 3 and isinstance(shape[0], Size) and isinstance(shape[2], Size):
-            refuse("the batch of lines and their length are symbolic")
 
 
 RULES = lowerings_of(__name__)

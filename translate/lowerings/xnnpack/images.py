@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
@@ -20,7 +20,7 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import FLUSHED, Deviation
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
@@ -40,6 +40,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.windows import (
     stated_scale,
     steps_by_sizes,
 )
+from stepwell.translate.values.classes import is_finite
 
 POOLINGS = (
     "aten.max_pool2d.default",
@@ -241,22 +242,55 @@ def _enlarged(x: Value, op: Any, b: Rewriter) -> Value:
         refuse("the scale is not that of the sizes")
     if min(down, across) < 1 or {down, across} - {1, 2, 4, 8}:
         refuse("torch rounds the places of some pixels to their neighbours")
-    squares = b.constant(torch.ones(channels, down, across, 1), "squares")
-    image = to_nhwc(b, x.ssa)
+    return _spread(x, torch.ones(channels, down, across, 1), result.type, b)
+
+
+_SPREADS = Deviation("a channel that is infinite or NaN makes the pixels of its square NaN")
+
+
+@lowers(
+    "aten.pixel_shuffle.default",
+    to="xnnpack",
+    bound=Bound(0.0, 5e-324, "−0 becomes +0 beside a zero"),
+    loses=lambda op, program: None if is_finite(op.operands[0], program) else _SPREADS,
+    unless=lambda op: static_dims(op.results[0]) is not None,
+    name="lower-pixel-shuffle",
+    sample="""
+        %y = aten.pixel_shuffle.default(%x, 2) : (tensor<1x8x?x3xf32, #stepwell.shape<[1, 8, "s", 3]>>) -> tensor<1x2x?x6xf32, #stepwell.shape<[1, 2, "2*s", 6]>>
+    """,
+)
+def pixel_shuffle(x: Value, factor: int, *, op: Any, b: Rewriter) -> Value:
+    """An image of open size, each pixel a square of its channels: a transposed convolution.
+
+    Its filter is 1 where a channel goes and 0 elsewhere. What has known sizes is moved instead.
+    """
+    result = op.results[0]
+    channels = dims(result.type)[1]
+    if x.rank != 4 or not isinstance(channels, int):
+        refuse("it is no batch of images of a known number of channels")
+    if x.dtype != f32:
+        refuse("XNNPACK has transposed convolutions in float32 alone")
+    places = torch.eye(factor * factor).reshape(1, factor, factor, -1)
+    return _spread(x, places.repeat(channels, 1, 1, 1), result.type, b)
+
+
+def _spread(x: Value, filter_: torch.Tensor, result: Attribute, b: Rewriter) -> Value:
+    """Each pixel a square that overlaps no other, by a filter `[channels, height, width, inputs]`."""
+    channels, *square = filter_.shape[:3]
     y = node(
         b,
         xnnpack.Deconvolution2d,
-        image,
-        squares,
+        to_nhwc(b, x.ssa),
+        b.constant(filter_, "squares"),
         b.constant(torch.full((channels,), -0.0), "nothing"),
-        result=channels_last(result.type),
-        stride=(down, across),
+        result=channels_last(result),
+        stride=tuple(square),
         padding=(0, 0, 0, 0),
         dilation=(1, 1),
         groups=channels,
         adjustment=(0, 0),
     )
-    return Value(to_nchw(b, y.ssa, result.type), b)
+    return Value(to_nchw(b, y.ssa, result), b)
 
 
 def _beside_itself(rw: Rewriter, value: SSAValue, shape: tuple[int, ...], factor: int) -> SSAValue:

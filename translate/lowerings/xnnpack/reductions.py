@@ -3,7 +3,8 @@
 XNNPACK reduces nothing but image planes. `[B, N, C]` reduced over N is an image of height N and
 width one, channels last already, so no transpose is needed. Axes that do not lie together are
 reduced one run at a time. Where more than one size is symbolic, which no reshape works out, each axis is
-turned to the end and summed up there; planes of any size are averaged by pooling.
+turned to the end and summed up there; planes of any size, and one axis of any size, are averaged by
+pooling, a sum is that times the size.
 
 The greatest is max pooling of such images, the least the negated greatest of the negated. Pixels of
 one channel are pooled one by one: a row of which nothing stands behind is folded into lines of a few
@@ -18,23 +19,26 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
-from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, number_of, settled
-from stepwell.ir.types import dims
+from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
+from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
-from stepwell.translate.rewrites.building import axes, emit, permute, put, view
+from stepwell.translate.rewrites.building import axes, emit, permute, put, size_of, view
 from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_rows
+from stepwell.translate.rewrites.sizes.sizes import size_of_input
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans, nans_along
 from stepwell.translate.rewrites.xnnpack.floats.singles import widened
+from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, stays_outside
 from stepwell.translate.values import is_never_nan
 
 
@@ -53,7 +57,7 @@ def reduction(x: Value, *, form: bool, dim: Any, out: Out, b: Rewriter) -> Value
     if UNKNOWN in shape:
         refuse("a dimension is not known, not even as an expression")
     if any(_symbols(shape[slice(*run)]) for run in runs):
-        _needs_pool(shape, runs, form)
+        _needs_pool(shape, runs)
     elif runs and (runs[0][1] == x.rank or _symbols(shape) > 1):
         no_refusal(too_wide(_count(shape[slice(*runs[0])])))
     value = x.ssa
@@ -90,23 +94,22 @@ _PLANES = ((2, 4),)
 """The runs of a mean over the planes of `[N, C, H, W]`."""
 
 
-def _needs_pool(shape: Sequence[Dim], runs: Sequence[tuple[int, int]], is_mean: bool) -> None:
+def _needs_pool(shape: Sequence[Dim], runs: Sequence[tuple[int, int]]) -> None:
     """Refuse axes of symbolic size that are not averaged by one pool."""
-    if not is_mean:
-        refuse("an axis of symbolic size is summed up; XNNPACK has averages of planes")
-    is_plane = len(shape) == 4 and tuple(runs) == _PLANES
-    if not is_plane and not (len(runs) == 1 and _symbols(shape) == 1):
-        refuse("axes of symbolic size are averaged that are not the planes of an image")
+    if len(shape) == 4 and tuple(runs) == _PLANES:
+        return
+    (first, end), *others = runs
+    if others or (end - first > 1 and _symbols(shape) > 1) or len(shape) >= MAX_RANK:
+        refuse("axes of symbolic size are reduced that are not the planes of an image, nor one")
 
 
 def _reduce(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) -> SSAValue:
     """One run of axes, kept with size one."""
-    shape = dims(value.type)
+    shape, source = dims(value.type), value
     kept = [1 if first <= i < end else d for i, d in enumerate(shape)]
     is_open = _symbols(shape[first:end]) > 0
-    if is_open and len(shape) == 4 and (first, end) == (2, 4):
-        image = permute(rw, value, [0, 2, 3, 1])
-        return permute(rw, _pooled(rw, image), [0, 3, 1, 2])
+    if is_open and (_symbols(shape) > 1 or (first, end) == (2, 4)):
+        return _open_pool(rw, value, first, end, is_mean)
     if _symbols(shape) > 1:
         for axis in range(first, end):
             value = _rows_along(rw, value, axis, is_mean)
@@ -120,8 +123,42 @@ def _reduce(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) 
     image = view(rw, value, [_extent(shape[:first]), count, 1, _extent(shape[end:])])
     value = _pooled(rw, image)
     if not is_mean:
-        value = put(rw, aten.MulScalar, value, float(number_of(count)))
+        value = _times(rw, value, count, source)
     return view(rw, value, kept)
+
+
+def _open_pool(rw: Rewriter, value: SSAValue, first: int, end: int, is_mean: bool) -> SSAValue:
+    """One axis, or the planes of an image, averaged where several sizes are open, and kept as one.
+
+    Channels go behind, so that no axes are merged that no reshape could part again.
+    """
+    shape = dims(value.type)
+    rank, reduced = len(shape), list(range(first, end))
+    order = [*(at for at in range(rank) if at not in reduced), *reduced]
+    order = [*order[: -len(reduced) - 1], *reduced, order[-len(reduced) - 1]]
+    image = permute(rw, value, order) if rank > 1 else view(rw, value, [*shape, 1])
+    sizes = list(dims(image.type))
+    if len(reduced) == 1:
+        image = view(rw, image, [*sizes[:-1], 1, sizes[-1]])
+    result = _pooled(rw, image)
+    if not is_mean:
+        for at in reduced:
+            result = _times(rw, result, shape[at], value)
+    if len(reduced) == 1:
+        result = view(rw, result, [*sizes[:-2], 1, sizes[-1]])
+    return permute(rw, result, [order.index(at) for at in range(rank)])
+
+
+def _times(rw: Rewriter, value: SSAValue, count: Dim, source: SSAValue) -> SSAValue:
+    """Multiplied by a size; one of run time is asked of an input, or else of a value that has it."""
+    if isinstance(count, int):
+        return put(rw, aten.MulScalar, value, float(count))
+    owner = source.owner
+    asked = size_of_input(owner if isinstance(owner, Block) else owner.parent_block(), count)
+    size = asked.value(rw) if asked else size_of(rw, source, dims(source.type).index(count))
+    kind = tensor([1], element(value.type))
+    number = aten.FullDefault.make([1], size, dtype=element(value.type), result_types=[kind])
+    return put(rw, aten.MulTensor, value, emit(rw, number))
 
 
 def _extent(shape: Sequence[Dim]) -> Dim:
@@ -139,6 +176,26 @@ def _rows_along(rw: Rewriter, value: SSAValue, axis: int, is_mean: bool) -> SSAV
     order = [*(at for at in range(rank) if at != axis), axis]
     value = weighted_rows(rw, permute(rw, value, order), None if is_mean else 1.0, None)
     return permute(rw, value, [order.index(at) for at in range(rank)])
+
+
+@lowers(
+    "aten.view.default",
+    to="xnnpack",
+    fits="none",
+    unless=lambda op: _symbols(dims(op.results[0].type)) < 2,
+    bound=Bound(0.0, 5e-324, "a sum of one −0 is +0"),
+    loses=flushed,
+    name="lower-view-of-open-sizes",
+    sample="""
+    %n = aten.sym_size.int(%x, 0) : (tensor<?x1x?xf32, #stepwell.shape<["n", 1, "b"]>>) -> !stepwell.int<"n">
+    %y = aten.view.default(%x, [%n, -1]) : (tensor<?x1x?xf32, #stepwell.shape<["n", 1, "b"]>>, !stepwell.int<"n">) -> tensor<?x?xf32, #stepwell.shape<["n", "b"]>>
+    """,
+)
+def view_of_open_sizes(x: Value, *, op: Any, b: Rewriter) -> Value:
+    """Axes of one element come by a product with a one and go by a mean, where a view does no more."""
+    result = op.results[0]
+    no_refusal(stays_outside(result))
+    return Value(reshape(b, x.ssa, dims(result.type)), b)
 
 
 def _loses(op: Any, program: Program) -> Deviation | None:

@@ -9,6 +9,7 @@ Before:
     %y = aten.view.default(%x, …)
 After:
     %y = reshape(%x, sizes_of(%y))
+where not has_open_sizes(%y)
 unless stays_outside(%y) for target
 for $size = [3, 2]
 
@@ -75,8 +76,9 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import WeightOp
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import f16, f32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -206,8 +208,9 @@ def unknown_sizes(op: SchemaOp) -> Refusal | None:
             None,
         )
     if isinstance(op, aten.ViewDefault):
-        symbolic = [d for d in dims(op.results[0].type) if isinstance(d, Size)]
-        if len(symbolic) > 1:
+        shape = dims(op.results[0].type)
+        symbolic = [size for size in shape if isinstance(size, Size)]
+        if len(symbolic) > 1 and not moves_units(op.operands[0], shape):
             return Refusal(
                 f"the sizes {', '.join(map(str, symbolic))} are symbolic; XNNPACK works out one, not more"
             )
@@ -236,9 +239,56 @@ def reshape(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
     """`xnnpack.static_reshape`, or the value where the shape is its own."""
     if dims(value.type) == shape:
         return value
+    if sum(isinstance(size, Size) for size in shape) > 1:
+        assert moves_units(value, shape), "a reshape node works out one size"
+        return with_units(rw, value, shape)
     result = tensor(shape, element(value.type))
     sizes = [0 if isinstance(d, Size) else d for d in shape]
     return _put(rw, xnnpack.StaticReshape.make(value, result=result, new_shape=sizes))
+
+
+def has_open_sizes(value: SSAValue) -> bool:
+    """Whether several sizes are of run time: a reshape node works out one."""
+    return sum(isinstance(size, Size) for size in dims(value.type)) > 1
+
+
+def moves_units(value: SSAValue, shape: Sequence[Dim]) -> bool:
+    """Whether floats of known sizes become another shape by axes of one element alone."""
+    here = dims(value.type)
+    return (
+        element(value.type) in (f32, f16)
+        and UNKNOWN not in (*here, *shape)
+        and _larger(here) == _larger(shape)
+        and 0 < max(len(here), len(shape)) < MAX_RANK
+    )
+
+
+def _larger(shape: Sequence[Dim]) -> list[Dim]:
+    return [size for size in shape if size != 1]
+
+
+def with_units(rw: Rewriter, value: SSAValue, shape: tuple[Dim, ...]) -> SSAValue:
+    """Axes of one element come and go beside any open sizes, without a reshape.
+
+    A product with a one of more axes puts them in front, a transpose moves them to their places,
+    and a mean over two of them drops both.
+    """
+    units = dims(value.type).count(1) - shape.count(1)
+    added = -units if units < 0 else units % 2
+    if added:
+        rank = added + len(dims(value.type))
+        one = torch.ones([1] * rank, dtype=torch_dtype(element(value.type)))
+        result = tensor((*[1] * added, *dims(value.type)), element(value.type))
+        value = _put(rw, xnnpack.Multiply.make(value, rw.constant(one, "one"), result=result))
+    free = [at for at, size in enumerate(dims(value.type)) if size == 1]
+    others = [at for at, size in enumerate(dims(value.type)) if size != 1]
+    order = [free.pop(0) if size == 1 else others.pop(0) for size in shape]
+    while len(free) > 0:
+        order = [*order[:-1], *free, order[-1]]
+        value, order, free = transpose(rw, value, order), list(range(len(order))), free[2:]
+        value = _put(rw, xnnpack.GlobalAveragePooling2d.make(value))
+        order = order[: len(dims(value.type))]
+    return transpose(rw, value, order)
 
 
 def transpose(rw: Rewriter, value: SSAValue, order: list[int]) -> SSAValue:
