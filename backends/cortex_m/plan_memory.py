@@ -26,7 +26,7 @@ from stepwell.backends.cortex_m.emit import emit
 from stepwell.backends.cortex_m.read import stated_target
 from stepwell.backends.executorch.kernels.kernel_calls import is_reshape
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedActivation
+from stepwell.dialects.cmsis.ops import QuantizedActivation
 from stepwell.dialects.cmsis.ops.places import IN_PLACE, is_view
 from stepwell.dialects.cmsis.target import Target
 from stepwell.dialects.quant import StorageCast
@@ -42,6 +42,7 @@ from stepwell.translate.rewrites.cmsis.placing.stream_rows import (
     ELEMENTWISE,
     Segment,
     images,
+    scratch_of,
     segment_of,
     write_stream,
 )
@@ -269,13 +270,6 @@ def bytes_of(value: SSAValue) -> int:
         element(value.type) if value_quantization is None else storage_element(value_quantization)
     )
     return prod(cast("tuple[int, ...]", dims(value.type))) * element_bytes(stored)
-
-
-def scratch_of(op: Operation) -> int:
-    """Bytes that a call needs while it runs."""
-    if not isinstance(op, CmsisOp):
-        return 0
-    return sum(op.number(name) for name in op.properties if name.endswith("scratch"))
 
 
 def in_place_operand(op: Operation, calls: Calls, step: int) -> int | None:

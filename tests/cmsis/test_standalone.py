@@ -58,6 +58,22 @@ class Images(nn.Module):
         return nn.functional.avg_pool2d(self.up(y), 3, 2, 1)
 
 
+class WayUp(nn.Module):
+    """A transposed convolution and a skip beside it, which a layer reads together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 4, 3, padding=1)
+        self.bottom = nn.Conv2d(4, 6, 3, padding=1)
+        self.up = nn.ConvTranspose2d(6, 4, 2, 2)
+        self.merge = nn.Conv2d(8, 2, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        skip = torch.relu(self.down(x))
+        y = torch.relu(self.bottom(nn.functional.max_pool2d(skip, 2)))
+        return self.merge(torch.cat([self.up(y), skip], 1))
+
+
 class Rows(nn.Module):
     """Attention over rows, a quotient, a mean."""
 
@@ -101,11 +117,12 @@ def channels_last(value: Any) -> Any:
     [
         (Images(), (1, 3, 13, 12), {}),
         (Images(), (1, 3, 13, 12), {"io": "int8", "optimise": "memory"}),
+        (WayUp(), (1, 3, 24, 16), {"io": "int8", "arena": 3_500}),
         (Rows(), (2, 5, 8), {"io": "int8"}),
         (Padded(), (2, 3, 4), {}),
         (Steps(), (1, 4, 6), {"io": "int8"}),
     ],
-    ids=["images", "images row by row", "attention", "pad", "recurrent"],
+    ids=["images", "images row by row", "a skip row by row", "attention", "pad", "recurrent"],
 )
 def test_the_program_in_c_computes_what_the_interpreter_does(
     quantised: Any, tmp_path: Path, module: nn.Module, shape: tuple[int, ...], options: Any

@@ -75,6 +75,81 @@ def test_rows_in_any_order_and_height_give_the_same_bits(
     assert torch.equal(stepwell.parse(str(program), weights=program.weights).run(x)[0], wanted)
 
 
+class Skip(nn.Module):
+    """A U-Net's way up: rows come two for one, and stand beside the skip's channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 4, 3, padding=1)
+        self.bottom = nn.Conv2d(4, 6, 3, padding=1)
+        self.up = nn.ConvTranspose2d(6, 4, 2, 2)
+        self.merge = nn.Conv2d(8, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        skip = torch.relu(self.down(x))
+        y = torch.relu(self.bottom(nn.functional.max_pool2d(skip, 2)))
+        return self.merge(torch.cat([self.up(y), skip], 1))
+
+
+@pytest.mark.parametrize("height", [1, 2, 3, 5])
+@pytest.mark.parametrize("upwards", [False, True])
+@pytest.mark.parametrize("first", [0, 2, 3])
+def test_rows_through_a_skip_give_the_same_bits(
+    quantised: Any, height: int, upwards: bool, first: int
+) -> None:
+    program = lowered(quantised, Skip(), 1, 3, 16, 6)
+    x = drawn(1, 3, 16, 6)
+    (wanted,) = program.run(x)
+    ops = [op for op in program.method().body.block.ops if images(op)]
+    assert [op.name.split(".")[1] for op in ops[3:]] == [
+        "quantized_transpose_conv2d_nhwc", "cat", "quantized_conv2d_nhwc",
+    ]  # fmt: skip
+    segment = segment_of(ops[first:])
+    assert segment is not None
+    write_stream(segment, schedule(segment.stream, height, upwards=upwards), target(CPU))
+    program.verify()
+    assert torch.equal(program.run(x)[0], wanted)
+    assert torch.equal(stepwell.read_pte(to_pte(program)).run(x)[0], wanted)
+    assert torch.equal(stepwell.parse(str(program), weights=program.weights).run(x)[0], wanted)
+
+
+def test_a_transposed_layer_whose_windows_overlap_has_no_rows(quantised: Any) -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ConvTranspose2d(4, 4, 3, 2))
+    program = lowered(quantised, module, 1, 3, 8, 6)
+    ops = program.method().body.block.ops
+    assert [bool(images(op)) for op in ops if "conv2d" in op.name] == [True, False]
+
+
+def test_a_concatenation_of_rows_is_no_concatenation_of_channels(quantised: Any) -> None:
+    class Below(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(3, 4, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([self.layer(x), self.layer(-x)], 2)
+
+    program = lowered(quantised, Below(), 1, 3, 8, 6)
+    cats = [op for op in program.method().walk() if op.name == "aten.cat.default"]
+    assert cats and not any(map(images, cats))
+
+
+def test_a_unet_needs_its_busiest_layers_rows(quantised: Any) -> None:
+    """73 728 bytes are the last concatenation and its operands, layer by layer."""
+    module, inputs = importlib.import_module("microcontrollers").unet()
+    x = inputs[0].contiguous(memory_format=torch.channels_last)
+    module = module.to(memory_format=torch.channels_last)
+    exported = quantised(module, (x,), calibrations=0)
+    whole = stepwell.lower(exported, CPU, io="int8")
+    less = stepwell.lower(exported, CPU, io="int8", arena=36 * 1024)
+    data = less.to_pte()
+    assert arena(whole.to_pte()) == 73_728 and arena(data) <= 36 * 1024
+    x = drawn(1, 3, 48, 48)
+    (wanted,) = whole.program.run(x)
+    assert torch.equal(less.program.run(x)[0], wanted)
+    assert torch.equal(stepwell.read_pte(data).run(x)[0], wanted)
+
+
 def test_no_row_is_computed_twice() -> None:
     drawing = random.Random(0)
     for _ in range(40):

@@ -286,7 +286,9 @@ def test_quantised_images_are_resized_as_integers(how: dict[str, Any], units: in
         low = stepwell.lower(export(model, (x,)), "tosa-1.0+int")
         (found,), (own,), wanted = low.run(x), low.program.run(x), model(x)
         assert torch.equal(found, own)
-        allowed = units if made == (0.1, 5) else 1
+        is_same = made == (0.1, 5)
+        allowed = units if is_same else 1
+        assert ("tosa.sub" in str(low.program)) == (units == 1 and not is_same)
         assert (found.int() - wanted.int()).abs().max() <= allowed
 
 

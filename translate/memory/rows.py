@@ -25,6 +25,8 @@ class RowOp:
         output: the value that it gives.
         reach: input rows that one output row reads, `stride` apart, from `-padding` on.
         scratch: bytes that its kernel needs while it runs.
+        gives: output rows that one input row gives, for an op that computes them together; the
+            others have `reach`, `stride` and `padding`.
     """
 
     inputs: tuple[int, ...]
@@ -33,15 +35,24 @@ class RowOp:
     stride: int = 1
     padding: int = 0
     scratch: int = 0
+    gives: int = 1
+
+    def whole(self, stop: int) -> int:
+        """Where its rows end if it computes those before `stop`."""
+        return -(-stop // self.gives) * self.gives
 
     def reads(self, first: int, last: int, rows: int) -> tuple[int, int]:
         """Rows of an input of so many that output rows `first` to `last` (exclusive) read."""
+        if self.gives > 1:
+            return first // self.gives, self.whole(last) // self.gives
         low = first * self.stride - self.padding
         high = (last - 1) * self.stride - self.padding + self.reach
         return max(0, low), min(rows, high)
 
     def mirrored(self, rows_in: int, rows_out: int) -> RowOp:
         """The same op with rows counted from the other end."""
+        if self.gives > 1:
+            return self
         return replace(
             self, padding=(rows_out - 1) * self.stride + self.reach - rows_in - self.padding
         )
@@ -130,9 +141,10 @@ def _wanted(
 ) -> dict[int, int]:
     """For each value the rows that must be there, from the first on, for a tile of the last."""
     for op in reversed(ops):
-        stop, start = wanted.get(op.output, 0), done[op.output]
+        stop, start = op.whole(wanted.get(op.output, 0)), done[op.output]
         if stop <= start:
             continue
+        wanted[op.output] = stop
         for value in op.inputs:
             if value in done:
                 need = op.reads(start, stop, images[value].rows)[1]

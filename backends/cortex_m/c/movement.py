@@ -73,7 +73,8 @@ def write_movement(w: Writer, operator: Operator) -> bool:
             operands.append(index)
     Interpreter(WeightStore()).step(operator.op, environment := dict[SSAValue, Any](numbered))
     for result, index in zip(operator.op.results, operator.results, strict=True):
-        if w.is_read(index):
+        # A single result may be read as a part of a whole, which no other name for its bytes tells.
+        if len(operator.results) == 1 or w.is_read(index):
             _write_result(w, operands, environment[result], index, element(result.type))
     return True
 

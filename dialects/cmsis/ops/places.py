@@ -22,6 +22,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from stepwell.dialects.aten import CatDefault
 from stepwell.dialects.cmsis.ops.base import CmsisOp, result_problems, to_attribute
 from stepwell.ir.axes.forms import elementwise, mapped, moved
 from stepwell.ir.axes.maps import AxisMap
@@ -146,6 +147,8 @@ IN_PLACE = "in_place"
 
 def writes_its_own(op: Any) -> bool:
     """Whether an op is a kernel call whose result has bytes of its own."""
+    if isinstance(op, CatDefault):
+        return True
     if not isinstance(op, CmsisOp) or IN_PLACE in op.attributes:
         return False
     return bool(op.OPERATOR) or isinstance(op, Copy)

@@ -220,7 +220,11 @@ def int8_resize(x: Integers, *, form: str, op: Any, use: Use, out: Out) -> Value
     zero, factor = x.held.zero_point, x.held.scale / use.held.scale
     if is_linear:
         sums, weights = resized(image, plane, i32)
-        y = delivered(sums - zero * weights if zero else sums, factor / weights, use)
+        # Weighed, bytes that mean the same keep their zero point; a SUB would be two passes of an NPU.
+        if zero and not x.means_what(use):
+            sums = sums - zero * weights
+        made = 0 if x.means_what(use) else use.held.zero_point
+        y = rescaled(sums, factor / weights, 0, WIDTHS[use.held.bits], made)
     else:
         y = resized(image, plane, image.dtype)[0]
         y = y if x.means_what(use) else delivered(y, factor, use, zero)

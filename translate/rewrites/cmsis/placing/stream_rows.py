@@ -12,16 +12,20 @@ stand (`cmsis.join`), and rows that the next tile reads again are copied (`cmsis
     %x1 = cmsis.part(%x) {axis = 1, start = 2} : 4 rows
     %y1 = conv(%x1) {padding above 0} : 3 rows
     %y  = cmsis.join(%y0, %y1) {axis = 1}
+
+A transposed convolution whose windows do not overlap gives `stride` rows for each of its operand's;
+a concatenation of channels is made of the same rows of all its operands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.dialects.aten import CatDefault
 from stepwell.dialects.cmsis.ops import (
     CmsisOp,
     Copy,
@@ -36,21 +40,29 @@ from stepwell.dialects.cmsis.ops import (
     QuantizedDepthwiseConv2dNhwc,
     QuantizedMaxPool2dNhwc,
     QuantizedMul,
+    QuantizedTransposeConv2dNhwc,
 )
 from stepwell.dialects.cmsis.ops.base import to_attribute
 from stepwell.dialects.cmsis.ops.places import writes_its_own
 from stepwell.dialects.cmsis.target import Target
+from stepwell.dialects.quant import StorageCast
+from stepwell.dialects.quant.types import quantization
 from stepwell.ir.axes.maps import Along, Links, axis_map
 from stepwell.ir.core import WeightOp
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.dtypes import i8
+from stepwell.ir.types import dims, element, is_static, tensor, with_element
 from stepwell.translate.memory.rows import Call, Image, RowOp, Stream
 
 ROWS = 1
 """The axis of an NHWC tensor that counts rows."""
 
+CHANNELS = 3
+"""The axis that counts them."""
+
 SPATIAL = (QuantizedConv2dNhwc, QuantizedDepthwiseConv2dNhwc)
 POOLS = (QuantizedMaxPool2dNhwc, QuantizedAvgPool2dNhwc)
 ELEMENTWISE = (QuantizedAdd, QuantizedMul, Minimum, Maximum, QuantizedActivation)
+WHOLE_ROWS = (QuantizedTransposeConv2dNhwc, CatDefault)
 
 
 def images(op: Operation) -> tuple[SSAValue, ...]:
@@ -58,17 +70,21 @@ def images(op: Operation) -> tuple[SSAValue, ...]:
 
     One image each way, of batch 1 and at least two rows, that a kernel writes as a whole.
     """
-    if not isinstance(op, SPATIAL + POOLS + ELEMENTWISE) or not writes_its_own(op):
+    if not isinstance(op, SPATIAL + POOLS + ELEMENTWISE + WHOLE_ROWS) or not writes_its_own(op):
         return ()
     if not all(is_static(value.type) for value in (*op.operands, *op.results)):
         return ()
-    made, axes = dims(op.output.type), axis_map(op)
+    made, axes = dims(op.results[0].type), axis_map(op)
     if len(made) != 4 or made[0] != 1 or cast(int, made[ROWS]) < 2 or axes is None:
         return ()
+    if isinstance(op, QuantizedTransposeConv2dNhwc):
+        return (stored(op.operands[0]),) if rows_given(op) is not None else ()
     links = [rows_read(operand) for operand in axes.links]
-    read = [value for value, link in zip(op.operands, links, strict=True) if link is not None]
+    read = [stored(v) for v, link in zip(op.operands, links, strict=True) if link is not None]
     if any(map(_is_constant, read)):
         return ()
+    if isinstance(op, CatDefault):
+        return tuple(read) if _joins_channels(op) and len(read) == len(op.operands) else ()
     if isinstance(op, ELEMENTWISE):
         return tuple(read) if all(dims(value.type) == made for value in read) else ()
     if isinstance(op, POOLS) and (any(op.numbers("padding")) or op.flag("ceil_mode")):
@@ -78,6 +94,25 @@ def images(op: Operation) -> tuple[SSAValue, ...]:
     return tuple(read) if is_window and dims(read[0].type)[0] == 1 else ()
 
 
+def stored(value: SSAValue) -> SSAValue:
+    """The value whose bytes casts to and from quantised types name."""
+    while isinstance(value.owner, StorageCast):
+        value = value.owner.operands[0]
+    return value
+
+
+def rows_given(op: QuantizedTransposeConv2dNhwc) -> int | None:
+    """The rows that one row gives if windows neither overlap nor are cut off."""
+    stride, kernel = op.numbers("stride"), dims(op.weight.type)[1:3]
+    is_apart = kernel[0] == stride[0] and not any(op.numbers("padding"))
+    return stride[0] if is_apart and dims(op.operands[0].type)[0] == 1 else None
+
+
+def _joins_channels(op: CatDefault) -> bool:
+    of_bytes = all(element(value.type) == i8 for value in op.operands)
+    return of_bytes and op.arg("dim") % 4 == CHANNELS
+
+
 def rows_read(links: Links | None) -> Along | None:
     """Which rows of an operand a row of the result reads, if that follows from its number."""
     link = links[ROWS] if links is not None and len(links) == 4 else None
@@ -85,21 +120,25 @@ def rows_read(links: Links | None) -> Along | None:
 
 
 def _is_constant(value: SSAValue) -> bool:
-    owner = value.owner
-    while isinstance(owner, Operation) and owner.name == "quant.scast":
-        owner = owner.operands[0].owner
-    return isinstance(owner, WeightOp)
+    return isinstance(stored(value).owner, WeightOp)
 
 
 def row_op(op: Operation, inputs: tuple[int, ...], output: int) -> RowOp:
     """An op of `images` as a function of rows; its scratch is stated where it has any."""
-    scratch = 0
-    if isinstance(op, CmsisOp) and "scratch" in op.properties:
-        scratch = op.number("scratch")
+    scratch = scratch_of(op)
+    if isinstance(op, QuantizedTransposeConv2dNhwc):
+        return RowOp(inputs, output, scratch=scratch, gives=rows_given(op) or 1)
     axes = axis_map(op)
     window = None if axes is None else rows_read(axes.links[0])
     assert window is not None
     return RowOp(inputs, output, window.reach, window.stride, -window.offset, scratch)
+
+
+def scratch_of(op: Operation) -> int:
+    """Bytes that a call needs while it runs."""
+    if not isinstance(op, CmsisOp):
+        return 0
+    return sum(op.number(name) for name in op.properties if name.endswith("scratch"))
 
 
 def image_of(value: SSAValue) -> Image:
@@ -129,7 +168,7 @@ def segment_of(ops: Sequence[Operation]) -> Segment | None:
     inside = set(ops)
     last = ops[-1].results[0]
     for value in results:
-        escapes = any(use.operation not in inside for use in value.uses)
+        escapes = any(reader not in inside for reader in _readers(value))
         if escapes != (value is last):
             return None
     outside = tuple(number for value, number in numbers.items() if value not in results)
@@ -137,6 +176,15 @@ def segment_of(ops: Sequence[Operation]) -> Segment | None:
         tuple(steps), {n: image_of(v) for v, n in numbers.items()}, outside, numbers[last]
     )
     return Segment(tuple(ops), tuple(numbers), stream)
+
+
+def _readers(value: SSAValue) -> Iterator[Operation]:
+    """Ops that read a value, under whatever type."""
+    for use in value.uses:
+        if isinstance(use.operation, StorageCast):
+            yield from _readers(use.operation.results[0])
+        else:
+            yield use.operation
 
 
 def write_stream(segment: Segment, calls: Sequence[Call], target: Target) -> None:
@@ -160,6 +208,15 @@ def write_stream(segment: Segment, calls: Sequence[Call], target: Target) -> Non
             return source
         return put(part(source, run[0] - first, run[1] - run[0]), like)
 
+    def typed(value: SSAValue, wanted: Attribute, like: Operation) -> SSAValue:
+        if element(value.type) == wanted:
+            return value
+        if quantization(value.type) is not None:
+            value = put(StorageCast(value, with_element(value.type, i8)), like)
+        if element(value.type) == wanted:
+            return value
+        return put(StorageCast(value, with_element(value.type, wanted)), like)
+
     for call in calls:
         op, shape = segment.ops[call.op], stream.ops[call.op]
         kept: SSAValue | None = None
@@ -167,6 +224,10 @@ def write_stream(segment: Segment, calls: Sequence[Call], target: Target) -> Non
             source = rows(shape.output, call.kept, op)
             kept = put(Copy.make(source, result=source.type), op)
         read = [rows(v, run, op) for v, run in zip(shape.inputs, call.reads, strict=True)]
+        read = [
+            typed(v, element(operand.type), op)
+            for v, operand in zip(read, op.operands, strict=False)
+        ]
         made = put(_over_rows(op, shape, call.rows, read, target), op)
         if shape.output == stream.output:
             tiles.append((call.rows[0], made))
@@ -180,8 +241,16 @@ def write_stream(segment: Segment, calls: Sequence[Call], target: Target) -> Non
     whole = ordered[0] if len(ordered) == 1 else put(join(ordered), last)
     last.results[0].replace_all_uses_with(whole)
     for op in reversed(segment.ops):
-        op.detach()
-        op.erase()
+        for use in tuple(op.results[0].uses):  # Casts of what is inside.
+            _erase(use.operation)
+        _erase(op)
+
+
+def _erase(op: Operation) -> None:
+    for use in tuple(op.results[0].uses):
+        _erase(use.operation)
+    op.detach()
+    op.erase()
 
 
 def part(value: SSAValue, start: int, length: int) -> Part:
@@ -213,7 +282,6 @@ def _over_rows(
     )
     operands = [*read, *op.operands[len(read) :]]
     properties = dict(op.properties)
-    assert isinstance(op, CmsisOp)
     if isinstance(op, SPATIAL):
         above = max(0, shape.padding - run[0] * shape.stride)
         properties["padding"] = to_attribute([above, op.numbers("padding")[1]])
@@ -223,6 +291,7 @@ def _over_rows(
         properties=properties,
         attributes=dict(op.attributes),
     )
-    for field, size in new.needed_scratch(target).items():
-        new.properties[field] = to_attribute(size)
+    if isinstance(new, CmsisOp):
+        for field, size in new.needed_scratch(target).items():
+            new.properties[field] = to_attribute(size)
     return new
