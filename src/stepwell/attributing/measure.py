@@ -69,8 +69,8 @@ def accuracy(
         quantise: a quantiser's name (`stepwell.quantise`; `int8` is the target's own), an MX
             payload (`fp4e2m1`), or a function of a module and inputs; None: the target's own.
         quantised: the quantised model itself, in place of that.
-        cures: which to try, in order: `mixing`, `clipping`, `scales`, `rounding`, `biases`,
-            `distilling` (`docs/accuracy.md`).
+        cures: which to try, in order: `mixing`, `clipping`, `balancing`, `scales`, `rounding`,
+            `biases`, `distilling` (`docs/accuracy.md`).
         fit: batches that cures are fitted on and that quantisers calibrate on; None: cures take
             the first half of `data`, and only the rest accepts and reports.
         levels: batches that the levels of the target and the artefact run on, which are slow.
@@ -81,7 +81,8 @@ def accuracy(
         options: of the target.
 
     Raises:
-        StepwellError: batches, labels or the model do not fit, or nothing is quantised.
+        StepwellError: batches, labels or the model do not fit, nothing is quantised, or what is
+            quantised was balanced.
     """
     batches = batches_of(data)
     fitted = None if fit is None else batches_of(fit)
@@ -97,7 +98,15 @@ def accuracy(
     source = imported(model, batches[0][0])
     form = "given" if quantised is not None else _form(quantise, chosen_target.name)
     if quantised is not None:
+        from stepwell.curing.constants import BALANCED
+
         program = imported(quantised, batches[0][0])
+        if any(f".{BALANCED}" in key for key in program.weights):
+            raise StepwellError(
+                "channels of the quantised program are balanced, so that the float model's weights "
+                "do not fit it, and its sites cannot be freed",
+                help="measure it as a whole, by `run`; or give the program from before the cure",
+            )
     else:
         program = _quantised(model, source, form, quantise, (fitted or batches)[:CALIBRATED])
     pair = paired(program, source)

@@ -100,7 +100,7 @@ class Quantised:
         Raises:
             StepwellError: nothing of the program is quantised.
         """
-        pairs = self._pairs()
+        pairs = self.layers
         found = [
             self._site(op, pairs.get(op))
             for op in self.func.body.block.ops
@@ -134,7 +134,8 @@ class Quantised:
                     floats[at] = held.reshape(_shape(value))
         return Site(name, op, weight, floats)
 
-    def _pairs(self) -> dict[Operation, Operation]:
+    @cached_property
+    def layers(self) -> dict[Operation, Operation]:
         """Layers of the quantised program with those of the float one; none if they differ."""
         ours = [op for op in self.func.body.block.ops if _is_layer(op)]
         theirs = [op for op in self.original.method().body.block.ops if _is_layer(op)]

@@ -104,8 +104,8 @@ def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
         StepwellError: no activation of the program has a scale that is known ahead.
     """
     pair, looked_at = weights.pair, batches[:LOOKED_AT]
-    casts = list(_casts(pair))
-    readers = {r: _readers(pair.sites, _values(casts, r)) for r in _ranges(casts, pair)}
+    casts = list(casts_of(pair))
+    readers = {r: _readers(pair.sites, values_of(casts, r)) for r in ranges_of(casts, pair)}
     if not readers:
         raise StepwellError(
             "the cure 'clipping' chooses ranges of activations, and the program has none that are "
@@ -134,12 +134,12 @@ def _divergences(
     if not ends:
         return {}
     pair = with_ranges(weights.pair, ends)
-    casts = list(_casts(pair))
+    casts = list(casts_of(pair))
     lost = {one: Tally() for one in ends}
     for inputs, labels in batches:
         floats = Playback(pair, inputs, free=True)
         for one in ends:
-            outputs = floats.quantising(_values(casts, one))
+            outputs = floats.quantising(values_of(casts, one))
             lost[one].add(judged(outputs, labels, floats.outputs).divergence)
     return {one: tally.mean for one, tally in lost.items()}
 
@@ -150,19 +150,19 @@ def with_ranges(original: Quantised, ends: Mapping[Range, Ends]) -> Quantised:
     Integers of a bias are multiples of its input's scale times the weight's: they follow.
     """
     pair = replace(original, program=original.program.clone())
-    casts = list(_casts(pair))
+    casts = list(casts_of(pair))
     for one, asked in ends.items():
         scale, zero = one.scale_and_zero(asked)
         for at in one.casts:
             casts[at].properties["scale"] = attribute(scale)
             casts[at].properties["zero_point"] = attribute(zero)
-        for bias in _biases(pair.sites, _values(casts, one)):
+        for bias in _biases(pair.sites, values_of(casts, one)):
             rescale(pair, bias, scale / one.first.arg("scale"))
             requantise(pair, bias, scale / one.first.arg("scale"))
     return pair
 
 
-def _casts(pair: Quantised) -> Iterator[SchemaOp]:
+def casts_of(pair: Quantised) -> Iterator[SchemaOp]:
     """Quantize and dequantize ops of activations with one scale that is known ahead."""
     for op in pair.func.body.block.ops:
         if not isinstance(op, SchemaOp) or "per_tensor.default" not in op_name(op):
@@ -188,7 +188,7 @@ def _grid(op: SchemaOp) -> tuple[Any, ...]:
     return tuple(op.arg(name) for name in ("scale", "zero_point", "quant_min", "quant_max"))
 
 
-def _ranges(casts: Sequence[SchemaOp], pair: Quantised) -> list[Range]:
+def ranges_of(casts: Sequence[SchemaOp], pair: Quantised) -> list[Range]:
     """Quantize ops, together where an op between two asks the same of both."""
     number = {op: at for at, op in enumerate(casts)}
     leader = {op: op for op in casts}
@@ -228,7 +228,7 @@ def _quantizes(value: SSAValue) -> list[SchemaOp]:
     return [u for u in users if isinstance(u, SchemaOp) and op_name(u).startswith(QUANTISES)]
 
 
-def _values(casts: Sequence[SchemaOp], one: Range) -> set[SSAValue]:
+def values_of(casts: Sequence[SchemaOp], one: Range) -> set[SSAValue]:
     """What the dequantize ops of a range give."""
     ops = [casts[at] for at in one.casts]
     return {op.results[0] for op in ops if op_name(op).startswith(DEQUANTISES)}

@@ -9,13 +9,18 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr
 
+BALANCED = "balanced"
+"""In keys of constants of floats whose channels were scaled."""
 
-def renew(program: Program, op: Operation, at: int, tensor: torch.Tensor) -> None:
+
+def renew(
+    program: Program, op: Operation, at: int, tensor: torch.Tensor, why: str = "cured"
+) -> None:
     """Give an op another constant; the one that it read may have other readers."""
     old = op.operands[at].owner
     assert isinstance(old, WeightOp)
     new = old.clone()
-    key = program.weights.constant(tensor.contiguous(), f"{old.key.data}.cured")
+    key = program.weights.constant(tensor.contiguous(), f"{old.key.data}.{why}")
     new.properties["key"] = WeightAttr(key)
     block = old.parent
     assert block is not None

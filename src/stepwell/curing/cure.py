@@ -11,6 +11,7 @@ from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.result import Accuracy, Cured
 from stepwell.attributing.sites import Quantised
+from stepwell.curing.balancing import balanced
 from stepwell.curing.biases import corrected
 from stepwell.curing.clipping import clipped
 from stepwell.curing.distilling import distil
@@ -25,6 +26,7 @@ Cure = Callable[[Weights, Sequence[Batch]], Weights]
 CURES: Mapping[str, Cure] = {
     "mixing": mixed,
     "clipping": clipped,
+    "balancing": balanced,
     "scales": lambda weights, batches: rescaled(weights, batches[:MOMENTS]),
     "rounding": lambda weights, batches: second_order(weights, batches[:MOMENTS]),
     "biases": lambda weights, batches: corrected(weights, batches[:MOMENTS]),
