@@ -1,6 +1,6 @@
 """Where trained nets lose accuracy, what is won back, and what finding it costs.
 
-    python bench/accuracy.py [--only WORD] [--rows FILE] [--weights FOLDER]
+    python bench/accuracy.py [--only WORD] [--rows FILE] [--weights FOLDER] [--table FILE]
 
 Nets of `_accuracy_nets.py`, trained here where the folder holds none. Rows, each kept in the file
 as it is there (a second call goes on behind them):
@@ -19,13 +19,16 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import math
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from _accuracy_nets import NETS, Cache, Net
+from _report import between_markers
 from torch import Tensor
 
 import stepwell
@@ -39,6 +42,31 @@ from stepwell.curing.mixing import bits_a_weight, bits_read
 from stepwell.quantising import by_torchao, unwrapped
 
 MX = "tosa-1.1+fp+mx_common+mx_fp4e2m1+mx_fp8e4m3"
+
+
+def is_table(layer: Any, name: str) -> bool:
+    return isinstance(layer, torch.nn.Embedding)
+
+
+def with_table(model: Any, *inputs: Any, bits: int) -> Any:
+    """A model with its table of tokens in groups of 32 at 4 bits, or in rows at 8."""
+    from torchao.quantization import IntxWeightOnlyConfig, quantize_
+    from torchao.quantization.granularity import PerAxis, PerGroup
+
+    shared = PerGroup(32) if bits == 4 else PerAxis(0)
+    config = IntxWeightOnlyConfig(weight_dtype=getattr(torch, f"int{bits}"), granularity=shared)
+    quantize_(model, config, is_table)
+    return unwrapped(model)
+
+
+def with_caches(model: Any, *inputs: Any) -> Any:
+    """A model whose keys and values pass caches of int8."""
+    for module in model.modules():
+        if hasattr(module, "cache"):
+            module.cache = Cache()
+    return model
+
+
 LANGUAGES = ("language", "gated")
 LANGUAGE_FORMS = {
     "8da4w": by_torchao(4, 32),
@@ -46,9 +74,9 @@ LANGUAGE_FORMS = {
     "8da4w-row": by_torchao(4, None),
     "4w-32": by_torchao(4, 32, inputs=False),
     "4w": by_torchao(4, None, inputs=False),
-    "table4": lambda model, *inputs: with_table(model, 4),
-    "table8": lambda model, *inputs: with_table(model, 8),
-    "cache8": lambda model, *inputs: with_caches(model),
+    "table4": partial(with_table, bits=4),
+    "table8": partial(with_table, bits=8),
+    "cache8": with_caches,
 }
 """int4 by torchao in groups and rows, with int8 inputs and without; tables; caches."""
 LOSES_NOTHING = ("table8", "cache8")
@@ -98,25 +126,6 @@ def pair_of(model: torch.nn.Module, net: Net, form: str) -> Quantised:
     else:
         made = stepwell.quantise(model, form, [x for x, _ in fit])
     return paired(imported(made, fit[0][0]), source)
-
-
-def with_table(model: Any, bits: int) -> Any:
-    """A model with its table of tokens in groups of 32 at 4 bits, or in rows at 8."""
-    from torchao.quantization import IntxWeightOnlyConfig, quantize_
-    from torchao.quantization.granularity import PerAxis, PerGroup
-
-    shared = PerGroup(32) if bits == 4 else PerAxis(0)
-    config = IntxWeightOnlyConfig(weight_dtype=getattr(torch, f"int{bits}"), granularity=shared)
-    quantize_(model, config, lambda layer, _: isinstance(layer, torch.nn.Embedding))
-    return unwrapped(model)
-
-
-def with_caches(model: Any) -> Any:
-    """A model whose keys and values pass caches of int8."""
-    for module in model.modules():
-        if hasattr(module, "cache"):
-            module.cache = Cache()
-    return model
 
 
 def seconds(since: float) -> float:
@@ -245,6 +254,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name has this word")
     parser.add_argument("--rows", type=Path, help="a file that keeps rows as JSON lines")
     parser.add_argument("--weights", type=Path, default=Path("accuracy_nets"), help="a folder")
+    parser.add_argument("--table", type=Path, help="a document whose table of forms is written")
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows: dict[str, Any] = {}
@@ -264,6 +274,33 @@ def main() -> None:
                 with given.rows.open("a") as file:
                     print(json.dumps(rows[row]), file=file)
         print(json.dumps(rows[row]), flush=True)
+    if given.table:
+        between_markers(given.table, "accuracy languages", language_table(rows))
+
+
+def language_table(rows: dict[str, Any]) -> list[str]:
+    """Forms of language models: what they lose and what comes back, ± two standard errors."""
+    lines = [
+        "| net, form | perplexity: float, plain, cured | loss it loses | points | won back: loss "
+        "| points |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in LANGUAGES:
+        for form in LANGUAGE_FORMS:
+            low, won = (rows.get(f"{kind} {name} {form}") for kind in ("lost", "cure"))
+            if low is None:
+                continue
+            stages = [low["float"], low["plain"], *([won["cured"]] if won else [])]
+            cells = [f"{name} {form}", ", ".join(f"{math.exp(loss):.3f}" for loss, _ in stages)]
+            cells.append(f"{low['loss']:+.4f} ± {2 * low['loss_error']:.4f}")
+            cells.append(f"{100 * low['score']:+.2f} ± {200 * low['score_error']:.2f}")
+            for what in ("loss", "score"):
+                part = "–" if won is None else (
+                    f"{won[f'recovered_{what}']:.0%} ± {2 * won[f'{what}_error']:.0%}"
+                )  # fmt: skip
+                cells.append(part)
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 if __name__ == "__main__":
