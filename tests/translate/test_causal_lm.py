@@ -304,6 +304,15 @@ def test_layers_of_gpt2_are_quantised_though_their_weights_lie_the_other_way_rou
     assert 0 < (after - before).abs().max() < 0.1 * before.abs().max()
 
 
+def test_layers_of_falcon_are_quantised_though_they_multiply_by_hand():
+    tokens = torch.randint(4, 96, (1, 9))
+    model = model_of("Falcon", num_kv_heads=2)
+    assert any(type(m).__name__ == "FalconLinear" for m in model.modules())
+    before = logits_of(model, tokens)
+    after = logits_of(prepare(model, quantise="8da8w"), tokens)
+    assert 0 < (after - before).abs().max() < 0.1 * before.abs().max()
+
+
 def test_a_quantiser_that_finds_no_layer_is_refused():
     model = model_of("Llama")
     model.model.layers, model.lm_head = torch.nn.ModuleList(), torch.nn.Identity()

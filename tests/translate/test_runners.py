@@ -49,6 +49,7 @@ def model_of(kind: str, seed: int, **more: Any) -> Any:
         **more,
     )
     model = imported("transformers").AutoModelForCausalLM.from_config(config).eval()
+    model.to(more.get("dtype", torch.float32))
     for parameter in model.parameters():
         parameter.data.mul_(3)
     model.lm_head.weight.data[:2] = 0
@@ -70,6 +71,7 @@ def said_by(model: Any, tokens: list[int]) -> tuple[list[int], float]:
 CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "single precision": ("Llama", {}, None),
     "weights of four bits": ("Llama", {}, "8da4w"),
+    "bfloat16": ("Llama", {"dtype": torch.bfloat16}, None),
     "windows": ("Mistral", {"sliding_window": 8}, None),
     "a recurrence, a token at a time": (
         "Lfm2",

@@ -8,14 +8,22 @@ weights stay mapped), `export_causal_lm` a model in memory. The method `forward`
 Nothing is read off a configuration that a run shows: `observing` runs the model once and sees what
 its layers keep and what its attention is given, `states` holds that as buffers, `attention` says
 what ExecuTorch's operators can take over, `decoder` is the module that is exported, and `exporting`
-compares it with the model before it is believed.
+compares it with the model before it is believed. `seq2seq` does the same of models with an encoder,
+as two methods; `gguf` and `folders` read files, `blocks` and `tables` keep integers that they have.
 """
 
 from stepwell.causal_lm.attention import Attention
 from stepwell.causal_lm.exporting import Caches, Logits, export_causal_lm
-from stepwell.causal_lm.folders import is_causal_lm, load_causal_lm
+from stepwell.causal_lm.folders import (
+    is_causal_lm,
+    is_seq2seq,
+    is_vision_language,
+    load_causal_lm,
+)
 from stepwell.causal_lm.metadata import metadata
 from stepwell.causal_lm.preparing import prepare
+from stepwell.causal_lm.seq2seq import export_seq2seq
+from stepwell.causal_lm.vision import export_vision_language
 
 BEFORE_EXPORT = frozenset({"dtype", "embedding", "group"})
 """What is said of a model before it is exported; the rest says how it is."""
@@ -26,7 +34,11 @@ __all__ = [
     "Caches",
     "Logits",
     "export_causal_lm",
+    "export_seq2seq",
+    "export_vision_language",
     "is_causal_lm",
+    "is_seq2seq",
+    "is_vision_language",
     "load_causal_lm",
     "metadata",
     "prepare",

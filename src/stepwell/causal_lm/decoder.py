@@ -13,6 +13,7 @@ from stepwell.causal_lm.observing import Observed, accepted, cache_argument, own
 from stepwell.causal_lm.states import places, remembers
 
 Logits = Literal["last", "all"]
+Takes = Literal["tokens", "embeddings"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Form:
     """Of the `last` token, `[1, vocabulary]`, or of `all`, `[1, n, vocabulary]`."""
     gives_mask: bool = False
     """Whether the model is told that no token is padding, for one that would count tokens."""
+    takes: Takes = "tokens"
+    """`tokens` `[1, n]`, or their `embeddings` `[1, n, size]`."""
 
     @property
     def tokens(self) -> Tensor:
@@ -87,7 +90,7 @@ class Decoder(nn.Module):
                 module.stepwell_positions = self.positions
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
-        """The logits of the last token, or of all."""
+        """The logits of the last token, or of all; the tokens may be given as embeddings."""
         count = tokens.shape[1]
         # A position outside the cache has no row here: the program ends before it writes one.
         ends = torch.cat([input_pos, input_pos + (count - 1)])
@@ -109,7 +112,7 @@ class Decoder(nn.Module):
             **accepted(
                 self.model,
                 {
-                    "input_ids": tokens,
+                    "input_ids" if self.form.takes == "tokens" else "inputs_embeds": tokens,
                     "position_ids": (torch.arange(count) + position)[None],
                     self.cache_name: self.cache,
                     "use_cache": True,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from stepwell.causal_lm.attention import Attention, beyond_custom
-from stepwell.causal_lm.decoder import Decoder, Form, Growing, Logits
+from stepwell.causal_lm.decoder import Decoder, Form, Growing, Logits, Takes
 from stepwell.causal_lm.metadata import metadata
 from stepwell.causal_lm.observing import Observed, observe, own_attention
 from stepwell.causal_lm.states import loose_tensors
@@ -35,6 +35,7 @@ def export_causal_lm(
     any_length: bool | None = None,
     cache: Caches = "static",
     logits: Logits = "last",
+    takes: Takes = "tokens",
     notes: list[str] | None = None,
 ) -> dict[str, Any]:
     """Methods of a causal model of transformers, for `stepwell.lower`.
@@ -49,6 +50,8 @@ def export_causal_lm(
         cache: `static`: state of the program, for `context` tokens. `dynamic`: given with each call
             and given back longer, for callers who keep it; see `Growing`.
         logits: of the `last` token, or of `all` of them (to verify tokens that were guessed).
+        takes: `tokens` `[1, n]`, or their `embeddings` `[1, n, size]`, among which may be others
+            than those of tokens; with a static cache.
         notes: takes a sentence for each choice that the model made necessary.
 
     Returns:
@@ -66,7 +69,7 @@ def export_causal_lm(
             f"a context of {size} tokens is longer than the {longest} that the model was made for"
         )
     model = model.eval().requires_grad_(False)
-    with _as_it_was(model), asked_quietly():
+    with as_it_was(model), asked_quietly():
         _make_experts_exportable(model)
         observed = observe(model, size)
         if observed.is_recurrent and any_length:
@@ -82,7 +85,7 @@ def export_causal_lm(
         else:
             lengths = (False,) if observed.is_recurrent else (True, False)
             attempts = [
-                Form(size, length, kind, logits, gives_mask)
+                Form(size, length, kind, logits, gives_mask, takes)
                 for length in (lengths if any_length is None else (any_length,))
                 for kind in ((attention,) if attention else _ATTENTIONS)
                 for gives_mask in (False, True)
@@ -97,7 +100,7 @@ def export_causal_lm(
 def _with_caches_given(model: Any, observed: Observed, form: Form) -> Any:
     module = Growing(model, observed)
     past = [{2: torch.export.Dim("past", max=form.context - 1)}] * len(observed.cache.layers)
-    return _exported(model, module, (form.tokens, *module.caches(5)), (form.rows, past, past))
+    return exported(model, module, (form.tokens, *module.caches(5)), (form.rows, past, past))
 
 
 def _first_that_agrees(
@@ -117,7 +120,8 @@ def _first_that_agrees(
             decoder = Decoder(model, observed, form)
             _compare(model, decoder)
             shapes = (form.rows, {0: 1}) if form.any_length else None
-            program = _exported(model, decoder, (form.tokens, torch.tensor([0])), shapes)
+            first = as_taken(model, form, form.tokens)
+            program = exported(model, decoder, (first, torch.tensor([0])), shapes)
         except StepwellError as refusal:
             refusals.append(refusal)
             continue
@@ -125,6 +129,11 @@ def _first_that_agrees(
             notes.append(_why(form, refusals[-1].problems[0].fact))
         return program, form
     raise refusals[-1]
+
+
+def as_taken(model: Any, form: Form, tokens: torch.Tensor) -> torch.Tensor:
+    """Tokens as a form takes them."""
+    return tokens if form.takes == "tokens" else model.get_input_embeddings()(tokens)
 
 
 def _why(form: Form, reason: str) -> str:
@@ -135,7 +144,7 @@ def _why(form: Form, reason: str) -> str:
 
 
 @contextmanager
-def _as_it_was(model: Any) -> Generator[None]:
+def as_it_was(model: Any) -> Generator[None]:
     """Give a model the attention, the experts and what its modules held back."""
     attention = model.config._attn_implementation
     tensors = loose_tensors(model)
@@ -199,13 +208,14 @@ def _compare(model: Any, decoder: Decoder) -> None:
     vocabulary, form = model.config.get_text_config().vocab_size, decoder.form
     count = min(8, form.context)
     tokens = (torch.arange(count) * 7 + 3)[None] % vocabulary
+    said_to = as_taken(model, form, tokens)
     ends = (count // 2, count) if form.any_length else tuple(range(1, count + 1))
     parts = list(zip((0, *ends), ends, strict=False))
     used = model.config._attn_implementation
     try:
         with without_native_lines(_is_operators_log):
             said = [
-                decoder(tokens[:, begin:end], torch.tensor([begin])).reshape(-1, vocabulary)[-1]
+                decoder(said_to[:, begin:end], torch.tensor([begin])).reshape(-1, vocabulary)[-1]
                 for begin, end in parts
             ]
         model.set_attn_implementation(own_attention(model))
@@ -235,7 +245,12 @@ def _is_operators_log(line: bytes) -> bool:
     return b"kernel_runtime_context" in line or b"cpuinfo" in line
 
 
-def _exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> Any:
+def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> Any:
+    """The exported program of a module around a model of transformers.
+
+    Raises:
+        StepwellError: torch does not export it, or it keeps state where none is found.
+    """
     with kept_stderr() as stderr, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:  # A strict export holds two copies of each weight, also of those that are mapped.

@@ -27,6 +27,22 @@ def is_causal_lm(folder: Path) -> bool:
     return any("ForCausalLM" in str(kind) or "LMHead" in str(kind) for kind in kinds or ())
 
 
+def is_vision_language(folder: Path) -> bool:
+    """Whether it is a folder of a model that reads images among the tokens."""
+    config = _read(folder / CONFIG)
+    kinds = config.get("architectures") or ()
+    return "vision_config" in config and any("ForConditionalGen" in str(kind) for kind in kinds)
+
+
+def is_seq2seq(folder: Path) -> bool:
+    """Whether it is a folder of a model with an encoder and a decoder that says tokens."""
+    config = _read(folder / CONFIG)
+    kinds = config.get("architectures") or ()
+    return config.get("is_encoder_decoder") is True and any(
+        "ForConditionalGeneration" in str(kind) or "MTModel" in str(kind) for kind in kinds
+    )
+
+
 def _read(file: Path) -> Mapping[str, Any]:
     """What a file of JSON says; nothing where there is none."""
     if not file.is_file():
@@ -59,6 +75,8 @@ def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
             help="the extra 'hf' brings it: pip install 'stepwell[hf]'",
         ) from error
     kind = transformers.AutoModelForCausalLM
+    if is_seq2seq(folder) or is_vision_language(folder):
+        kind = getattr(transformers, _read(folder / CONFIG)["architectures"][0])
     if (folder / ADAPTER).is_file():
         _insist_on_peft(folder)
     try:

@@ -23,7 +23,7 @@ def metadata(
         for token in _as_list(getattr(source, "eos_token_id", None))
     )
     begin = getattr(generation, "bos_token_id", None)
-    begin = config.bos_token_id if begin is None else begin
+    begin = getattr(config, "bos_token_id", None) if begin is None else begin
     return {
         **({} if begin is None else {"get_bos_id": begin}),
         **({"get_eos_ids": list(ends)} if ends else {}),

@@ -75,7 +75,7 @@ def observe(model: Any, context: int) -> Observed:
             f"{config.model_type} takes no cache of transformers, and its state cannot be kept",
             help="export the model yourself, with its state as buffers or arguments",
         )
-    found = Observed(_static_cache(config, context), cache_name)
+    found = Observed(static_cache(config, context), cache_name)
     model.set_attn_implementation(own_attention(model))
     _look_at_attention(model, found.calls)
     before = loose_tensors(model)
@@ -131,7 +131,7 @@ def _look_at_attention(model: Any, calls: list[Call]) -> None:
     model.set_attn_implementation(OBSERVED)
 
 
-def _static_cache(config: Any, context: int) -> Any:
+def static_cache(config: Any, context: int) -> Any:
     """A static cache in which every layer with keys keeps them all: a window is in its mask.
 
     Raises:

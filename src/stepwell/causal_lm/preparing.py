@@ -92,7 +92,11 @@ def _untie(model: Any, table: Any) -> None:
 
 
 def _spell_linears(model: Any) -> None:
-    """GPT-2's `Conv1D` is a linear layer whose weight lies the other way round."""
+    """Let linear layers that are written otherwise be plain ones.
+
+    GPT-2's `Conv1D` has its weight the other way round; Falcon's own layer transposes it where it
+    multiplies, which quantised weights do not take.
+    """
     from transformers.pytorch_utils import Conv1D
 
     for above in list(model.modules()):
@@ -102,3 +106,10 @@ def _spell_linears(model: Any) -> None:
                 spelled.weight = nn.Parameter(layer.weight.T.contiguous(), requires_grad=False)
                 spelled.bias = layer.bias
                 setattr(above, name, spelled)
+            elif isinstance(layer, nn.Linear) and type(layer).forward is not nn.Linear.forward:
+                plain = nn.Linear(layer.in_features, layer.out_features, device="meta")
+                plain.weight, plain.bias = layer.weight, layer.bias
+                given = torch.randn(4, layer.in_features).to(layer.weight.dtype)
+                want = layer(given)
+                if torch.allclose(plain(given), want, rtol=0, atol=0.02 * float(want.abs().max())):
+                    setattr(above, name, plain)

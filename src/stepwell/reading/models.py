@@ -10,7 +10,7 @@ calls them: `{"module": …, "args": (…), "kwargs": {…}, "dynamic_shapes": �
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,11 @@ from typing import Any
 from stepwell.causal_lm import (
     BEFORE_EXPORT,
     export_causal_lm,
+    export_seq2seq,
+    export_vision_language,
     is_causal_lm,
+    is_seq2seq,
+    is_vision_language,
     load_causal_lm,
     prepare,
 )
@@ -73,7 +77,7 @@ def open_model(
     path, colon, attribute = spec.rpartition(":")
     if colon and path.endswith(".py"):
         return export_model(attribute, made_by(spec), quantise=quantise, dynamic=dynamic)
-    if is_causal_lm(Path(spec)):
+    if any(kind.is_that(Path(spec)) for kind in _LANGUAGE):
         return _from_transformers(Path(spec), quantise, language or {})
     if language:
         fact = f"{spec} is no folder of a causal language model of transformers"
@@ -111,14 +115,48 @@ def _from_zoo(name: str, quantise: str | None, dynamic: Mapping[str, int | None]
     return export_model(name.replace("/", "_"), program, quantise=quantise, dynamic=dynamic)
 
 
+@dataclass(frozen=True)
+class _Language:
+    """A kind of language model: how its folder is known, and how it is exported."""
+
+    what: str
+    is_that: Callable[[Path], bool]
+    export: Callable[..., Mapping[str, Any]]
+    options: frozenset[str] | None = None
+    """Those of `export_causal_lm` that it has, if not all."""
+
+
+_LANGUAGE = (
+    _Language("tokens", is_causal_lm, export_causal_lm),
+    _Language("two methods", is_seq2seq, export_seq2seq, frozenset({"context"})),
+    _Language(
+        "images and tokens",
+        is_vision_language,
+        export_vision_language,
+        frozenset({"context", "attention"}),
+    ),
+)
+
+
 def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str, Any]) -> Model:
     before = {name: value for name, value in language.items() if name in BEFORE_EXPORT}
-    how = {name: value for name, value in language.items() if name not in BEFORE_EXPORT}
+    how: dict[str, Any] = {
+        name: value for name, value in language.items() if name not in BEFORE_EXPORT
+    }
     notes: list[str] = []
     model = load_causal_lm(folder, notes)
     with users_code(f"quantiser {quantise!r} fails on {folder}"):
         model = prepare(model, quantise=quantise, **before)
-    program = from_exported_program(export_causal_lm(model, notes=notes, **how))
+    kind = next(kind for kind in _LANGUAGE if kind.is_that(folder))
+    others = sorted(set(how) - kind.options) if kind.options is not None else ()
+    if others:
+        raise StepwellError(
+            f"{folder} is a model of {kind.what}, which is exported without {', '.join(others)}",
+            help="leave that out",
+        )
+    if kind.export is not export_seq2seq:  # Which has one form.
+        how["notes"] = notes
+    program = from_exported_program(kind.export(model, **how))
     return Model(folder.resolve().name.removesuffix(".gguf"), program, notes=tuple(notes))
 
 
