@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -56,11 +56,33 @@ def schema_op(cls: type[_C]) -> type[_C]:
         )
     if schema.op_name in _CLASSES:
         raise StepwellError(f"{schema.op_name} is defined twice")
-    defined = irdl_op_definition(cls)
-    defined.SCHEMA = schema
-    defined.HAS_SEGMENTS = "irdl_options" in cls.__dict__
-    _CLASSES[schema.op_name] = defined
-    return defined
+    _define_later(cls)
+    cls.SCHEMA = schema
+    cls.HAS_SEGMENTS = "irdl_options" in cls.__dict__
+    _CLASSES[schema.op_name] = cls
+    return cls
+
+
+def _define_later(cls: type[SchemaOp]) -> None:
+    """Let xDSL read the fields of a class when the first op of it is made, or its definition asked.
+
+    A program has ops of a few dozen classes out of the hundreds that are declared.
+    """
+    changed, stated = cast(Any, cls), frozenset(cls.__dict__)
+    if "traits" not in cls.__dict__:
+        changed.traits = traits_def()
+
+    def define(of: Any) -> Any:
+        with _MAKING:
+            if "create" in cls.__dict__:
+                added = [name for name in cls.__dict__ if name not in stated and name.isupper()]
+                cls.__annotations__ = dict.fromkeys(added, ClassVar[Any])  # No fields, to xDSL.
+                irdl_op_definition(cls)
+                del changed.create
+        return of
+
+    changed.get_irdl_definition = classmethod(lambda of: define(of).get_irdl_definition())
+    changed.create = classmethod(lambda of, *given, **named: define(of).create(*given, **named))
 
 
 def _no_value(schema: Schema) -> str | None:

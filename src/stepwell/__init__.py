@@ -101,7 +101,7 @@ def __getattr__(name: str) -> Any:
     from stepwell.ir.calls.arguments import takes_what_it_says
     from stepwell.ir.outside.switches import without_collection
 
-    with without_collection():
+    with without_collection(lives_on=True):
         value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
     if isinstance(value, FunctionType):
         value = takes_what_it_says(value)

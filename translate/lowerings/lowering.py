@@ -437,7 +437,9 @@ def lowers(
         }
         title = "".join(word.title() for word in verb.split("-"))
         base = Lowering if reads is None else LayerLowering
-        made = cast("type[Lowering]", dataclass(frozen=True)(type(title, (base,), body)))
+        made = cast("type[Lowering]", type(title, (base,), body))
+        if options:
+            made = dataclass(frozen=True)(made)
         _OF_MODULE.setdefault(function.__module__, []).append(made)
         _OF_FUNCTION[function] = made
         return function

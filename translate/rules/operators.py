@@ -234,8 +234,8 @@ def operator_of(cls: type[Operation]) -> Operator:
     Raises:
         StepwellError: it does not say.
     """
-    if issubclass(cls, SchemaOp):
-        return SchemaOperator(cls)
+    if SchemaOp in cls.__mro__:  # `issubclass` asks every class that there is: it is an ABC.
+        return SchemaOperator(cast("type[SchemaOp]", cls))
     if issubclass(cls, IRDLOperation):
         return DeclaredOperator(cls)
     raise StepwellError(f"{cls.name} does not declare what it takes")
