@@ -62,6 +62,10 @@ class Schema:
     """Members by tag: the name they have in the union, and their table's name."""
     root: str = ""
     identifier: bytes = b""
+    layouts: dict[tuple[str, tuple[str, ...]], Any] = field(
+        default_factory=dict[tuple[str, tuple[str, ...]], Any], repr=False, compare=False
+    )
+    """Where the fields of a table lie, by its name and those that are there: for who writes."""
 
 
 _DECLARATION = re.compile(

@@ -51,7 +51,7 @@ class _Writer:
         self._schema = schema
         self._chunks: list[bytes] = []
         self._size = 0
-        self._layouts: dict[tuple[str, tuple[str, ...]], _Layout] = {}
+        self._layouts: dict[tuple[str, tuple[str, ...]], _Layout] = schema.layouts
         self._vtables: dict[bytes, int] = {}
         self._strings: dict[str, int] = {}
         self._vectors: dict[tuple[str, tuple[Any, ...]], int] = {}

@@ -244,7 +244,10 @@ def _output_order(node: Node) -> tuple[int, ...] | None:
 
 
 def _specs(exported: ExportedProgram) -> tuple[str | None, str | None]:
-    spec = exported.call_spec
+    calls = exported.module_call_graph[:1]  # `call_spec` makes a class each time it is asked.
+    if not calls:
+        return None, None
+    spec = calls[0].signature
     return _spec_text(spec.in_spec), _spec_text(spec.out_spec)
 
 
