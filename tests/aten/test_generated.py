@@ -1,6 +1,7 @@
 """Every generated class: it is what regeneration gives, and any legal call of it survives text."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region
+from xdsl.utils.test_value import create_ssa_value
 
 import stepwell.dialects.aten as aten
 from stepwell.dialects.aten import generate, registry
@@ -56,6 +58,21 @@ def test_a_class_made_on_demand_has_the_same_definition(monkeypatch: pytest.Monk
         ours, theirs = cls.get_irdl_definition(), again.get_irdl_definition()
         assert re.sub("0x[0-9a-f]+", "", str(ours)) == re.sub("0x[0-9a-f]+", "", str(theirs))
         assert again.HAS_SEGMENTS == cls.HAS_SEGMENTS
+
+
+def test_threads_that_make_the_first_op_of_a_class_read_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_CLASSES", {})
+    cls, type_ = define(aten.ReluDefault.SCHEMA.text), tensor([2], f32)
+    assert "create" in vars(cls)
+    with ThreadPoolExecutor(8) as pool:
+        value = create_ssa_value(type_)
+        jobs = [pool.submit(cls.create, operands=[value], result_types=[type_]) for _ in range(32)]
+        ops = [job.result() for job in jobs]
+    assert "create" not in vars(cls)
+    for op in ops:
+        op.verify()
 
 
 def test_type_checkers_see_every_module_of_classes() -> None:

@@ -245,9 +245,9 @@ def _output_order(node: Node) -> tuple[int, ...] | None:
 
 def _specs(exported: ExportedProgram) -> tuple[str | None, str | None]:
     calls = exported.module_call_graph[:1]  # `call_spec` makes a class each time it is asked.
-    if not calls:
+    spec = calls[0].signature if calls else None
+    if spec is None:
         return None, None
-    spec = calls[0].signature
     return _spec_text(spec.in_spec), _spec_text(spec.out_spec)
 
 
