@@ -29,6 +29,8 @@ from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.cmsis import (
     MERGE_TRANSPOSES,
     MERGE_VIEWS,
+    NAME_PARTS,
+    RELABEL_PORTS,
     AbsorbFlatten,
     BiasForm,
     ChannelsLastPorts,
@@ -37,9 +39,6 @@ from stepwell.translate.rewrites.cmsis import (
     IntegerPorts,
     Io,
     OrderOperators,
-    RelabelInput,
-    RelabelOutput,
-    SliceAsPart,
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
@@ -174,7 +173,7 @@ def tosa_pipeline(target: str) -> Pipeline:
     return Pipeline(target, (*block_scaled, UnrollLoop(), *steps, *finish))
 
 
-MEETING = (*CANCEL_CASTS, *MERGE_TRANSPOSES, RelabelInput(), RelabelOutput(), *MERGE_VIEWS)
+MEETING = (*CANCEL_CASTS, *MERGE_TRANSPOSES, *RELABEL_PORTS, *MERGE_VIEWS)
 PLACE_LAYOUTS = (
     Together("lower-layouts", (*MEETING, step(cmsis_borders.permute))),
     CmsisLayouts(),
@@ -226,6 +225,6 @@ def cortex_m_pipeline(
             RemoveDeadCode(),
             OrderOperators(),
             *((PlanMemory(arena),) if optimise == MEMORY or arena is not None else ()),
-            SliceAsPart(),
+            Together("slices-as-parts", (*NAME_PARTS, *CANCEL_CASTS)),
         ),
     )

@@ -6,7 +6,7 @@ gives it, and ones for elements; zeros under a key that says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, cast
@@ -24,6 +24,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import History, Refusal
 from stepwell.ir.rewriting.rewriter import Rewriter
+from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.syntax.parser import TextParser
 from stepwell.ir.syntax.text import TextContext, parse_module, to_text
 from stepwell.ir.types import AnyTensor, dims, element, tensor
@@ -160,7 +161,19 @@ class Example:
         self.block.add_op(ReturnOp(*gives))
         taken = [argument.type for argument in self.block.args]
         func = FuncOp("forward", (taken, [v.type for v in gives]), Region(self.block))
+        if self.rule.lies:
+            inputs, outputs = self.ports(self.block.args, writer), self.ports(gives, writer)
+            set_signature(func, Signature(inputs, outputs))
         return ModuleOp([func])
+
+    def ports(self, values: Sequence[SSAValue], writer: Writer) -> tuple[Port, ...]:
+        """The ports of values, which declare how they lie."""
+        holes = {f"${name}": value for name, value in self.holes.items()}
+        orders = {v.name_hint: self.rule.lies.get(v.name_hint or "") for v in values}
+        return tuple(
+            Port(name or "", None if order is None else tuple(writer.value(order, holes)))
+            for name, order in orders.items()
+        )
 
     def returned(self) -> list[str]:
         """The results of the root that lines after define, and what nothing reads beside it."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.quant.types import UniformQuantizedType, storage_element
 from stepwell.ir.rewriting.rewrite import Rewriter
-from stepwell.ir.types import dims
+from stepwell.ir.types import Dim, dims
 
 
 def negated(number: float) -> float:
@@ -33,6 +35,16 @@ def storage(quantised: Attribute) -> Attribute:
     """The element type of the integers that a quantised element type is stored as."""
     assert isinstance(quantised, UniformQuantizedType)
     return storage_element(quantised.data)
+
+
+def sizes_of(value: SSAValue) -> tuple[Dim, ...]:
+    """The sizes of a tensor."""
+    return dims(value.type)
+
+
+def composed(first: Sequence[Dim], second: Sequence[int]) -> list[Dim]:
+    """Sizes, or an order of axes, in another order."""
+    return [first[axis] for axis in second]
 
 
 def from_front(value: SSAValue, at: int) -> int:

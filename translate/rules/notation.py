@@ -59,6 +59,8 @@ more than is stated, unless numbers are followed by `as stated`: where another t
 purpose. `bound of roundings: "reason"` states none.
 `for` says what holes are in the example that documentation and tests are given, of which type
 values are, and under which key weights; it may name arguments that stand behind `…`.
+`for %x lies as $order` says which order of axes in memory the port of an argument or result has in
+the example.
 `for %x = op(…)` is an op more of the example: it makes a value, or reads one beside the others.
 
 `for each $op, $form of (clone, alias), (detach, alias)` (`for each $op of clone, detach`) makes one
@@ -68,7 +70,7 @@ rule of several: each names what the text says there, word for word.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -170,6 +172,8 @@ class Rule:
     options: tuple[Option, ...] = ()
     beside: tuple[Line, ...] = ()
     """What else stands in the example."""
+    lies: Mapping[str, Term] = field(default_factory=dict[str, Term])
+    """The order of axes in memory that a port declares in the example."""
     others: tuple[Rule, ...] = ()
     """What else `for each` makes of the text."""
 
@@ -200,6 +204,7 @@ _WHERE = re.compile(
 _WITH = re.compile(r"^with \$(?P<name>\w+) = (?P<call>\w+\(.*\))$")
 _WITHOUT_RESULT = re.compile(r"^(?P<op>[\w.]+)\((?P<rest>.*)$")
 _BESIDE = re.compile(r"^for (%\w+, )*%\w+ = \w[\w.]*[( :]")
+_LIES = re.compile(r"^for %(?P<name>\w+) lies as (?P<order>.+)$")
 _OPTION = re.compile(r'^option \$(?P<name>\w+) = (?P<default>\w+): "(?P<meaning>[^"]*)"$')
 _UNLESS = re.compile(rf"^unless (?P<call>\w+\(.*\)){_LABEL}$")
 _AS_STATED = " as stated"
@@ -248,6 +253,7 @@ def _read_rule(name: str, text: str) -> Rule:
     bound, example = EXACT, dict[str, Any]()
     options: list[Option] = []
     beside: list[Line] = []
+    lies: dict[str, Term] = {}
     block: list[Line] | None = None
     for line in _joined(text.replace("\n    else ", " else ").splitlines()[1:]):
         stripped = line.strip()
@@ -291,6 +297,8 @@ def _read_rule(name: str, text: str) -> Rule:
                 takes_empty = False
             elif _BESIDE.match(stripped):
                 beside.append(_read_line(stripped.removeprefix("for ")))
+            elif match := _LIES.match(stripped):
+                lies[match["name"]] = Terms(match["order"]).one()
             elif stripped.startswith("for "):
                 example.update(_read_example(stripped.removeprefix("for ")))
             elif stripped:
@@ -319,6 +327,7 @@ def _read_rule(name: str, text: str) -> Rule:
         loses,
         tuple(options),
         tuple(beside),
+        lies,
     )
 
 

@@ -307,7 +307,9 @@ CMSIS = {
     "state-target": Place("The level is stated when only its ops are left."),
     "order-operators": Place("The order that holds the least memory is of the final operators."),
     "plan-memory": Place("Memory is planned for operators in their order."),
-    "slice-as-part": Place("A slice of what lies in one piece is a view, once memory is planned."),
+    "slices-as-parts": Place(
+        "A slice of what lies in one piece is a view, once memory is planned."
+    ),
     "integer-ports": Place("Inputs and outputs are integers where that is asked for.", (TYPED,)),
     "lower-for-npu": Place(
         "The accelerator takes what it can of the quantised program; the CPU gets the rest.",

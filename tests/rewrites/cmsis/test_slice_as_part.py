@@ -1,12 +1,13 @@
-"""SliceAsPart: beyond its documented example, and what it leaves alone."""
+"""Slices and selections as parts: beyond its documented example, and what it leaves alone."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.placing.slice_as_part import SliceAsPart
+from stepwell.translate.rewrites.cmsis.placing.slice_as_part import RULES
 
+SLICE, SELECT = (rule() for rule in RULES)
 Q = "!quant.uniform<i8:f32, 0.5>"
 
 
@@ -25,7 +26,7 @@ def of(shape: str, made: str, op: str, *, first: str = "", last: str = "") -> Se
 def test_one_step_is_a_part_and_a_view(apply: Any, method: Any) -> None:
     lines = of("1x3x4", "1x4", "aten.select.int(%r, 1, -1)")
     gives = f"tensor<1x4x{Q}>"
-    done = apply(method(f"%x: tensor<1x3x4x{Q}>", *lines, gives=gives), SliceAsPart())
+    done = apply(method(f"%x: tensor<1x3x4x{Q}>", *lines, gives=gives), SELECT)
     assert "cmsis.part" in done.ops() and "aten.view.default" in done.ops()
     assert "aten.select.int" not in done.ops()
 
@@ -44,18 +45,18 @@ def test_what_is_no_run_of_memory_is_copied(
 ) -> None:
     lines = of(shape, made, op)
     text = method(f"%x: tensor<{shape}x{Q}>", *lines, gives=f"tensor<{made}x{Q}>")
-    refused(text, SliceAsPart(), reason)
+    refused(text, SLICE, reason)
 
 
 def test_a_part_of_an_input_is_copied(refused: Any, method: Any) -> None:
     lines = of("1x4", "1x2", "aten.slice.Tensor(%r, 1, 0, 2)")[1:]
     held = f"tensor<1x4x{Q}>"
     text = method(f"%a: {held}", *lines, gives=f"tensor<1x2x{Q}>")
-    refused(text, SliceAsPart(), "an input's or a constant's")
+    refused(text, SLICE, "an input's or a constant's")
 
 
 def test_a_result_has_bytes_of_its_own(refused: Any, method: Any) -> None:
     lines = of("1x4", "1x2", "aten.slice.Tensor(%r, 1, 0, 2)")
     renamed = [line.replace("%p = ", "%y = ") for line in lines[:4]]
     text = method(f"%x: tensor<1x4x{Q}>", *renamed, gives=f"tensor<1x2x{Q}>")
-    refused(text, SliceAsPart(), "bytes of its own")
+    refused(text, SLICE, "bytes of its own")

@@ -3,14 +3,12 @@
 from stepwell.translate.rewrites.cmsis.operators.explain_floats import ExplainFloats
 from stepwell.translate.rewrites.cmsis.operators.fold_hard_sigmoid import FoldHardSigmoid
 from stepwell.translate.rewrites.cmsis.operators.fold_kernel_sum import BiasForm, FoldKernelSum
-from stepwell.translate.rewrites.cmsis.placing import merge_movement
+from stepwell.translate.rewrites.cmsis.placing import merge_movement, relabel_ports, slice_as_part
 from stepwell.translate.rewrites.cmsis.placing.absorb_flatten import AbsorbFlatten
 from stepwell.translate.rewrites.cmsis.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import ChannelsLastPorts
 from stepwell.translate.rewrites.cmsis.placing.integer_ports import IntegerPorts, Io
 from stepwell.translate.rewrites.cmsis.placing.order_operators import OrderOperators
-from stepwell.translate.rewrites.cmsis.placing.relabel_ports import RelabelInput, RelabelOutput
-from stepwell.translate.rewrites.cmsis.placing.slice_as_part import SliceAsPart
 from stepwell.translate.rewrites.cmsis.placing.state_target import StateTarget
 
 _MERGES = {rule.name: rule() for rule in merge_movement.RULES}
@@ -20,11 +18,17 @@ MERGE_TRANSPOSES = tuple(rule for name, rule in _MERGES.items() if "transpose" i
 """Transposes that meet each other or a constant, or move nothing."""
 MERGE_VIEWS = tuple(_MERGES[name] for name in ("merge-views", "remove-view"))
 """Views that meet."""
+RELABEL_PORTS = tuple(rule() for rule in relabel_ports.RULES)
+"""Inputs and outputs that lie as a transposition asks."""
+NAME_PARTS = tuple(rule() for rule in slice_as_part.RULES)
+"""Slices of one run of memory."""
 
 __all__ = [
     "COMPOSE_TABLES",
     "MERGE_TRANSPOSES",
     "MERGE_VIEWS",
+    "NAME_PARTS",
+    "RELABEL_PORTS",
     "AbsorbFlatten",
     "AssignLayouts",
     "BiasForm",
@@ -35,8 +39,5 @@ __all__ = [
     "IntegerPorts",
     "Io",
     "OrderOperators",
-    "RelabelInput",
-    "RelabelOutput",
-    "SliceAsPart",
     "StateTarget",
 ]

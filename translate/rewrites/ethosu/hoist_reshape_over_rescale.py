@@ -14,7 +14,7 @@ Before:
         per_channel=$each) : (tensor<$*S x i8>, …) -> tensor<$*S x i32>
     %y = tosa.reshape(%r, …)
 After:
-    %n = tosa.reshape(%x, …) : … -> tensor<*sizes(%y) x i8>
+    %n = tosa.reshape(%x, …) : … -> tensor<*sizes_of(%y) x i8>
     %y = tosa.rescale(%n, …)
 where not is_true($each) else "its last axis has a factor an element"
 for $S = [4, 6], $shape = [2, 12], $M = 1, $N = 1, $K = 1, $L = 1, $each = false, $scale32 = true
@@ -24,18 +24,6 @@ for %m = "m", %s = "s#ones", %z = "z", %o = "o#zeros"
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from xdsl.ir import SSAValue
-
-from stepwell.ir.sizes.size import Dim
-from stepwell.ir.types import dims
 from stepwell.translate.rules import read_rules
-
-
-def sizes(value: SSAValue) -> Sequence[Dim]:
-    """The sizes of a value."""
-    return dims(value.type)
-
 
 RULES = read_rules(__doc__, globals())

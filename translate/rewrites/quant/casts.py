@@ -59,7 +59,7 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant import UniformQuantizedType
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.types import Dim, dims, element
+from stepwell.ir.types import element
 from stepwell.translate.rewrites.quant.parameters import is_dynamic, quantization_of
 from stepwell.translate.rules import read_rules
 
@@ -91,11 +91,6 @@ def type_of(
     """The element type that the integers have which the op of `value` makes or reads."""
     op = cast(SchemaOp, value.owner)
     return None if is_dynamic(op) else quantization_of(op, stored.type, program)
-
-
-def sizes_of(value: SSAValue) -> tuple[Dim, ...]:
-    """The sizes of a tensor."""
-    return dims(value.type)
 
 
 def expresses(attribute: Attribute, value: SSAValue) -> bool:

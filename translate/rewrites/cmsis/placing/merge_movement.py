@@ -86,11 +86,6 @@ from stepwell.translate.rewrites.quant import movement
 from stepwell.translate.rules import read_rules
 
 
-def composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """One order of axes for two, one behind the other."""
-    return [first[axis] for axis in second]
-
-
 def is_quantised(of: Attribute) -> bool:
     """A quantised element type."""
     return isinstance(of, UniformQuantizedType)

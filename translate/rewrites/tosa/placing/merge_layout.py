@@ -95,16 +95,6 @@ def in_shape(rw: Rewriter, value: SSAValue, shape: Sequence[Size]) -> SSAValue:
     return Builder(rw).reshape(value, shape)
 
 
-def sizes_of(value: SSAValue) -> tuple[Size, ...]:
-    """The sizes of a tensor."""
-    return shape_of(value)
-
-
-def composed(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """One order of axes for two, one behind the other."""
-    return [first[axis] for axis in second]
-
-
 def moves_nothing(value: SSAValue, order: Sequence[int]) -> bool:
     """Whether elements lie as they lay."""
     return lies_the_same(shape_of(value), order)

@@ -114,11 +114,6 @@ def stays_outside(value: SSAValue) -> Refusal | None:
     return None
 
 
-def sizes_of(value: SSAValue) -> tuple[Dim, ...]:
-    """The sizes of a tensor."""
-    return dims(value.type)
-
-
 def from_front_all(value: SSAValue, order: Sequence[int]) -> list[int]:
     """Axes, counted from the front."""
     return [axis(number, len(dims(value.type))) for number in order]

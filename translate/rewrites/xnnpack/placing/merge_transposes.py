@@ -72,11 +72,6 @@ def transposed_to(constant: torch.Tensor, *, order: list[int]) -> torch.Tensor:
     return constant.reshape(*([1] * missing), *constant.shape).permute(order).contiguous()
 
 
-def composed(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
-    """One order of axes for two, one behind the other."""
-    return tuple(first[axis] for axis in second)
-
-
 def in_order(rw: Rewriter, value: SSAValue, order: Sequence[int], like: SSAValue) -> SSAValue:
     """A value with its axes in another order: nothing, a reshape, or one transpose."""
     if list(order) == list(range(len(order))):
