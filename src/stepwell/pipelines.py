@@ -143,7 +143,7 @@ QUANTISED = (
         "lower-casts",
         (
             leftover_casts.FoldDequantisedConstant(),
-            step(xnnpack_quantised_nodes.quantised_cast),
+            *(rule() for rule in leftover_casts.CONVERT),
             *(rule() for rule in widen_quantised_cast.RULES),
             *(rule() for rule in leftover_casts.UNTYPE),
             *CANCEL_CASTS,

@@ -60,6 +60,8 @@ class _Check:
                 self.known.add(f"${clause.binds}")
         for clause in self.rule.proven:
             self.call(clause.predicate, clause.arguments, "predicate")
+        if self.rule.bound_by is not None:
+            self.is_known(self.rule.bound_by)
         if self.rule.loses and self.rule.loses not in self.namespace:
             raise self.error(f"there is no deviation {self.rule.loses!r}")
         for line in self.rule.after:

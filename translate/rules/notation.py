@@ -57,6 +57,7 @@ magnitudes, element by element; `relative` is of the result, `absolute` is a num
 round is derived from the text (`checking/derived.py`), is what `check` asks for, and may not be
 more than is stated, unless numbers are followed by `as stated`: where another thing is computed on
 purpose. `bound of roundings: "reason"` states none.
+`bound by function(%y): "reason"` is what a function of the module says of each application.
 `for` says what holes are in the example that documentation and tests are given, of which type
 values are, and under which key weights; it may name arguments that stand behind `…`.
 `for %x lies as $order` says which order of axes in memory the port of an argument or result has in
@@ -172,6 +173,8 @@ class Rule:
     options: tuple[Option, ...] = ()
     beside: tuple[Line, ...] = ()
     """What else stands in the example."""
+    bound_by: Computed | None = None
+    """The function that says how far an application moves."""
     lies: Mapping[str, Term] = field(default_factory=dict[str, Term])
     """The order of axes in memory that a port declares in the example."""
     others: tuple[Rule, ...] = ()
@@ -209,6 +212,7 @@ _OPTION = re.compile(r'^option \$(?P<name>\w+) = (?P<default>\w+): "(?P<meaning>
 _UNLESS = re.compile(rf"^unless (?P<call>\w+\(.*\)){_LABEL}$")
 _AS_STATED = " as stated"
 _BOUND = re.compile(r'^bound (?P<terms>[^:]+): "(?P<reason>[^"]*)"$')
+_BOUND_BY = re.compile(r'^bound by (?P<call>\w+\(.*\)): "(?P<reason>[^"]*)"$')
 _TYPE = re.compile(r"^tensor<(?P<parts>[^<>]*)>$")
 
 
@@ -250,7 +254,7 @@ def _read_rule(name: str, text: str) -> Rule:
     proven: list[Where] = []
     takes_empty, loses = True, ""
     prose: list[str] = []
-    bound, example = EXACT, dict[str, Any]()
+    bound, bound_by, example = EXACT, None, dict[str, Any]()
     options: list[Option] = []
     beside: list[Line] = []
     lies: dict[str, Term] = {}
@@ -291,6 +295,10 @@ def _read_rule(name: str, text: str) -> Rule:
                 options.append(Option(match["name"], match["default"], match["meaning"]))
             elif stripped.startswith("loses "):
                 loses = stripped.removeprefix("loses ")
+            elif match := _BOUND_BY.match(stripped):
+                call = Terms(match["call"]).one()
+                assert isinstance(call, Computed)
+                bound_by, bound = call, Bound(varies=True, reason=match["reason"])
             elif match := _BOUND.match(stripped):
                 bound = _read_bound(match["terms"], match["reason"])
             elif stripped == "not of empty tensors":
@@ -327,6 +335,7 @@ def _read_rule(name: str, text: str) -> Rule:
         loses,
         tuple(options),
         tuple(beside),
+        bound_by,
         lies,
     )
 

@@ -67,7 +67,9 @@ class RuleRewrite(Rewrite[Matched]):
         return self.deviation
 
     def bound_at(self, match: Matched, value: Value) -> Bound:
-        """The bound that the text states, of the magnitudes at hand."""
+        """The bound that the text states, of the magnitudes at hand; or a function of the text."""
+        if match.rule.bound_by is not None:
+            return self._writers[id(match.rule)].value(match.rule.bound_by, match.found)
         allowance: Any = None
         for factor, names in self.bound.magnitudes:
             for name in names:

@@ -7,7 +7,7 @@ import pytest
 from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.placing.merge_layout import RULES
 from stepwell.translate.rewrites.tosa.placing.simplify_transpose import SimplifyTranspose
-from stepwell.translate.rewrites.tosa.placing.sink_reshape import SinkReshape
+from stepwell.translate.rewrites.tosa.placing.sink_reshape import RULES as SINKS
 
 
 def sizes(name: str, *values: int) -> str:
@@ -62,6 +62,8 @@ def weight(shape: str) -> str:
 
 DIM = "%d = tosa.dim %x {axis = 0 : i32} : (f32[s0, 3]) -> !tosa.shape<1>"
 BLOCKS = "tensor<{}x32x!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f8E4M3FN>>"
+SINK_ADDED_AXES, SINK_RESHAPE = (rule() for rule in SINKS)
+
 
 MERGE = {rule.name: rule() for rule in RULES}
 Case = tuple[Any, tuple[str, ...], str]
@@ -160,14 +162,14 @@ CASES: dict[str, Case] = {
         "the shape is not known",
     ),
     # --- sink-reshape ------------------------------------------------------------------------
-    "what was not reshaped": (SinkReshape(), ("%x: f32[4]", exp("y", "x", "4")), ""),
+    "what was not reshaped": (SINK_RESHAPE, ("%x: f32[4]", exp("y", "x", "4")), ""),
     "a reshape of unknown rows": (
-        SinkReshape(),
+        SINK_RESHAPE,
         ("%x: f32[?, 4]", *reshape("a", "x", "?, 4", "1, ?, 4"), exp("y", "a", "1, ?, 4")),
         "a shape is not known",
     ),
     "blocks": (
-        SinkReshape(),
+        SINK_RESHAPE,
         (
             "%x: f32[2, 32]",
             *reshape("a", "x", "2, 32", "1, 2, 32"),
@@ -177,7 +179,7 @@ CASES: dict[str, Case] = {
         "its blocks run along the last axis",
     ),
     "reshapes from two shapes": (
-        SinkReshape(),
+        SINK_RESHAPE,
         (
             "%x: f32[12], %v: f32[2, 6]",
             *reshape("a", "x", "12", "3, 4"),
@@ -187,7 +189,7 @@ CASES: dict[str, Case] = {
         "reshaped in different ways",
     ),
     "reshapes that broadcast": (
-        SinkReshape(),
+        SINK_RESHAPE,
         (
             "%x: f32[3], %v: f32[3]",
             *reshape("a", "x", "3", "3, 1"),
@@ -197,7 +199,7 @@ CASES: dict[str, Case] = {
         "reshaped in different ways",
     ),
     "a reshape that two read": (
-        SinkReshape(),
+        SINK_RESHAPE,
         (
             "%x: f32[12]",
             *reshape("a", "x", "12", "3, 4"),
@@ -207,7 +209,7 @@ CASES: dict[str, Case] = {
         "another op reads the reshape",
     ),
     "a value beside a reshape": (
-        SinkReshape(),
+        SINK_RESHAPE,
         (
             "%x: f32[12], %v: f32[3, 4]",
             *reshape("a", "x", "12", "3, 4"),
@@ -216,7 +218,7 @@ CASES: dict[str, Case] = {
         "an operand was not reshaped",
     ),
     "a value beside an added axis": (
-        SinkReshape(),
+        SINK_RESHAPE,
         (
             "%x: f32[4], %v: f32[1, 4]",
             *reshape("a", "x", "4", "1, 4"),
@@ -225,7 +227,7 @@ CASES: dict[str, Case] = {
         "an operand was not reshaped",
     ),
     "a constant of both axes": (
-        SinkReshape(),
+        SINK_RESHAPE,
         (
             "%x: f32[12]",
             weight("3, 4"),
@@ -235,7 +237,7 @@ CASES: dict[str, Case] = {
         "varies along an axis",
     ),
     "a constant along an added axis": (
-        SinkReshape(),
+        SINK_RESHAPE,
         (
             "%x: f32[4]",
             weight("3, 4"),
@@ -245,7 +247,7 @@ CASES: dict[str, Case] = {
         "reshaped in different ways",
     ),
     "an added axis and another shape": (
-        SinkReshape(),
+        SINK_RESHAPE,
         (
             "%x: f32[4], %v: f32[2, 2]",
             *reshape("a", "x", "4", "1, 4"),
@@ -255,7 +257,7 @@ CASES: dict[str, Case] = {
         "reshaped in different ways",
     ),
     "a sum over an added axis": (
-        SinkReshape(),
+        SINK_ADDED_AXES,
         (
             "%x: f32[4]",
             *reshape("a", "x", "4", "1, 4"),
@@ -319,5 +321,5 @@ def test_a_rescale_per_channel_keeps_its_channels(programs: Any, written: Any) -
     )
     program, _ = programs(text)
     op = next(op for op in program.method().walk() if op.name == "tosa.rescale")
-    found: Any = SinkReshape().match(op, program)
+    found: Any = SINK_RESHAPE.match(op, program)
     assert "must be the last axis" in found.reason

@@ -8,12 +8,14 @@ from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantised_nodes
 from stepwell.translate.rewrites.xnnpack.quantised.leftover_casts import (
+    CONVERT,
     UNTYPE,
     FoldDequantisedConstant,
 )
 from stepwell.translate.rewrites.xnnpack.quantised.widen_quantised_cast import RULES as WIDENED
 
 FOLD, UNTYPED = FoldDequantisedConstant(), UNTYPE[1]()
+QUANTISED, DEQUANTISED = (rule() for rule in CONVERT)
 
 INT8, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
 UINT8, PART = "!quant.uniform<u8:f32, 0.5:3>", "!quant.uniform<i8<-100:127>:f32, 0.5:3>"
@@ -174,11 +176,11 @@ def casts(method: Any, held: str, kind: str, real: str = "f32") -> str:
 GROUPS = "!quant.uniform<i8:f32:{0:1, 1:2}, {{1.0, 2.0}, {1.0, 2.0}}>"
 HALVES = "!quant.uniform<i8:f16, 0.5>"
 CASTS: dict[str, tuple[Rewrite[Any], str, str, str]] = {
-    "int16 by a node": (step(quantised_nodes.quantised_cast), "!quant.uniform<i16:f32, 0.5>", "dcast", "no static int8"),
+    "int16 by a node": (DEQUANTISED, "!quant.uniform<i16:f32, 0.5>", "dcast", "no static int8"),
     "channels by a node": (
-        step(quantised_nodes.quantised_cast), "!quant.uniform<i8:f32:0, {0.5, 0.25}>", "dcast", "no static int8",
+        DEQUANTISED, "!quant.uniform<i8:f32:0, {0.5, 0.25}>", "dcast", "no static int8",
     ),
-    "a part of int8 by a node": (step(quantised_nodes.quantised_cast), PART, "qcast", "the whole range"),
+    "a part of int8 by a node": (QUANTISED, PART, "qcast", "the whole range"),
     "groups by an operator": (UNTYPED, GROUPS, "dcast", "groups of an axis"),
     "halves by an operator": (UNTYPED, HALVES, "dcast", "float32 values"),
     "floats as halves": (WIDENED[0](), INT8, "qcast", ""),

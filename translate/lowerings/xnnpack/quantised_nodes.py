@@ -1,26 +1,21 @@
-"""Elementwise ops, clamps, pooling and movement of int8, where XNNPACK has the kernel; casts.
+"""Elementwise ops, clamps, pooling and movement of int8, where XNNPACK has the kernel.
 
 PT2E annotates a flatten or a concatenation with one quantisation on both sides. A float movement
 between other casts stays one: nothing is quantised that the program did not quantise.
 
-A cast that no kernel took in is `xnnpack.convert` where XNNPACK has one; `leftover_casts.py` has
-the others.
+`leftover_casts.py` has the casts that no kernel took in.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.quant import QuantizeCast, quantization
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
-from stepwell.ir.rewriting.rewrite import Value as RunTime
+from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.lowerings.aten.values import Value, no_refusal
+from stepwell.translate.lowerings.aten.values import no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.images import POOLINGS, is_no_plane_mean, pooling_of
 from stepwell.translate.lowerings.xnnpack.integers import (
@@ -43,11 +38,6 @@ from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
     unknown_sizes,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.windows import channels_last
-from stepwell.translate.rewrites.xnnpack.quantised.quantised import (
-    not_computed_range,
-    not_static_int8,
-)
-from stepwell.translate.rewrites.xnnpack.quantised.quantised_bounds import conversion
 
 KERNELS = {
     "aten.add.Tensor": xnnpack.Add,
@@ -145,33 +135,6 @@ def quantised_movement(
     offsets = [bounds[1] if index == bounds[0] else 0 for index in range(len(shape))]
     fields = {"offsets": offsets, "sizes": slice_sizes(shape)}
     return node(b, xnnpack.StaticSlice, source, result=use.type, **fields).ssa
-
-
-# -- casts that no kernel took in --------------------------------------------------------------
-
-
-def _converted(op: Any, value: RunTime) -> Bound:
-    """`quantised_bounds.conversion`."""
-    result_quantization = quantization(op.result.type)
-    return EXACT if result_quantization is None else conversion(result_quantization)
-
-
-@lowers(
-    "quant.qcast",
-    "quant.dcast",
-    to="xnnpack",
-    fits="none",
-    moves=_converted,
-    name="lower-quantised-cast",
-    sample="%y = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>",
-)
-def quantised_cast(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """`xnnpack.convert`: float32 on one side, all of int8 or uint8 with one scale on the other."""
-    typed = op.result if isinstance(op, QuantizeCast) else op.input
-    no_refusal(not_static_int8(typed))
-    if isinstance(op, QuantizeCast):
-        no_refusal(not_computed_range(typed))
-    return node(b, xnnpack.Convert, op.input, result=op.result.type)
 
 
 RULES = lowerings_of(__name__)

@@ -3,98 +3,68 @@
 Vela makes one operator on bytes of RESCALE, ADD (or SUB, MUL) and RESCALE, where both operands are
 rescaled bytes. With an operand of int32 it makes four, on int32.
 
+rule rescale-constant
+    The bytes, in the operand's shape, and one RESCALE by one factor.
 Before:
-    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-    %c = stepwell.weight <"c"> "constant" : tensor<1x4xi32>
-    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-    %y = tosa.add %r, %c : (tensor<2x4xi32>, tensor<1x4xi32>) -> tensor<2x4xi32>
+    %r = tosa.rescale(%x, %m, %s, %z, %o, …) : (…) -> tensor<$*S x i32>
+    %c = weight : tensor<$*C x i32>
+    %y = $op of SUMS($left, $right, …)
 After:
-    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x4xi32>
-    %0 = stepwell.weight <"c#tosa_bytes.3feb8f78ba5d"> "constant" : tensor<1x4xi8>
-    %1 = tosa.rescale %0, dense<1073741824>, dense<30>, dense<0>, dense<0> {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<1x4xi32>
-    %y = tosa.add %r, %1 : (tensor<2x4xi32>, tensor<1x4xi32>) -> tensor<2x4xi32>
+    %b = rescaled($bytes, $C)
+    %y = $op($new_left, $new_right, …)
+with $bytes = bytes_behind(%c)
+for each $left, $right, $new_left, $new_right of (%r, %c, %r, %b), (%c, %r, %b, %r)
+for %m = weight : tensor<1 x i32>
+for %s = weight : tensor<1 x i8>
+for %z = weight : tensor<1 x i8>
+for %o = weight : tensor<1 x i32>
+for %x = "tensor<2x4xi8>", $S = [2, 4], $C = [1, 4], $op = "tosa.add", $per_channel = false, $scale32 = true
+for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
+for %s = "s#ones", %z = "z", %o = "o#zeros"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i8, i32
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.tosa.integers.integers import fixed_point, rescale_op
-from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.operators.building import Builder
+from stepwell.translate.rules import read_rules
+
+SUMS = (t.AddOp, t.SubOp, t.MulOp)
+"""What Vela runs on two operands of bytes."""
+
+Bytes = tuple[str, dict[str, Any]]
+"""The key of a weight, and the numbers of the RESCALE of its bytes."""
 
 
-@dataclass(frozen=True)
-class Rescaled:
-    """Operand `place` of `op` is what `numbers` make of weight `key`, as bytes."""
-
-    op: TosaOp
-    place: int
-    key: str
-    numbers: dict[str, Any]
+def bytes_behind(constant: SSAValue, program: Program) -> Bytes | None:
+    """The bytes that one RESCALE makes into a constant."""
+    key = weight_key(constant)
+    return None if key is None else bytes_of(key, program.weights)
 
 
-@dataclass(frozen=True)
-class RescaleConstant(Rewrite[Rescaled]):
-    """`add(x, 3·c)` to `add(x, rescale(c))` for bytes c."""
-
-    name: ClassVar[str] = "rescale-constant"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (t.AddOp, t.SubOp, t.MulOp)
-
-    def match(self, op: TosaOp, program: Program) -> Rescaled | Refusal | None:
-        """A constant whose recipe is a RESCALE of bytes by one factor, perhaps reshaped."""
-        for place, operand in enumerate(op.operands[:2]):
-            key = weight_key(operand)
-            if key is None or element(operand.type) != i32:
-                continue
-            if isinstance(op.operands[1 - place].owner, t.RescaleOp):
-                found = bytes_of(key, program.weights)
-                return Rescaled(op, place, *found) if found is not None else None
-        return None
-
-    def build(self, match: Rescaled, rw: Rewriter) -> None:
-        """The bytes, reshaped as the operand was, and one RESCALE."""
-        op, b = match.op, Builder(rw)
-        operand, numbers = op.operands[match.place], match.numbers
-        key = match.key
-        if element(rw.weights.type_of(key)) == i32:
-            key = rw.weights.derive("tosa_bytes", [key])
-        if tuple(dims(rw.weights.type_of(key))) != tuple(shape_of(operand)):
-            key = rw.weights.derive("tosa_reshape", [key], shape=list(shape_of(operand)))
-        factors = torch.tensor(numbers["multipliers"]), torch.tensor(numbers["shifts"])
-        value = rescale_op(b.weight(key), factors, i32, tuple(numbers["zero_points"]), b)
-        replaced = list(op.operands)
-        replaced[match.place] = value
-        rw.replace(op, [b.op(type(op), replaced, shape_of(op.results[0]), i32)])
-
-
-def bytes_of(key: str, weights: WeightStore) -> tuple[str, dict[str, Any]] | None:
+def bytes_of(key: str, weights: WeightStore) -> Bytes | None:
     """The weight whose bytes one RESCALE makes into this one, and the RESCALE's numbers."""
-    found = weights.recipe_of(key)
-    if found is not None and found[0] == "tosa_reshape":
-        found = weights.recipe_of(found[1][0])
-    if found is not None and found[0] == "tosa_rescale" and len(found[2]["multipliers"]) == 1:
-        source = found[1][0]
+    made_by = weights.recipe_of(key)
+    if made_by is not None and made_by[0] == "tosa_reshape":
+        made_by = weights.recipe_of(made_by[1][0])
+    if made_by and made_by[0] == "tosa_rescale" and len(made_by[2]["multipliers"]) == 1:
+        source = made_by[1][0]
         if element(weights.type_of(source)) == i8:
-            return source, found[2]
+            return source, made_by[2]
     if not weights.is_known(key):
         return None
     values = weights.get(key)
@@ -105,7 +75,21 @@ def bytes_of(key: str, weights: WeightStore) -> tuple[str, dict[str, Any]] | Non
     return key, one
 
 
+def rescaled(rw: Rewriter, source: Bytes, shape: Sequence[Dim]) -> SSAValue:
+    """Bytes in a shape, and their RESCALE to int32."""
+    (key, numbers), b = source, Builder(rw)
+    if element(rw.weights.type_of(key)) == i32:
+        key = rw.weights.derive("tosa_bytes", [key])
+    if tuple(dims(rw.weights.type_of(key))) != tuple(shape):
+        key = rw.weights.derive("tosa_reshape", [key], shape=list(shape))
+    factors = torch.tensor(numbers["multipliers"]), torch.tensor(numbers["shifts"])
+    return rescale_op(b.weight(key), factors, i32, tuple(numbers["zero_points"]), b)
+
+
 @recipe("tosa_bytes")
 def tosa_bytes(weight: torch.Tensor) -> torch.Tensor:
     """Small integers in a byte each."""
     return weight.to(torch.int8)
+
+
+(RescaleConstant,) = RULES = read_rules(__doc__, globals())

@@ -46,11 +46,10 @@ from stepwell.translate.rewrites.tosa.integers.fold_quantised_constant import Fo
 from stepwell.translate.rewrites.tosa.integers.hoist_rescale_over_maximum import (
     HoistRescaleOverMaximum,
 )
-from stepwell.translate.rewrites.tosa.placing import merge_layout
+from stepwell.translate.rewrites.tosa.placing import merge_layout, sink_reshape
 from stepwell.translate.rewrites.tosa.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import HoistReshapeOverSlice
 from stepwell.translate.rewrites.tosa.placing.simplify_transpose import SimplifyTranspose
-from stepwell.translate.rewrites.tosa.placing.sink_reshape import SinkReshape
 
 
 def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
@@ -111,7 +110,7 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
     *MEETING,
     SimplifyTranspose(),
     HoistReshapeOverSlice(),
-    SinkReshape(),
+    *each(sink_reshape),
     RemoveMxRecast(),
 )
 """What merges layout operators that meet, around `AssignLayouts`."""

@@ -1,7 +1,8 @@
 """Casts that no kernel took in: of constants ahead of time, others by ExecuTorch's operators.
 
 A dequantised constant becomes the floats it stands for, so that the layer that reads it still runs
-in XNNPACK. A cast that XNNPACK does not do goes back to `quantized_decomposed`, whose kernels
+in XNNPACK. XNNPACK has a node between float32 and all of int8 or uint8 with one scale. A cast that
+it does not do goes back to `quantized_decomposed`, whose kernels
 ExecuTorch has.
 
 rule fold-dequantised-constant
@@ -14,6 +15,26 @@ After:
     %y = weight quant.reals(%w, stored_as($Q))
 where expresses_single($Q) else "only float32 values are computed ahead of time"
 for $S = [4], $I = i8, $Q = "!quant.uniform<i8:f32, 0.5>", $E = f32
+
+rule lower-quantisation
+    The node that quantises.
+Before:
+    %y = quant.qcast(%x) : (tensor<$*S x $E>) -> tensor<$*S x $Q>
+After:
+    %y = xnnpack.convert(%x)
+unless not_static_int8(%y)
+unless not_computed_range(%y)
+bound by conversion_to($Q): "PT2E divides by the scale in float64"
+for $S = [4], $E = f32, $Q = "!quant.uniform<i8:f32, 0.5:3>"
+
+rule lower-dequantisation
+    The node that dequantises.
+Before:
+    %y = quant.dcast(%x) : (tensor<$*S x $Q>) -> tensor<$*S x $E>
+After:
+    %y = xnnpack.convert(%x)
+unless not_static_int8(%x)
+for $S = [4], $E = f32, $Q = "!quant.uniform<i8:f32, 0.5:3>"
 
 rule untype-quantisation
     The operator that a quantisation came from, and the type put on what it gives.
@@ -43,15 +64,22 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.quant import UniformQuantizedType
-from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.translate.quantised.untyped import dequantised, quantised
 from stepwell.translate.rewrites.quant import constants
+from stepwell.translate.rewrites.xnnpack.quantised import quantised as guards
+from stepwell.translate.rewrites.xnnpack.quantised.quantised_bounds import conversion
 from stepwell.translate.rules import read_rules
 
 
 def has_an_operator(of: UniformQuantizedType) -> bool:
     """One scale, or one for each index of an axis."""
     return not of.data.sub_channel
+
+
+def conversion_to(of: UniformQuantizedType) -> Bound:
+    """How far XNNPACK's quantisation may lie from PT2E's."""
+    return conversion(of.data)
 
 
 def called_quantise(rw: Rewriter, value: SSAValue, of: UniformQuantizedType) -> SSAValue:
@@ -64,5 +92,6 @@ def called_dequantise(rw: Rewriter, stored: SSAValue, of: UniformQuantizedType) 
     return dequantised(rw, stored, of.data)
 
 
-RULES = read_rules(__doc__, vars(constants) | globals())
-FoldDequantisedConstant, *UNTYPE = RULES
+RULES = read_rules(__doc__, vars(constants) | vars(guards) | globals())
+FoldDequantisedConstant, LowerQuantisation, LowerDequantisation, *UNTYPE = RULES
+CONVERT = (LowerQuantisation, LowerDequantisation)
