@@ -146,7 +146,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "aten.amax.default: dim=[0]",
         "size 8 is 33 everywhere",
     ),
-    "xnnpack.quantised_nodes: lower-quantised-cast": ("quantisation 0: i32",),
+    "xnnpack.quantised.leftover_casts: lower-quantisation": ("quantisation 0: i32",),
     "xnnpack.quantised_layers: lower-quantised-convolution": (
         "quantisation 2: 3 scales along axis 1",
     ),
