@@ -225,6 +225,7 @@ def cortex_m_pipeline(
             RemoveDeadCode(),
             OrderOperators(),
             *((PlanMemory(arena),) if optimise == MEMORY or arena is not None else ()),
-            Together("slices-as-parts", (*NAME_PARTS, *CANCEL_CASTS)),
+            Together("slices-as-parts", NAME_PARTS),
+            Together("parts-as-they-are", CANCEL_CASTS),
         ),
     )

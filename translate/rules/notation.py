@@ -36,7 +36,9 @@ arguments are those of the op of that name before. `%y = function(%x, $c)` after
 function of the module writes, which takes the rewriter first. `$xs` for a list of tensors is that
 list, and `[%a, %b]` two of them.
 `-> $T` is a whole type, and after, `tensor<*sizes($S) x of($E)>` a computed one. Several results
-of the op before may be replaced: those that lines after define under their names.
+of the op before may be replaced: those that lines after define under their names. `%*y` in both
+last lines is every result of an op of a family, and what a function gives for each; `%y` is the
+first of them.
 
 A `where` clause names a predicate of the module the rule stands in. Where it does not hold the rule
 refuses with the sentence behind `else` (in this line or the next), in which `{c}` is what `$c` is;
@@ -120,6 +122,8 @@ class Line:
     is_open: bool = False
     family: str = ""
     recipe: str = ""
+    is_every: bool = False
+    """Whether it stands for every result, however many there are."""
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -196,7 +200,8 @@ LABELS = ("termination", "cost", "overflow", "target", "accuracy")
 _LABEL = rf"(?: for (?P<label>{'|'.join(LABELS)}))?"
 _START = re.compile(r"^rule (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)$", re.M)
 _LINE = re.compile(
-    r"^%(?P<result>\w+)(?P<more>(?:, %\w+)*) = (?:%(?P<value>\w+)|(?P<weight>weight)(?P<type> :.*)?"
+    r"^%(?P<every>\*?)(?P<result>\w+)(?P<more>(?:, %\w+)*) = "
+    r"(?:%(?P<value>\w+)|(?P<weight>weight)(?P<type> :.*)?"
     r"|(?:weight (?P<recipe>[\w.-]+)|(?P<op>[\w.]+|\$\w+)(?: of (?P<family>\w+))?)\((?P<rest>.*))$"
 )
 _EACH = re.compile(r"^for each (?P<names>\$\w+(?:, \$\w+)*) of (?P<forms>(?:.+,\n)*.+)$", re.M)
@@ -393,6 +398,7 @@ def _read_line(text: str) -> Line:
         is_open=terms.is_open,
         family=match["family"] or "",
         recipe=match["recipe"] or "",
+        is_every=bool(match["every"]),
     )
 
 

@@ -23,7 +23,7 @@ from stepwell.translate.rules.compiling import (
     first_of,
 )
 from stepwell.translate.rules.notation import Rule, read
-from stepwell.translate.rules.writing import Writer
+from stepwell.translate.rules.writing import EVERY, Writer
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ class RuleRewrite(Rewrite[Matched]):
     def written(self, match: Matched, rw: Rewriter) -> Mapping[str, Any]:
         """Write what stands after; gives the values of all names."""
         values = self._writers[id(match.rule)].write(match.op, match.found, rw)
-        kept = match.rule.root.results
         defined = {name for line in match.rule.after for name in line.results}
-        for name, old in zip(kept, match.op.results, strict=True):
-            if name in defined:
-                new = cast(SSAValue, values[f"%{name}"])
+        named = [values[f"%{n}"] if n in defined else None for n in match.rule.root.results]
+        new_values: list[SSAValue | None] = values.get(EVERY, named)
+        for new, old in zip(new_values, match.op.results, strict=True):
+            if new is not None:
                 assert old.type == new.type, f"rule {self.name}: {old.type} becomes {new.type}"
                 rw.replace_value(old, new)
         rw.erase(match.op)

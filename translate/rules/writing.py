@@ -35,6 +35,8 @@ Found = Mapping[str, Any]
 """What stands for each `%x` and each `$c`."""
 
 
+EVERY = "*"
+"""Under which name what replaces every result is kept."""
 MATCHED = ""
 """Under which name the values are kept that were matched: a line may define one again."""
 
@@ -52,17 +54,21 @@ class Writer:
     def write(self, root: Operation, found: Found, rw: Rewriter) -> dict[str, Any]:
         """The values of all names once the lines are written in front of `root`."""
         values: dict[str, Any] = {**found, MATCHED: found}
-        results = dict(zip(self.rule.root.results, root.results, strict=True))
+        is_strict = not self.rule.root.is_every
+        results = dict(zip(self.rule.root.results, root.results, strict=is_strict))
         for line, step in zip(self.rule.after, self.steps, strict=True):
             replaced = [results.get(name) for name in line.results]
             stood = values[f"%{line.result}"].owner if f"%{line.result}" in self.again else None
             made = step(values, [old and old.type for old in replaced], rw)
+            if line.is_every:
+                values[EVERY], replaced = made, list(root.results)
             if stood is not None:
                 new = cast(Operation, made[0].owner)
                 new.detach()
                 put_before(new, stood)
                 new.location = stood.location
-            for name, new, old in zip(line.results, made, replaced, strict=True):
+            names = [line.result] * len(made) if line.is_every else line.results
+            for name, new, old in reversed([*zip(names, made, replaced, strict=True)]):
                 if old is not None and ("." in line.op or new.owner in rw.inserted):
                     new.name_hint = old.name_hint
                 values[f"%{name}"] = new
@@ -85,6 +91,10 @@ class Writer:
             return lambda values, types, rw: rw.insert(self._again(line, values, types)).results
         if "." not in line.op:
             function, terms = self.namespace[line.op], [term for _, term in line.arguments]
+            if line.is_every:
+                return lambda values, _, rw: function(
+                    rw, *(self.value(term, values) for term in terms)
+                )
             return lambda values, _, rw: [
                 function(rw, *(self.value(term, values) for term in terms))
             ]

@@ -310,6 +310,7 @@ CMSIS = {
     "slices-as-parts": Place(
         "A slice of what lies in one piece is a view, once memory is planned."
     ),
+    "parts-as-they-are": Place("Parts are read as what they are once all slices are parts."),
     "integer-ports": Place("Inputs and outputs are integers where that is asked for.", (TYPED,)),
     "lower-for-npu": Place(
         "The accelerator takes what it can of the quantised program; the CPU gets the rest.",

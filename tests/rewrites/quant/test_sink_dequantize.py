@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.quant.sink_dequantize import SinkDequantize
+from stepwell.translate.rewrites.quant.sink_dequantize import (
+    SinkDequantize,
+    SinkDequantizeAlongAxis,
+)
 
 A, B = ("tensor<4x!quant.uniform<i8:f32, " + numbers + ">>" for numbers in ("0.5:3", "0.25"))
 R = "tensor<4xf32>"
@@ -37,6 +40,19 @@ def test_an_operand_that_was_never_quantised_moves_as_a_real(refused: Any, metho
     refused(text, SinkDequantize())
 
 
+def test_all_parts_of_a_split_are_dequantised(apply: Any, method: Any):
+    text = method(
+        f"%a: {A}",
+        f"%ar = quant.dcast %a : {A} to {R}",
+        "%p, %y = aten.split.Tensor(%ar, 2) : (tensor<4xf32>) -> (tensor<2xf32>, tensor<2xf32>)",
+        gives="tensor<2xf32>",
+    )
+    text = text.replace("-> tensor<2xf32> {", "-> (tensor<2xf32>, tensor<2xf32>) {")
+    text = text.replace("return %y : tensor<2xf32>", "return %p, %y : tensor<2xf32>, tensor<2xf32>")
+    done = apply(text, SinkDequantize())
+    assert done.count == 1 and done.ops().count("quant.dcast") == 2
+
+
 def test_dropout_in_training_computes(refused: Any, method: Any):
     text = method(
         f"%a: {A}",
@@ -58,10 +74,10 @@ def along(method: Any, op: str, made: str) -> str:
 
 
 def test_scales_along_an_axis_follow_its_permutation(apply: Any, method: Any):
-    done = apply(along(method, "aten.t.default(%ar)", "tensor<3x2xf32>"), SinkDequantize())
+    done = apply(along(method, "aten.t.default(%ar)", "tensor<3x2xf32>"), SinkDequantizeAlongAxis())
     assert "f32:1, {0.5, 0.25}" in done.text
 
 
 def test_scales_along_an_axis_follow_nothing_else(refused: Any, method: Any):
     text = along(method, "aten.view.default(%ar, [6])", "tensor<6xf32>")
-    refused(text, SinkDequantize(), "follow a permutation only")
+    refused(text, SinkDequantizeAlongAxis(), "follow a permutation only")

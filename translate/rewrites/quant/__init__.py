@@ -1,10 +1,8 @@
 """From quantise and dequantise ops to types that carry the numbers."""
 
 from stepwell.ir.rewriting.rewrite import Together
-from stepwell.translate.rewrites.quant import casts, constants
+from stepwell.translate.rewrites.quant import casts, constants, hoist_quantize, sink_dequantize
 from stepwell.translate.rewrites.quant.casts import DEQUANTIZE, QUANTIZE
-from stepwell.translate.rewrites.quant.hoist_quantize import HoistQuantize
-from stepwell.translate.rewrites.quant.sink_dequantize import SinkDequantize
 from stepwell.translate.rewrites.spelling import copies
 
 _CASTS = tuple(rule() for rule in casts.RULES)
@@ -14,7 +12,9 @@ _NOOPS = tuple(rule() for rule in copies.RULES if rule.name.startswith("remove-n
 TYPES = (*_CASTS, *_NOOPS, *(rule() for rule in constants.RULES))
 """Parameters into types; movements stay as they are, between floats."""
 
-TYPE_QUANTIZATION = Together("type-quantization", (*TYPES, HoistQuantize(), SinkDequantize()))
+MOVES = tuple(rule() for rule in (*hoist_quantize.RULES, *sink_dequantize.RULES))
+"""Integers are moved in place of reals."""
+TYPE_QUANTIZATION = Together("type-quantization", (*TYPES, *MOVES))
 """All of them to one fixed point; nothing here changes a result."""
 
 __all__ = [
@@ -23,6 +23,4 @@ __all__ = [
     "QUANTIZE",
     "TYPES",
     "TYPE_QUANTIZATION",
-    "HoistQuantize",
-    "SinkDequantize",
 ]

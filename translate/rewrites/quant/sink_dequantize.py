@@ -3,94 +3,88 @@
 With `linear → permute → relu`, the permutation then works on the linear's int8 result, whatever
 becomes of the relu: nothing has to be folded before it is known to lower.
 
+rule sink-dequantize
+    move(dq(x)) → dq(move(x)), where all that is moved has one scale.
 Before:
-    %x = quant.dcast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xf32>
-    %v = aten.view.default(%x, [8]) : (tensor<2x4xf32>) -> tensor<8xf32>
+    %x = quant.dcast(%q) : (tensor<$*S x $Q>) -> tensor<$*S x $E>
+    %*y = $move of MOVEMENT(%x, …)
 After:
-    %r = quant.scast %q : tensor<2x4x!quant.uniform<i8:f32, 0.5>> to tensor<2x4xi8>
-    %v = aten.view.default(%r, [8]) : (tensor<2x4xi8>) -> tensor<8xi8>
-    %t = quant.scast %v : tensor<8xi8> to tensor<8x!quant.uniform<i8:f32, 0.5>>
-    %x = quant.dcast %t : tensor<8x!quant.uniform<i8:f32, 0.5>> to tensor<8xf32>
+    %*y = dequantised_behind(%y, $Q)
+where only_moves_its_operands(%y)
+where are_dequantised_alike(%y, $Q)
+where is_for_the_whole($Q)
+for $move = "aten.view.default", $size = [8], $S = [2, 4], $E = f32
+for $Q = "!quant.uniform<i8:f32, 0.5>"
+
+rule sink-dequantize-along-axis
+    Scales along an axis follow a permutation of it.
+Before:
+    %x = quant.dcast(%q) : (tensor<$*S x $Q>) -> tensor<$*S x $E>
+    %*y = $move of MOVEMENT(%x, …)
+After:
+    %*y = dequantised_behind(%y, permuted($Q, $order))
+where only_moves_its_operands(%y)
+where are_dequantised_alike(%y, $Q)
+where not is_for_the_whole($Q)
+with $order = order_of(%y)
+for $move = "aten.t.default", $S = [2, 3], $E = f32
+for $Q = "!quant.uniform<i8:f32:0, {0.5, 0.25}>"
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import DequantizeCast, StorageCast, UniformQuantizedType
 from stepwell.dialects.quant.ops import quantized_type
-from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import element
+from stepwell.translate.rewrites.quant import hoist_quantize, movement
 from stepwell.translate.rewrites.quant.hoist_quantize import on_integers, raw_of
-from stepwell.translate.rewrites.quant.movement import (
-    MOVEMENT,
-    moved,
-    only_moves,
-    permutation,
+from stepwell.translate.rewrites.quant.movement import moved, permutation
+from stepwell.translate.rules import read_rules
+
+
+def are_dequantised_alike(value: SSAValue, of: UniformQuantizedType) -> bool:
+    """Whether all that a movement moves is dequantised, of one type."""
+    makers = [operand.owner for _, operand in moved(cast("SchemaOp", value.owner))]
+    return all(isinstance(m, DequantizeCast) and element(m.input.type) == of for m in makers)
+
+
+def order_of(value: SSAValue) -> tuple[int, ...] | Refusal:
+    """The permutation that a movement is."""
+    order = permutation(cast("SchemaOp", value.owner))
+    return Refusal("scales along an axis follow a permutation only") if order is None else order
+
+
+def permuted(of: UniformQuantizedType, order: Sequence[int]) -> UniformQuantizedType:
+    """The type with its axes in another order."""
+    blocks = tuple((order.index(axis), block) for axis, block in of.data.blocks)
+    return UniformQuantizedType(replace(of.data, blocks=blocks))
+
+
+def dequantised_behind(
+    rw: Rewriter, value: SSAValue, of: UniformQuantizedType
+) -> Sequence[SSAValue]:
+    """The stored integers of what a movement takes, moved, and each result dequantised."""
+    op = cast("SchemaOp", value.owner)
+    operands = list(op.operands)
+    for index, operand in moved(op):
+        stored = cast("DequantizeCast", operand.owner).input
+        quantised = cast("UniformQuantizedType", element(stored.type))
+        operands[index] = rw.insert(raw_of(stored, quantised)).results[0]
+    reals: list[SSAValue] = []
+    for old, new in zip(op.results, rw.insert(on_integers(op, operands, of)).results, strict=True):
+        typed = rw.insert(StorageCast(new, quantized_type(new.type, of))).results[0]
+        reals += rw.insert(DequantizeCast(typed, old.type)).results
+    return reals
+
+
+SinkDequantize, SinkDequantizeAlongAxis = RULES = read_rules(
+    __doc__, vars(movement) | vars(hoist_quantize) | globals()
 )
-
-
-@dataclass(frozen=True)
-class Sink:
-    """A movement of dequantised values that all have one type, and the type afterwards."""
-
-    movement: SchemaOp
-    given: UniformQuantizedType
-    made: UniformQuantizedType
-
-
-@dataclass(frozen=True)
-class SinkDequantize(Rewrite[Sink]):
-    """move(dq(x)) → dq(move(x))."""
-
-    name: ClassVar[str] = "sink-dequantize"
-    anchors: ClassVar[tuple[type[Operation], ...]] = MOVEMENT
-
-    def match(self, op: SchemaOp, program: Program) -> Sink | Refusal | None:
-        """All operands are dequantised, with the same parameters; per axis only if permuted."""
-        if not only_moves(op):
-            return None
-        quantized_types: set[UniformQuantizedType] = set()
-        for _, value in moved(op):
-            maker = value.owner
-            if not isinstance(maker, DequantizeCast):
-                return None
-            type_ = element(maker.input.type)
-            assert isinstance(type_, UniformQuantizedType)
-            quantized_types.add(type_)
-        if len(quantized_types) != 1:
-            return None
-        (given,) = quantized_types
-        if given.data.is_per_tensor:
-            return Sink(op, given, given)
-        order = permutation(op)
-        if order is None:
-            return Refusal("scales along an axis follow a permutation only")
-        blocks = tuple((order.index(axis), block) for axis, block in given.data.blocks)
-        return Sink(op, given, UniformQuantizedType(replace(given.data, blocks=blocks)))
-
-    def build(self, match: Sink, rw: Rewriter) -> None:
-        """Move the stored integers, then dequantise each result."""
-        operands = list(match.movement.operands)
-        for index, value in moved(match.movement):
-            maker = value.owner
-            assert isinstance(maker, DequantizeCast)
-            operands[index] = rw.insert(raw_of(maker.input, match.given)).results[0]
-        shifted = rw.insert(on_integers(match.movement, operands, match.made))
-        reals = [
-            rw.insert(
-                DequantizeCast(
-                    rw.insert(StorageCast(result, quantized_type(result.type, match.made))).results[
-                        0
-                    ],
-                    old.type,
-                )
-            ).results[0]
-            for old, result in zip(match.movement.results, shifted.results, strict=True)
-        ]
-        rw.replace(match.movement, reals)

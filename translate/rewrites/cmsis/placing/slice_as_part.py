@@ -28,8 +28,8 @@ Before:
     %y = aten.select.int(%r, $dim, $index) : (…) -> tensor<$*T x $I>
 After:
     %p = cmsis.part(%x, axis=$axis, start=$start) : … -> tensor<*one_of($S, $axis) x $Q>
-    %i = quant.scast(%p) : … -> tensor<*one_of($S, $axis) x $I>
-    %y = aten.view.default(%i, listed($T))
+    %v = reshaped(%p, $T)
+    %y = quant.scast(%v)
 where is_quantised($Q)
 unless is_copied(%x, %y)
 with $axis = outermost(%x, $dim)
@@ -57,7 +57,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import Dim, dims, is_static
 from stepwell.translate.rewrites.building import axis
-from stepwell.translate.rewrites.cmsis.placing import merge_movement
+from stepwell.translate.rewrites.cmsis.placing import merge_movement, reshape
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import static_bounds
 from stepwell.translate.rules import read_rules
 
@@ -121,4 +121,4 @@ def _source(value: SSAValue) -> SSAValue:
     return value
 
 
-RULES = read_rules(__doc__, vars(merge_movement) | globals())
+RULES = read_rules(__doc__, vars(merge_movement) | vars(reshape) | globals())
