@@ -88,10 +88,7 @@ pytorch_tcn.TCN(num_inputs=8, num_channels=[16,16], kernel_size=3, causal=False,
 minGRU_pytorch.minGRU(16) 1x12x16
 minGRU_pytorch.minLSTM.minLSTM(16) 1x12x16
 efficientnet_pytorch.EfficientNet.from_name('efficientnet-b0', num_classes=5) 1x3x64x64
-tab_transformer_pytorch.TabTransformer(categories=(5,6,7), num_continuous=4, dim=16, depth=1, heads=2) 1x3i5 1x4
 tab_transformer_pytorch.FTTransformer(categories=(5,6,7), num_continuous=4, dim=16, depth=1, heads=2) 1x3i5 1x4
-iTransformer.iTransformer(num_variates=6, lookback_len=16, dim=32, depth=1, heads=2, dim_head=16, pred_length=4) 1x16x6
-iTransformer.iTransformer2D(num_variates=6, num_time_tokens=4, lookback_len=16, dim=32, depth=1, heads=2, dim_head=16, pred_length=4) 1x16x6
 mambapy.mamba.Mamba(mambapy.mamba.MambaConfig(d_model=16, n_layers=1, d_state=4)) 1x8x16
 mambapy.mamba.Mamba(mambapy.mamba.MambaConfig(d_model=16, n_layers=1, d_state=4, pscan=False)) 1x8x16
 denoising_diffusion_pytorch.Unet(dim=8, dim_mults=(1,2), channels=3, attn_dim_head=8, attn_heads=2, flash_attn=False) 1x3x16x16 1i10
@@ -140,16 +137,6 @@ monai.networks.nets.AutoencoderKL(spatial_dims=2, in_channels=1, out_channels=1,
 monai.networks.nets.DiffusionModelUNet(spatial_dims=2, in_channels=1, out_channels=1, channels=(8,8), num_res_blocks=1, attention_levels=(False,True), norm_num_groups=4, num_head_channels=4) 1x1x16x16 1i10
 monai.networks.nets.PatchDiscriminator(spatial_dims=2, channels=4, in_channels=1, num_layers_d=2) 1x1x32x32
 monai.networks.nets.TorchVisionFCModel('resnet18', num_classes=2, pretrained=False) 1x3x224x224
-super_image.EdsrModel(super_image.EdsrConfig(scale=2, n_resblocks=2, n_feats=8)) 1x3x16x16
-super_image.CarnModel(super_image.CarnConfig(scale=2)) 1x3x16x16
-super_image.MsrnModel(super_image.MsrnConfig(scale=2, n_blocks=1, n_feats=8)) 1x3x16x16
-super_image.PanModel(super_image.PanConfig(scale=2, nf=8, unf=8, nb=1)) 1x3x16x16
-super_image.RcanModel(super_image.RcanConfig(scale=2, n_resgroups=1, n_resblocks=1, n_feats=16)) 1x3x16x16
-super_image.HanModel(super_image.HanConfig(scale=2, n_resgroups=10, n_resblocks=1, n_feats=16)) 1x3x16x16
-super_image.A2nModel(super_image.A2nConfig(scale=2)) 1x3x16x16
-super_image.AwsrnModel(super_image.AwsrnConfig(scale=2, n_resblocks=1, n_feats=8, block_feats=16)) 1x3x16x16
-super_image.MdsrModel(super_image.MdsrConfig(scale=2, n_resblocks=1, n_feats=8)) 1x3x16x16
-super_image.DrlnModel(super_image.DrlnConfig(scale=2)) 1x3x16x16
 kornia.filters.GaussianBlur2d((3,3), (1.,1.)) 1x3x16x16
 kornia.filters.Canny() 1x3x16x16
 kornia.filters.Sobel() 1x3x16x16
@@ -162,7 +149,6 @@ kornia.color.RgbToLab() 1x3x16x16
 spandrel.architectures.SPAN.SPAN(num_in_ch=3, num_out_ch=3, feature_channels=8, upscale=2) 1x3x16x16
 spandrel.architectures.SwinIR.SwinIR(img_size=16, embed_dim=12, depths=[2], num_heads=[2], window_size=4, upscale=2, upsampler='pixelshuffledirect') 1x3x16x16
 spandrel.architectures.SAFMN.SAFMN(dim=8, n_blocks=2, upscaling_factor=2) 1x3x16x16
-spandrel.architectures.DnCNN.DnCNN() 1x3x16x16
 spandrel.architectures.NAFNet.NAFNet(width=8, middle_blk_num=1, enc_blk_nums=[1,1], dec_blk_nums=[1,1]) 1x3x16x16
 spandrel.architectures.PLKSR.PLKSR(dim=8, n_blocks=1, kernel_size=5, upscaling_factor=2) 1x3x16x16
 spandrel.architectures.RealCUGAN.UpCunet2x(in_channels=3, out_channels=3) 1x3x32x32
