@@ -7,7 +7,8 @@ process CPU milliseconds of the four, the tenth percentile of runs that alternat
 `tokens` is the cache that ExecuTorch's Llama has, `[1, context, heads, size]`; `heads` has a head's
 keys behind one another, `[heads, context, 1, size]`, with the heads where the operator has its
 batch (what `stepwell.causal_lm` writes); `rows` gives the queries that share a head as rows of one
-product; `int8` is `custom_quantized_sdpa`; `XNNPACK` multiplies the cache, as the operand that is
+product; `fp16` and `bf16` are `heads` with all of them in that type; `int8` is
+`custom_quantized_sdpa`; `XNNPACK` multiplies the cache, as the operand that is
 not packed, by the queries, its values kept transposed: its kernel is 32 columns wide and computes
 four. `read` adds the numbers of the cache up.
 """
@@ -71,6 +72,15 @@ def ways(query_heads: int, heads: int, size: int, length: int) -> dict[str, Way]
         turned = query.transpose(1, 2).contiguous()
         return attend(turned, *by_heads[layer], begin, None, 0.0, False).view(query_heads, size)
 
+    def narrow(dtype: torch.dtype) -> Way:
+        caches = [[x.to(dtype) for x in pair] for pair in by_heads]
+        asked = query.to(dtype)
+
+        def attended(layer: int, at: int) -> Tensor:
+            return attend(asked, *caches[layer], at, None, 0.0, True).view(query_heads, size)
+
+        return attended
+
     def int8(layer: int, at: int) -> Tensor:
         (keys, *of_keys), (values, *of_values) = integers[layer]
         given, *of_query = quantised(query)
@@ -93,6 +103,8 @@ def ways(query_heads: int, heads: int, size: int, length: int) -> dict[str, Way]
         "tokens": tokens,
         "heads": as_batch,
         "rows": rows,
+        "fp16": narrow(torch.float16),
+        "bf16": narrow(torch.bfloat16),
         "int8": int8,
         "XNNPACK": xnnpack,
         "read": read,
@@ -126,6 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         want = functions["tokens"](0, length)
         for name in ("heads", "rows", "XNNPACK"):
             torch.testing.assert_close(functions[name](0, length), want)
+        for name in ("fp16", "bf16"):
+            torch.testing.assert_close(functions[name](0, length).float(), want, rtol=0, atol=0.02)
         times = measured(functions, length, given.runs)
         rows.append([str(length), *(f"{ms:.2f}" for ms in times.values())])
     head = ["positions", *functions]
