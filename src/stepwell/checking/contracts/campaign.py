@@ -116,13 +116,21 @@ def documented() -> Iterator[str]:
 def subject_of(name: str) -> Subject:
     """What `documented` calls so; the name of a module is all that stands in it."""
     place, _, rule = name.partition(": ")
-    module = module_of(place)
-    if place in PASSES:
-        return Subject((PASSES[place](),), tuple(before for before, _ in examples_of(module)))
-    classes = [found for found in rewrites_of(module) if rule in ("", found.name)]
-    examples = examples_of_rule(classes[0]) if rule else examples_of(module)
-    steps = tuple(rewrite() for rewrite in classes)
+    steps, module = steps_of(name), module_of(place)
+    if rule and isinstance(steps[0], Rewrite):
+        examples = examples_of_rule(type(steps[0]))
+    else:
+        examples = examples_of(module)
     return Subject(steps, tuple(before for before, _ in examples))
+
+
+def steps_of(name: str) -> tuple[Rewrite[Any] | Pass, ...]:
+    """The steps of a subject; its examples, which take a while to write, are not looked at."""
+    place, _, rule = name.partition(": ")
+    if place in PASSES:
+        return (PASSES[place](),)
+    classes = [found for found in rewrites_of(module_of(place)) if rule in ("", found.name)]
+    return tuple(rewrite() for rewrite in classes)
 
 
 def tally(name: str, count: int, seed: int = 0) -> Tally:

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 
 from stepwell.checking.checked import Checked
-from stepwell.checking.contracts.campaign import documented, subject_of
+from stepwell.checking.contracts.campaign import documented, steps_of, subject_of
 from stepwell.checking.contracts.draft import Dropped, draft_of
 from stepwell.checking.contracts.fills import value_of
 from stepwell.checking.recording import record
@@ -107,7 +107,7 @@ class Sized:
 def subjects() -> Iterator[str]:
     """What states a bound that is derived."""
     for name in documented():
-        if any(isinstance(s, Rewrite) and s.bound.derived for s in subject_of(name).steps):
+        if any(isinstance(s, Rewrite) and s.bound.derived for s in steps_of(name)):
             yield name
 
 
