@@ -110,7 +110,7 @@ def attribute(value: Any, argument: Argument | None = None) -> Attribute:
 
 def python_value(attr: Attribute, dynamic: Iterator[SSAValue]) -> Any:
     """The Python value of an argument's attribute, `#aten.dyn` drawn from `dynamic` in order."""
-    reader = _READERS.get(type(attr))
+    reader = in_place(attr)
     if reader is not None:
         return reader(attr)
     if isinstance(attr, Dynamic):
@@ -120,6 +120,11 @@ def python_value(attr: Attribute, dynamic: Iterator[SSAValue]) -> Any:
     if isinstance(attr, TypeAttribute):
         return attr
     raise StepwellError(f"{attr} is not an operator argument")
+
+
+def in_place(attr: Attribute) -> Callable[[Any], Any] | None:
+    """What reads an attribute that holds its value whole: nothing of it is known at run time."""
+    return _READERS.get(type(attr))
 
 
 def _read_integer(attr: Any) -> int | bool:

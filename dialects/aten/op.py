@@ -32,6 +32,7 @@ from stepwell.dialects.aten.attributes import (
     NoneArg,
     attribute,
     count_dynamic,
+    in_place,
     python_value,
     scalar_type,
 )
@@ -355,13 +356,16 @@ def _reader(cls: type[SchemaOp], argument: Argument) -> Reader:
     expands = bool(is_list and argument.type.size)
 
     def number(op: SchemaOp) -> Any:
-        if takes_dynamic and op.group_sizes()[-1] > 0:
-            found = op.present()
-            return _expand(found[name], argument) if name in found else op._default(argument)
         attr = op.properties.get(name)
         if attr is None:
             return op._default(argument)
-        value = python_value(attr, _NOTHING)
+        read = in_place(attr)
+        if read is not None:
+            value = read(attr)
+        elif takes_dynamic and op.group_sizes()[-1] > 0:
+            value = op.present()[name]
+        else:
+            value = python_value(attr, _NOTHING)
         return _expand(value, argument) if expands else value
 
     return number
