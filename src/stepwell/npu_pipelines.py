@@ -34,6 +34,7 @@ from stepwell.translate.rewrites.ethosu import (
     PartitionEthosu,
     RescaleConstant,
     RescaleForEachReader,
+    SpreadConstant,
     hoist_reshape_over_rescale,
 )
 from stepwell.translate.rewrites.normal_form import NOOPS, NORMAL_FORM, SHAPES
@@ -88,7 +89,10 @@ def steps_to_npu(rows: Rows) -> tuple[Step, ...]:
         Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
         Together("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),
-        Together("operate-on-bytes", (hoist_reshape_over_rescale.RULES[0](), RescaleConstant())),
+        Together(
+            "operate-on-bytes",
+            (hoist_reshape_over_rescale.RULES[0](), RescaleConstant(), SpreadConstant()),
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.ethosu import (
     RescaleConstant,
     RescaleForEachReader,
+    SpreadConstant,
 )
 from stepwell.translate.rewrites.ethosu.hoist_reshape_over_rescale import RULES
 from stepwell.translate.rewrites.ethosu.rescale_constant import bytes_of
@@ -48,6 +49,32 @@ def test_a_constant_beside_what_is_no_rescale_stays(apply: Any) -> None:
 }
 """
     assert apply(text, RescaleConstant()).count == 0
+
+
+def broadcast(constant: str, whole: str) -> str:
+    flags = FLAGS.replace("CHANNEL", "false")
+    return f"""func.func @main(%x: tensor<{whole}xi32>) -> tensor<{whole}xi32> {{
+  %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+  %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
+  %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
+  %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
+  %c = stepwell.weight <"c"> "constant" : tensor<{constant}xi8>
+  %r = tosa.rescale %c, %m, %s, %z, %o {flags} : (tensor<{constant}xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<{constant}xi32>
+  %y = tosa.add %x, %r : (tensor<{whole}xi32>, tensor<{constant}xi32>) -> tensor<{whole}xi32>
+  func.return %y : tensor<{whole}xi32>
+}}
+"""
+
+
+def test_a_single_byte_and_what_is_as_large_are_not_spread(apply: Any) -> None:
+    assert apply(broadcast("1x4", "3x4"), SpreadConstant()).count == 1
+    assert apply(broadcast("1x1", "3x4"), SpreadConstant()).count == 0
+    assert apply(broadcast("3x4", "3x4"), SpreadConstant()).count == 0
+
+
+def test_a_constant_that_would_fill_the_flash_is_not_spread(apply: Any) -> None:
+    done = apply(broadcast("1x64", "257x64"), SpreadConstant())
+    assert done.count == 0 and "16448 bytes of flash" in str(done.reasons)
 
 
 def test_only_what_bytes_hold_or_were_is_bytes() -> None:

@@ -1,0 +1,384 @@
+"""Suites of others, whole: ExecuTorch's own operator and module tests, with our lowering in them.
+
+    python bench/suites.py STATE [--suites arm-int arm-fp cortex-m xnnpack] [-k EXPRESSION]
+    python bench/suites.py STATE --table      what STATE has, and every case that is not right
+
+The tests are those of the installed `executorch` (nothing of them is copied), collected by pytest,
+all parameters, without those that it marks as failing or skipped. What they quantise, export, feed
+in and compare, with which tolerances, stays theirs; their lowering stages are `stepwell.lower` for
+the target that a test names, their structural checks (which delegate holds which node) nothing.
+What they run is our artefact: on the TOSA reference model, in ExecuTorch's runtime, for Cortex-M in
+the interpreter, which is CMSIS-NN's arithmetic (`tests/cmsis/test_kernels_golden.py`).
+
+| verdict | |
+|---|---|
+| right | every comparison of the test passes; where it has none, its harness's default one |
+| wrong | one does not |
+| refused | a `StepwellError`, with its sentence |
+| crash | any other error, or the end of the process |
+| stock ends | the test ends before it would lower: in its own export or quantiser |
+| no program | a test of something else than a lowering |
+
+STATE holds a line a case; an ended run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Generator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+# The folder of this script holds a `tosa.py`, which hides the package of that name.
+sys.path[:] = [path for path in sys.path if Path(path).resolve() != Path(__file__).parent]
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from torch.utils import _pytree as pytree  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Folders of tests below `executorch/backends`, and a word that names of its tests hold."""
+
+    folders: tuple[str, ...]
+    word: str = "test"
+
+
+ARM = ("arm/test/ops", "arm/test/modules")
+SUITES = {
+    "arm-int": Suite(ARM, "tosa_INT"),
+    "arm-fp": Suite(ARM, "tosa_FP"),
+    "cortex-m": Suite(("cortex_m/test/ops",)),
+    "xnnpack": Suite(("xnnpack/test/ops",)),
+}
+COUNTED = ("right", "wrong", "refused", "crash")
+OPEN = "open"
+"""The verdict of a case that runs; it stays that of one that ended its process."""
+LOWERING = ("to_edge", "partition", "run_passes", "to_edge_transform_and_lower", "to_executorch")
+CHECKS = ("check", "check_not", "check_count", "check_node_count", "check_dtype_count")
+
+
+class Judged:
+    """What one test has shown so far."""
+
+    def __init__(self) -> None:
+        self.tester: Any = None
+        self.compared = False
+        self.verdict: tuple[str, str] | None = None
+
+    def say(self, verdict: str, reason: str) -> None:
+        """The first word stands."""
+        self.verdict = self.verdict or (verdict, reason)
+
+
+def told(error: BaseException) -> str:
+    """An error's class and its first line."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+
+
+class Ours:
+    """A stage of their harness whose artefact is ours."""
+
+    artifact = None
+    graph_module = None
+
+    def __init__(self, lowered: Any, judged: Judged) -> None:
+        self.lowered, self.judged = lowered, judged
+
+    def stage_type(self) -> str:
+        return "stepwell"
+
+    def run_artifact(self, inputs: tuple[Any, ...]) -> Any:
+        """Results in the form that the program has, integers at the border as what they mean."""
+        try:
+            return self._run(inputs)
+        except Exception as error:
+            self.judged.say(*of_error(error))
+            raise
+
+    def _run(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        from stepwell.dialects.quant.ops import dequantize, quantize
+        from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
+
+        func = self.lowered.program.method()
+        leaves = pytree.tree_leaves(inputs)
+        given = [value for value in leaves if value is not None]
+        taken = meanings(func, INPUT)
+        if taken:
+            ports = zip(given, taken, strict=True)
+            given = [x if port is None else quantize(x, port) for x, port in ports]
+            results = self.lowered.run(*given)
+        else:
+            results = self.lowered.run(*inputs)
+        results = tuple(results) if isinstance(results, tuple | list) else (results,)
+        made = meanings(func, OUTPUT)
+        if made:
+            pairs = zip(results, made, strict=True)
+            results = tuple(x if port is None else dequantize(x, port) for x, port in pairs)
+        return results
+
+
+def of_error(error: BaseException) -> tuple[str, str]:
+    """The verdict that an error of ours is."""
+    import stepwell
+
+    return ("refused" if isinstance(error, stepwell.StepwellError) else "crash"), told(error)
+
+
+def target_of(tester: Any) -> str:
+    """The target of ours that a tester of theirs is for."""
+    config = getattr(tester, "stepwell_config", None)
+    if config is not None:
+        cpu = config.cpu.name.lower().replace("plus", "+")
+        return f"cortex-{cpu}"
+    spec = getattr(getattr(tester, "compile_spec", None), "tosa_spec", None)
+    return str(spec).lower() if spec is not None else "xnnpack"
+
+
+class Harvest:
+    """A plug-in of pytest: our lowering in the place of theirs, verdicts in a file."""
+
+    def __init__(self, suite: str, state: Path) -> None:
+        self.suite, self.state = suite, state
+        self.judged = Judged()
+
+    def pytest_configure(self, config: Any) -> None:
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+        logging.disable(logging.WARNING)
+        self._put_in_place()
+
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        done = {name for suite, name, verdict, _ in rows(self.state)
+                if suite == self.suite and verdict != OPEN}  # fmt: skip
+        word = SUITES[self.suite].word
+        items[:] = [
+            item for item in items
+            if word in item.name and item.nodeid not in done and not is_marked(item)
+        ]  # fmt: skip
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item: Any) -> Generator[None, Any]:
+        self.judged = judged = Judged()
+        torch.manual_seed(0)
+        self._write(item.nodeid, OPEN, "")
+        outcome = yield
+        error = outcome.excinfo[1] if outcome.excinfo is not None else None
+        outcome.force_result(None)
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        if judged.verdict is None and judged.tester is not None and not judged.compared:
+            compare_as_by_default(judged)
+        if judged.verdict is None and judged.compared:
+            judged.say("right", "")
+        elif judged.verdict is None and error is not None:
+            judged.say("stock ends", told(error))
+        self._write(item.nodeid, *(judged.verdict or ("no program", "")))
+
+    def _write(self, name: str, verdict: str, reason: str) -> None:
+        write(self.state, self.suite, name, verdict, reason)
+
+    def _put_in_place(self) -> None:
+        """Their stages after the export, and their comparison, judged."""
+        from executorch.backends.arm.test.tester.arm_tester import ArmTester
+        from executorch.backends.cortex_m.test.tester import CortexMTester
+        from executorch.backends.test.harness import Tester
+        from executorch.backends.xnnpack.test.tester import Tester as XnnpackTester
+
+        made = CortexMTester.__init__
+
+        def for_core(tester: Any, module: Any, inputs: Any, target_config: Any = None, **more: Any):
+            from executorch.backends.cortex_m.target_config import CortexM, CortexMTargetConfig
+
+            tester.stepwell_config = target_config or CortexMTargetConfig(cpu=CortexM.M55)
+            made(tester, module, inputs, target_config, **more)
+
+        setattr(CortexMTester, "__init__", for_core)  # noqa: B010
+        for kind in (Tester, XnnpackTester, ArmTester, CortexMTester):
+            for name in CHECKS:
+                if hasattr(kind, name):
+                    setattr(kind, name, named(name, passed))
+            for name in (*LOWERING, "serialize"):
+                setattr(kind, name, self._stage(name))
+            if "run_method_and_compare_outputs" in vars(kind):
+                compare = kind.run_method_and_compare_outputs
+                kind.run_method_and_compare_outputs = self._comparison(compare)
+
+    def _stage(self, name: str) -> Any:
+        from executorch.backends.test.harness.stages import StageType
+
+        kind = StageType[name.upper()]
+
+        def stage(tester: Any, *_: Any, **__: Any) -> Any:
+            if tester.stages[StageType.EXPORT] is None:  # Passes on what is not exported yet.
+                return tester
+            if self.judged.tester is not tester:
+                self._lower(tester)
+            tester.stages[kind] = tester.stepwell_stage
+            tester.cur = kind
+            return tester
+
+        return named(name, stage)
+
+    def _lower(self, tester: Any) -> None:
+        from executorch.backends.test.harness.stages import StageType
+
+        import stepwell
+
+        exported = tester.stages[StageType.EXPORT].artifact
+        self.judged.tester = tester
+        try:
+            lowered = stepwell.lower(exported, target_of(tester))
+        except Exception as error:
+            self.judged.say(*of_error(error))
+            raise
+        tester.stepwell_stage = Ours(lowered, self.judged)
+
+    def _comparison(self, compare: Any) -> Any:
+        def judged_comparison(tester: Any, *args: Any, **options: Any) -> Any:
+            if options.get("run_eager_mode"):  # Of their quantiser with eager: nothing of ours.
+                return tester
+            if self.judged.tester is not tester:
+                self._lower(tester)
+            self.judged.compared = True
+            try:
+                return compare(tester, *args, **options)
+            except Exception as error:
+                is_wrong = isinstance(error, AssertionError)
+                self.judged.say("wrong" if is_wrong else "crash", told(error))
+                raise
+
+        return named(compare.__name__, judged_comparison)
+
+
+def passed(tester: Any, *_: Any, **__: Any) -> Any:
+    """A check of structure that asks nothing."""
+    return tester
+
+
+def named(name: str, function: Any) -> Any:
+    """A function under the name by which their pipelines find it among their stages."""
+
+    def called(*args: Any, **options: Any) -> Any:
+        return function(*args, **options)
+
+    called.__name__ = name
+    return called
+
+
+def compare_as_by_default(judged: Judged) -> None:
+    """A test that only looks at structure is compared by its harness, quantised within one step."""
+    judged.compared = True
+    tester = judged.tester
+    try:
+        tester.run_method_and_compare_outputs(inputs=tester.example_inputs, qtol=1)
+    except Exception as error:
+        judged.say("wrong" if isinstance(error, AssertionError) else "crash", told(error))
+
+
+def is_marked(item: Any) -> bool:
+    """Whether its own suite marks a test as failing or skipped."""
+    marks = [*item.iter_markers("xfail"), *item.iter_markers("skip")]
+    return bool(marks) or getattr(getattr(item, "obj", None), "__unittest_skip__", False)
+
+
+def write(state: Path, *row: str) -> None:
+    """A line more: a suite, a case, a verdict and its reason."""
+    with state.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def rows(state: Path) -> list[tuple[str, str, str, str]]:
+    """Suite, case, verdict and reason; the last word on a case counts."""
+    lines = state.read_text().splitlines() if state.exists() else []
+    last = {
+        (suite, name): (verdict, reason) for suite, name, verdict, reason in map(json.loads, lines)
+    }
+    return [(*key, *row) for key, row in last.items()]
+
+
+def table(state: Path) -> str:
+    """Counts a suite, then every case that is not right."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    others: list[str] = []
+    for suite, name, verdict, reason in rows(state):
+        counts[suite][verdict] += 1
+        if verdict in COUNTED[1:]:
+            others.append(f"{suite} {verdict}: {name}: {reason[:240]}")
+    lines = [
+        "| | cases | right | wrong | refused | crash | % | stock ends | no program |",
+        "|" + "---|" * 9,
+    ]
+    for suite, count in counts.items():
+        cases = sum(count[verdict] for verdict in COUNTED)
+        share = 100 * count["right"] / max(cases, 1)
+        row = [suite, cases, *(count[verdict] for verdict in COUNTED), f"{share:.2f}"]
+        row += [count["stock ends"], count["no program"]]
+        lines.append("| " + " | ".join(map(str, row)) + " |")
+    return "\n".join([*lines, "", *sorted(others)])
+
+
+def collect(suite: str, state: Path, expression: str) -> int:
+    """Run what is open of a suite in this process; pytest's exit status."""
+    warnings.filterwarnings("ignore")
+    spec = find_spec("executorch.backends")
+    assert spec is not None and spec.submodule_search_locations
+    root = Path(next(iter(spec.submodule_search_locations)))
+    folders = [str(root / folder) for folder in SUITES[suite].folders]
+    options = [
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(root),
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "--no-header",
+    ]
+    options += [
+        "-W",
+        "ignore",
+        "-o",
+        "addopts=",
+        "--tb=no",
+        *(["-k", expression] if expression else []),
+    ]
+    return int(pytest.main([*options, *folders], plugins=[Harvest(suite, state)]))
+
+
+def main() -> None:
+    """Each suite in a process of its own, again where a case has ended it; then the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("state", type=Path, metavar="STATE")
+    parser.add_argument("--suites", nargs="+", choices=SUITES, default=list(SUITES))
+    parser.add_argument("-k", dest="expression", default="", help="as pytest's")
+    parser.add_argument("--table", action="store_true", help="only print what STATE has")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.inside:
+        sys.exit(collect(arguments.suites[0], arguments.state, arguments.expression))
+    for suite in () if arguments.table else arguments.suites:
+        command = [sys.executable, __file__, str(arguments.state), "--inside"]
+        command += [
+            "--suites",
+            suite,
+            *(["-k", arguments.expression] if arguments.expression else []),
+        ]
+        while subprocess.run(command, stdout=sys.stderr).returncode < 0:  # Ended by a signal.
+            suite, name, *_ = rows(arguments.state)[-1]
+            write(arguments.state, suite, name, "crash", "ends the process")
+    print(table(arguments.state))
+
+
+if __name__ == "__main__":
+    main()
