@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.attributing.sites import Quantised
+from stepwell.commands.accuracy import CURES
 from stepwell.curing import cure
 from stepwell.curing.mixing import bits_read, payloads_of
 from stepwell.curing.rounding import solved
@@ -233,3 +234,7 @@ def test_a_cure_says_what_it_lacks(cure: str, form: str, message: str) -> None:
     target = TARGET if form == "fp4e2m1" else "xnnpack"
     with pytest.raises(stepwell.StepwellError, match=message):
         stepwell.accuracy(model, target, batches(7, 2), quantise=form, levels=0, cures=(cure,))
+
+
+def test_the_command_names_every_cure() -> None:
+    assert CURES.split(",") == list(cure.CURES)

@@ -12,6 +12,9 @@ from stepwell.terminal.completing import completed_by, quantisers
 from stepwell.terminal.outcome import Outcome
 from stepwell.terminal.progress import stepping
 
+CURES = "mixing,clipping,balancing,scales,rounding,biases,distilling"
+"""Their names; `stepwell.curing` has them, and imports torch."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
@@ -29,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--quantise", metavar="NAME", help="a quantiser, or an MX payload (the target's own)"
     )
     completed_by(quantise, quantisers)
-    parser.add_argument("--cures", metavar="NAME,…", help="of mixing,clipping,rounding,distilling")
+    parser.add_argument("--cures", metavar="NAME,…", help=f"of {CURES}")
     parser.add_argument(
         "--levels", type=int, default=1, metavar="N", help="batches for levels and artefact (1)"
     )
