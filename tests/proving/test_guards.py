@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
-from stepwell.proving.guards import conditions, dropped, spelled
+from stepwell.proving.guards import conditions, dropped, spelled, taken
 from stepwell.proving.known import Dropped
 from stepwell.proving.verdicts import rules
 
@@ -26,6 +26,9 @@ def without(name: str, condition: str) -> Dropped:
         ("drop-alpha-of-add", "where is_one($a)"),
         ("merge-scalar-products", "where is_single_or_double($E)"),
         ("native-layer-norm-to-layer-norm", "where is_unread(%m, %r)"),
+        ("remove-unit-max-pooling", "where are_ones($k)"),
+        ("remove-noop-cast", "unless asks_for_layout($m)"),
+        ("remove-proven-assert", "where has_sizes(%x, $size)"),
     ],
 )
 def test_a_rule_is_wrong_without_a_condition_that_it_needs(rule: str, condition: str) -> None:
@@ -40,9 +43,17 @@ def test_a_rule_is_wrong_without_a_condition_that_it_needs(rule: str, condition:
         ("merge-scalar-products", "where reads_once(%p)", "2 ops for 2"),
         ("merge-scalar-products", "where are_to_one_side($a, $b)", "inf becomes"),
         ("clamp-to-maximum", "where same_element(%y, %x, %a)", "the same"),
+        ("lerp-from-start", "where is_nearer_to_start($w)", "becomes"),
+        ("merge-linears", "unless multiplies_more(%a, %b)", "numbers of weights"),
+        ("split-linear", "where cost_less_in_parts(%l)", "the same"),
         ("plain-rms-norm-to-means", "where is_single_or_double($E)", "round to f16"),
     ],
 )
 def test_a_condition_with_a_label_is_for_that(rule: str, condition: str, shown: str) -> None:
     found = without(rule, condition)
     assert found.kind == "labelled" and shown in found.reason, found
+
+
+@pytest.mark.parametrize("name", [n for n, each in RULES.items() if each.rule.misses])
+def test_a_rule_leaves_alone_what_its_text_says(name: str) -> None:
+    assert not taken(RULES[name])

@@ -9,7 +9,7 @@ pytest.importorskip("z3", reason="the extra `prove` is not installed")
 from tools import mutations
 
 from stepwell.proving.running import prove_each
-from stepwell.proving.ways import ways
+from stepwell.weighing.ways import ways
 
 NAMES = ("relu6-to-clamp", "rsub-to-sub", "remove-first-power")
 

@@ -1,14 +1,15 @@
 """A rule as complete IR: holes become what `for` says, sizes and types without one are chosen.
 
 What stands after is what the rule makes of what stands before. A weight has the key that `for`
-gives it, and ones for elements; zeros under a key that says so.
+gives it, and ones for elements; another number under a key that says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from math import prod
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
@@ -36,6 +37,7 @@ from stepwell.translate.rules.notation import (
     Computed,
     Hole,
     Line,
+    Miss,
     Rule,
     Term,
     TypePattern,
@@ -87,7 +89,42 @@ def elements_of(op: WeightOp) -> torch.Tensor:
     result_quantization = quantization(op.result.type)
     of = storage_element(result_quantization) if result_quantization else element(op.result.type)
     shape = [size if isinstance(size, int) else 1 for size in dims(op.result.type)]
-    return torch.full(shape, "#zeros" not in op.key.data, dtype=torch_dtype(of))
+    if op.key.data.endswith("#counted"):
+        return torch.arange(1, prod(shape) + 1).reshape(shape).to(torch_dtype(of))
+    return torch.full(shape, _number_of(op.key.data), dtype=torch_dtype(of))
+
+
+def _number_of(key: str) -> float:
+    """What all elements of a weight are, as its key says behind `#`."""
+    numbers = {"zeros": 0, "negative": -1, "tiny": 1e-40, "largest": 3.4e38}
+    return numbers.get(key.partition("#")[2], 1)
+
+
+def missed(rule: Rule, miss: Miss) -> Rule:
+    """A rule whose example is one that it leaves alone (`not for …`)."""
+    types = {n for n, v in miss.example.items() if isinstance(v, str) and v.startswith("tensor<")}
+    instead = types.union(*(line.results for line in miss.beside))
+    options = {option.name for option in rule.options}
+    return replace(
+        rule,
+        before=tuple(
+            _renamed(line, miss.example)
+            for line in rule.before
+            if line.op != WEIGHT or line.result not in instead
+        ),
+        beside=(*(line for line in rule.beside if line.result not in instead), *miss.beside),
+        example=rule.example | {n: v for n, v in miss.example.items() if n not in options},
+    )
+
+
+def _renamed(line: Line, names: Mapping[str, Any]) -> Line:
+    """A line that reads another value, where one is said to be another (`%z = %x`)."""
+
+    def other(term: Term) -> Term:
+        held = names.get(term.name) if isinstance(term, ValueName) else None
+        return held if isinstance(held, ValueName) else term
+
+    return replace(line, arguments=tuple((name, other(term)) for name, term in line.arguments))
 
 
 class Example:
@@ -102,7 +139,9 @@ class Example:
         self.block = Block()
         self.values: dict[str, SSAValue] = {}
         inputs = inputs_of(rule) + [
-            name for name in optional_of(rule) if self.holes[name] is not None
+            name
+            for name in optional_of(rule)
+            if self.holes[name] is not None and not isinstance(self.holes[name], ValueName)
         ]
         for name in inputs:
             argument = self.block.insert_arg(self.type(name), len(self.block.args))
@@ -111,11 +150,14 @@ class Example:
             if name in optional_of(rule):
                 self.holes[name] = argument
         for name in lists_of(rule):
-            self.holes[name] = [self.argument(f"{name}_{at}") for at in range(2)]
+            types = self.holes.get(name) or ["tensor<2x3xf32>"] * 2
+            self.holes[name] = [
+                self.argument(f"{name}_{at}", meant(of)) for at, of in enumerate(types)
+            ]
 
-    def argument(self, name: str) -> SSAValue:
-        """An argument more, a small matrix."""
-        arg = self.block.insert_arg(tensor([2, 3], f32), len(self.block.args))
+    def argument(self, name: str, of: Attribute) -> SSAValue:
+        """An argument more."""
+        arg = self.block.insert_arg(of, len(self.block.args))
         arg.name_hint = name
         return arg
 
@@ -151,7 +193,7 @@ class Example:
         for line, step in zip(lines, writer.steps, strict=True):
             for stated in filter(None, line.result_types):
                 self.concrete(stated)
-            holes = {f"${name}": value for name, value in self.holes.items()}
+            holes = {f"${name}": self.known(value) for name, value in self.holes.items()}
             absent = [None] * len(line.results)
             made = step({**self.values, **holes}, absent, cast(Any, self))
             for name, value in zip(line.results, made, strict=True):
@@ -174,6 +216,12 @@ class Example:
             Port(name or "", None if order is None else tuple(writer.value(order, holes)))
             for name, order in orders.items()
         )
+
+    def known(self, held: Any) -> Any:
+        """What a hole is, with values for the names that it holds."""
+        if isinstance(held, list):
+            return list(map(self.known, cast("list[Any]", held)))
+        return self.values.get(f"%{held.name}", held) if isinstance(held, ValueName) else held
 
     def returned(self) -> list[str]:
         """The results of the root that lines after define, and what nothing reads beside it."""
@@ -315,11 +363,10 @@ def _ordered(rule: Rule) -> list[Line]:
     waiting, lines = list(rule.beside), list[Line]()
     late = {name for line in (*rule.beside, *rule.before) for name in line.results}
     for line in rule.before:
-        for each in list(waiting):
-            if not late.intersection(_read(each)):
-                lines.append(each)
-                waiting.remove(each)
-                late -= {*each.results}
+        while ready := [each for each in waiting if not late.intersection(_read(each))]:
+            lines.append(ready[0])
+            waiting.remove(ready[0])
+            late -= {*ready[0].results}
         lines.append(line)
         late -= {*line.results}
     return [*lines, *waiting]

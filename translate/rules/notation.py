@@ -44,8 +44,8 @@ A `where` clause names a predicate of the module the rule stands in. Where it do
 refuses with the sentence behind `else` (in this line or the next), in which `{c}` is what `$c` is;
 without one the op is not the rule's business. Arguments after may be `function($c, …)`, computed by
 a function of the module.
-`where p($c) for termination` (`cost`, `overflow`, `target`, `accuracy`) says what a condition is
-for without which the rule would be right too (`src/stepwell/proving/guards.py`).
+`where p($c) for termination` (`cost`, `overflow`, `target`, `accuracy`, `choice`) says what a
+condition is for without which the rule would be right too (`src/stepwell/proving/guards.py`).
 `unless guard(%y)` asks a guard that says itself why it refuses: it returns a `Refusal`, or None.
 `with $p = function(%x, $c)` computes once what conditions and lines behind it need; where it gives
 None the op is not the rule's business, where it gives a `Refusal` the rule refuses. A function of
@@ -65,6 +65,8 @@ values are, and under which key weights; it may name arguments that stand behind
 `for %x lies as $order` says which order of axes in memory the port of an argument or result has in
 the example.
 `for %x = op(…)` is an op more of the example: it makes a value, or reads one beside the others.
+`not for $k = [3, 3]; %x = op(…)` is a program that the rule leaves alone, by which a condition is
+seen to be needed: the example but for that; `%w = "tensor<4xf32>"` is no weight.
 
 `for each $op, $form of (clone, alias), (detach, alias)` (`for each $op of clone, detach`) makes one
 rule of several: each names what the text says there, word for word.
@@ -160,6 +162,15 @@ class Option:
 
 
 @dataclass(frozen=True)
+class Miss:
+    """`not for …`: the example but for these holes, types and ops."""
+
+    text: str
+    example: dict[str, Any]
+    beside: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
 class Rule:
     """A rule as it was read."""
 
@@ -181,6 +192,8 @@ class Rule:
     """The function that says how far an application moves."""
     lies: Mapping[str, Term] = field(default_factory=dict[str, Term])
     """The order of axes in memory that a port declares in the example."""
+    misses: tuple[Miss, ...] = ()
+    """Programs like the example that the rule leaves alone."""
     others: tuple[Rule, ...] = ()
     """What else `for each` makes of the text."""
 
@@ -195,7 +208,7 @@ class Rule:
         return self.before[-1]
 
 
-LABELS = ("termination", "cost", "overflow", "target", "accuracy")
+LABELS = ("termination", "cost", "overflow", "target", "accuracy", "choice")
 """What a condition may be for where the rule is right without it (`stepwell/proving/guards.py`)."""
 _LABEL = rf"(?: for (?P<label>{'|'.join(LABELS)}))?"
 _START = re.compile(r"^rule (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)$", re.M)
@@ -213,6 +226,7 @@ _WITH = re.compile(r"^with \$(?P<name>\w+) = (?P<call>\w+\(.*\))$")
 _WITHOUT_RESULT = re.compile(r"^(?P<op>[\w.]+)\((?P<rest>.*)$")
 _BESIDE = re.compile(r"^for (%\w+, )*%\w+ = \w[\w.]*[( :]")
 _LIES = re.compile(r"^for %(?P<name>\w+) lies as (?P<order>.+)$")
+_NOT_FOR = "not for "
 _OPTION = re.compile(r'^option \$(?P<name>\w+) = (?P<default>\w+): "(?P<meaning>[^"]*)"$')
 _UNLESS = re.compile(rf"^unless (?P<call>\w+\(.*\)){_LABEL}$")
 _AS_STATED = " as stated"
@@ -263,6 +277,7 @@ def _read_rule(name: str, text: str) -> Rule:
     options: list[Option] = []
     beside: list[Line] = []
     lies: dict[str, Term] = {}
+    misses: list[Miss] = []
     block: list[Line] | None = None
     for line in _joined(text.replace("\n    else ", " else ").splitlines()[1:]):
         stripped = line.strip()
@@ -308,6 +323,8 @@ def _read_rule(name: str, text: str) -> Rule:
                 bound = _read_bound(match["terms"], match["reason"])
             elif stripped == "not of empty tensors":
                 takes_empty = False
+            elif stripped.startswith(_NOT_FOR):
+                misses.append(_read_miss(stripped.removeprefix(_NOT_FOR)))
             elif _BESIDE.match(stripped):
                 beside.append(_read_line(stripped.removeprefix("for ")))
             elif match := _LIES.match(stripped):
@@ -342,15 +359,18 @@ def _read_rule(name: str, text: str) -> Rule:
         tuple(beside),
         bound_by,
         lies,
+        tuple(misses),
     )
 
 
 def _joined(lines: Sequence[str]) -> Iterator[str]:
-    """Lines with an open bracket go on in the next one."""
+    """Lines with an open bracket go on in the next one; what a rule is not for, behind a comma."""
     text = ""
     for line in lines:
         text = f"{text} {line.strip()}" if text else line
         if text.count("(") + text.count("[") > text.count(")") + text.count("]"):
+            continue
+        if text.startswith(_NOT_FOR) and text.endswith((",", ";")):
             continue
         yield text
         text = ""
@@ -462,11 +482,18 @@ def _read_bound(terms: str, reason: str) -> Bound:
     )
 
 
+def _read_miss(text: str) -> Miss:
+    parts = text.split("; ")
+    ops = [part for part in parts if _BESIDE.match(f"for {part}")]
+    holes = [_read_example(part) for part in parts if part not in ops]
+    return Miss(text, {k: v for each in holes for k, v in each.items()}, (*map(_read_line, ops),))
+
+
 def _read_example(text: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in re.split(r",\s*(?=[$%]\w+ =)", text):
         name, _, value = part.partition("=")
         held = value.strip()
-        bare = re.fullmatch(r"[a-z]\w*", held) and held not in ("none", "true", "false")
+        bare = re.fullmatch(r"[A-Za-z][\w.]*", held) and held not in ("none", "true", "false")
         found[name.strip()[1:]] = held if bare else Terms(held).one()
     return found

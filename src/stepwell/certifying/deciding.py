@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-import stepwell.certifying.casts
+import stepwell.certifying.casts  # pyright: ignore[reportUnusedImport]
 import stepwell.certifying.lookups  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.certifying.graph import said_by
 from stepwell.certifying.shadows import NotFollowed, Reading, Shadow

@@ -27,7 +27,7 @@ def rows(tensor: Tensor, axis: int) -> Tensor:
 
 def looked_up(reading: Reading, name: str, given: dict[str, Any]) -> Any:
     """What operators give at indices that are not known; NotImplemented for other forms."""
-    table = given.get("weight") if name == "embedding" else given["self"]
+    table = given["weight"] if name == "embedding" else given["self"]
     numbers, of = reading.numbers(table), table.dtype
     if name == "embedding":
         index = reading.numbers(given["indices"])

@@ -16,7 +16,7 @@ A `Reading` says what an operator of torch makes of such numbers:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -86,12 +86,12 @@ class Shadow(torch.Tensor):
 def is_whole(value: Any) -> bool:
     """Whether floats of a tensor, or a number, are known to be whole; True of what is none."""
     if isinstance(value, list | tuple):
-        return all(map(is_whole, value))
+        return all(map(is_whole, cast("list[Any]", value)))
     if isinstance(value, Shadow):
         return value.is_whole or not value.dtype.is_floating_point
     if isinstance(value, Tensor):
         return not value.is_floating_point() or bool((value == value.trunc()).all())
-    return not isinstance(value, float) or value == int(value)
+    return not isinstance(value, float) or value.is_integer()
 
 
 def is_shadow(value: Any) -> bool:

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     from stepwell.proving.known import keep, known_conditions
     from stepwell.proving.known import known as kept
     from stepwell.proving.running import prove_each
-    from stepwell.proving.verdicts import SAID, Verdict, hash_of, rules
+    from stepwell.proving.verdicts import SAID, Verdict, hash_of, rules, whole_hash_of
 
     known = rules()
     unknown = [name for name in arguments.rules if name not in known]
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     names = list(arguments.rules or known)
     texts = {name: hash_of(rewrite.rule) for name, rewrite in known.items()}
     if arguments.guards:
-        return _guards(arguments, names, texts)
+        return _guards(arguments, names, {n: whole_hash_of(r.rule) for n, r in known.items()})
     held = {
         name: verdict
         for name in names
@@ -86,6 +86,7 @@ def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, st
     from stepwell.proving.known import Dropped, keep_conditions, known, known_conditions
     from stepwell.proving.page import with_table
     from stepwell.proving.running import without_conditions
+    from stepwell.proving.verdicts import hash_of, rules
 
     kept: dict[str, list[Dropped]] = {}
     for row in known_conditions():
@@ -105,7 +106,8 @@ def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, st
     print(", ".join(f"{count} {kind}" for kind, count in counted.items()) or "no conditions")
     files: list[Path] = []
     if arguments.table:
-        verdicts = [known()[text] for text in texts.values() if text in known()]
+        of_now = (hash_of(rewrite.rule) for rewrite in rules().values())
+        verdicts = [known()[text] for text in of_now if text in known()]
         page = with_table(arguments.table.read_text(), verdicts, rows)
         write_atomically(arguments.table, page.encode())
         files.append(arguments.table)

@@ -223,7 +223,7 @@ def _apart(one: Any, other: Any, bound: Bound, inputs: tuple[Any, ...]) -> Any:
     if not one.dtype.is_floating_point:
         return ~same
     if bound.exact:
-        signs = torch.signbit(one) == torch.signbit(other)
+        signs = torch.signbit(one.float()) == torch.signbit(other.float())
         return ~(same & (signs | (one != one)))
     wide, seen = one.double(), other.double()
     allowed = bound.absolute + wide.abs() * max(bound.relative, _MAGNITUDE)

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from xdsl.dialects.builtin import FunctionType, TensorType
+from xdsl.dialects.builtin import FunctionType, NameLoc, StringAttr, TensorType, UnknownLoc
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute
 
@@ -54,7 +54,7 @@ def drafts(rewrite: type[RuleRewrite], form: Rule) -> Iterator[Iterator[Program]
     if first is not None:
         drawn = _drawn(first)
         yield (draft for each in drawn for draft in _drafted(rewrite, form, each))
-    for change in (_read_again, _of_constants, _of_unknown_sizes):
+    for change in (_read_again, _of_constants, _of_unknown_sizes, _of_the_model):
         for each in kept:
             draft = partial(drafted, rewrite, form, each)
             yield _where_written(change(draft))
@@ -210,6 +210,14 @@ def _read_again(draft: Callable[[], Program]) -> Iterator[Program]:
             [a.type for a in block.args], [v.type for v in last.operands]
         )
         yield program
+
+
+def _of_the_model(draft: Callable[[], Program]) -> Iterator[Program]:
+    """Each op as a node of the model's own."""
+    program = draft()
+    for number, op in enumerate(program.method().body.block.ops):
+        op.location = NameLoc(StringAttr(f"node{number}"), UnknownLoc())
+    yield program
 
 
 def _of_constants(draft: Callable[[], Program]) -> Iterator[Program]:

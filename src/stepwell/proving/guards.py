@@ -5,35 +5,45 @@ those must become something else, or nothing that is written at all. A condition
 (`where reads_once(%a) for cost`) is no part of the statement that is proved: the proof that is kept
 is of the rule without it (`verdicts.prove`), and here it is shown to be what it says: `termination`
 (the rule fires on its own result), `cost` (the program has no fewer ops) or `overflow` (a number is
-lost to infinity, or to zero). What `target` and `accuracy` refuse is run: it is the same without
-the condition, within the rule's bound, or the target has no op for it; `accuracy` refuses halves,
-to which more ops round behind than before.
+lost to infinity, or to zero). What `target`, `accuracy` and `choice` refuse is run: it is the same
+without the condition, within the rule's bound, or the target has no op for it. `accuracy` refuses
+halves, to which more ops round behind than before, or what would lose digits; `choice` what the
+model, an option or a table of choices says otherwise. The programs are those that the rule's text
+says it is `not for`, and those that are drafted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from inspect import signature
+from itertools import chain, islice
+from math import prod
 from typing import Any
 
 from torch import Tensor
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import bf16, f16
+from stepwell.ir.outside.xdsl_private import put_before
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.types import element, is_static
+from stepwell.ir.sizes.size import number_of
+from stepwell.ir.types import dims, element, is_static
 from stepwell.proving.counterexamples import Counterexample, differs, input_of, values_of
 from stepwell.proving.drafts import drafts
-from stepwell.proving.instantiating import FAILS, NotWritten, Written, applied
+from stepwell.proving.instantiating import FAILS, NotWritten, Written, applied, drafted
 from stepwell.proving.known import Dropped, Kind, known
 from stepwell.proving.numbers import Unproven
-from stepwell.proving.verdicts import UNNEEDED, hash_of
-from stepwell.translate.rules.compiling import Matched, Matcher, compile_rule
-from stepwell.translate.rules.examples import root_of
-from stepwell.translate.rules.notation import Computed, Rule, Where
+from stepwell.proving.verdicts import UNNEEDED, hash_of, whole_hash_of
+from stepwell.translate.rules.compiling import Matched, Matcher, Namespace, compile_rule
+from stepwell.translate.rules.examples import missed, root_of
+from stepwell.translate.rules.notation import Computed, Miss, Rule, Where
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.translate.rules.writing import Writer
 
@@ -61,6 +71,21 @@ def _term(term: Any) -> str:
     return f"{'%' if type(term).__name__ == 'ValueName' else '$'}{name}"
 
 
+def taken(rewrite: type[RuleRewrite]) -> list[str]:
+    """What a rule's text says that it is not for, and that it takes all the same.
+
+    Raises:
+        NotWritten: it is no program.
+    """
+    found: list[str] = []
+    for form in rewrite.rule.forms:
+        for miss in form.misses:
+            without = _Without(rewrite, form, conditions(form)[0], miss)
+            programs = chain.from_iterable(without.drafts())
+            found += [miss.text for program in programs if without._applies(program)]
+    return found
+
+
 def without_each(name: str, rewrite: type[RuleRewrite]) -> Iterator[Dropped]:
     """Each condition, and what becomes of the rule without it."""
     for clause in conditions(rewrite.rule):
@@ -71,7 +96,7 @@ def dropped(name: str, rewrite: type[RuleRewrite], clause: Where) -> Dropped:
     """What becomes of a rule without a condition."""
     show = _labelled if clause.label else _needed
     kind, reason = show(rewrite, clause)
-    hash_ = hash_of(rewrite.rule)
+    hash_ = whole_hash_of(rewrite.rule)
     return Dropped(name, spelled(clause), clause.label, kind, _short(reason), hash_)
 
 
@@ -85,11 +110,14 @@ def _short(text: str) -> str:
 
 @dataclass
 class _Without:
-    """One form of a rule without a condition."""
+    """One form of a rule without a condition, for what its text says that it is not for, or for
+    what is drafted.
+    """
 
     rewrite: type[RuleRewrite]
     form: Rule
     clause: Where
+    miss: Miss | None = None
 
     def __post_init__(self) -> None:
         """Compile both.
@@ -99,13 +127,43 @@ class _Without:
         """
         left = tuple(c for c in self.form.where if c is not self._mine())
         self.bare = replace(self.form, where=left)
-        self.whole: Matcher = compile_rule(self.form, self.rewrite.namespace)
-        self.matcher: Matcher = compile_rule(self.bare, self.rewrite.namespace)
+        namespace = self.rewrite.namespace
+        stated = self.miss.example if self.miss else {}
+        options = {
+            option.name: _named(stated.get(option.name, option.default), namespace)
+            for option in self.form.options
+        }
+        self.whole: Matcher = compile_rule(self.form, namespace, options)
+        self.matcher: Matcher = compile_rule(self.bare, namespace, options)
         self.writer = Writer(self.bare, self.rewrite.namespace)
 
     def _mine(self) -> Where:
         alike = (self.clause.predicate, self.clause.arguments, self.clause.negated)
         return next(c for c in self.form.where if (c.predicate, c.arguments, c.negated) == alike)
+
+    def drafts(self) -> Iterator[Iterator[Program]]:
+        """What may stand before."""
+        if self.miss:
+            form = missed(self.form, self.miss)
+            first, last = (drafted(self.rewrite, form, {}, states=True) for _ in range(2))
+            _make_last(self.root(last))
+            return iter([iter([first, last])])
+        return chain(drafts(self.rewrite, self.form), [self._by_tables()])
+
+    def _by_tables(self) -> Iterator[Program]:
+        """Programs of which a table of choices says something else than costs do."""
+        if "program" not in signature(self.rewrite.namespace[self.clause.predicate]).parameters:
+            return
+        for program in islice(chain.from_iterable(drafts(self.rewrite, self.form)), _TRIED):
+            self._applies(program)
+            for choice in list(program.context.choices.values()):
+                for other in set(choice.costs) - {choice.chosen}:
+                    program.context.options = {"tuned": {choice.key: other}}
+                    yield program
+
+    def root(self, program: Program) -> Operation:
+        """The op that is replaced."""
+        return root_of(program, self.form)
 
     def programs(self) -> Iterator[tuple[Program, Refusal | None]]:
         """Programs that the condition alone keeps the rule from, with the reason if it gives one.
@@ -114,7 +172,7 @@ class _Without:
             Unproven: without the condition, others fail.
         """
         tried = 0
-        for instance in drafts(self.rewrite, self.form):
+        for instance in self.drafts():
             alike = 0
             for program in instance:
                 refused = self._refused(program)
@@ -130,7 +188,7 @@ class _Without:
     def applications(self) -> Iterator[tuple[Program, None]]:
         """A few programs to which the rule applies as it is."""
         count = 0
-        for instance in drafts(self.rewrite, self.form):
+        for instance in self.drafts():
             for program in instance:
                 if self._applies(program):
                     yield program, None
@@ -140,13 +198,13 @@ class _Without:
 
     def _applies(self, program: Program) -> bool:
         try:
-            return isinstance(self.whole(root_of(program), program), Matched)
+            return isinstance(self.whole(self.root(program), program), Matched)
         except (*FAILS, StepwellError):
             return False
 
     def _refused(self, program: Program) -> tuple[Refusal | None] | None:
         """What the condition says of a program, if it alone keeps the rule from it."""
-        root = root_of(program)
+        root = self.root(program)
         try:
             whole = self.whole(root, program)
         except (*FAILS, StepwellError):
@@ -159,24 +217,47 @@ class _Without:
             raise Unproven(f"another condition fails: {_said(error)}") from error
 
 
+def _make_last(root: Operation) -> None:
+    """What a root alone reads of what has no operand before, made right in front of it."""
+    for value in root.operands:
+        maker = value.owner
+        is_free = isinstance(maker, Operation) and not any(
+            isinstance(v.owner, Operation) for v in maker.operands
+        )
+        if isinstance(maker, Operation) and is_free and value.has_one_use():
+            maker.detach()
+            put_before(maker, root)
+
+
+def _named(name: str, namespace: Namespace) -> Any:
+    """What a module holds under a name, perhaps within something else."""
+    first, *rest = name.split(".")
+    return reduce(getattr, rest, namespace[first])
+
+
+def _withouts(rewrite: type[RuleRewrite], clause: Where) -> Iterator[_Without]:
+    """Each form of a rule without a condition, for the programs of its text first."""
+    for form in rewrite.rule.forms:
+        for miss in (*form.misses, None):
+            yield _Without(rewrite, form, clause, miss)
+
+
 def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 
 def _needed(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
     count = 0
-    for form in rewrite.rule.forms:
-        try:
-            without = _Without(rewrite, form, clause)
-        except StepwellError as error:
-            return "refuted", error.problems[0].fact
-        try:
+    try:
+        for without in _withouts(rewrite, clause):
             for program, _ in without.programs():
                 count += 1
                 if (wrong := _wrong(without, program)) is not None:
                     return "refuted", wrong
-        except Unproven as error:
-            return "refuted", error.problems[0].fact
+    except NotWritten as error:
+        return "open", f"a program of its text is none: {error.problems[0].fact}"
+    except StepwellError as error:
+        return "refuted", error.problems[0].fact
     if not count:
         return "open", "no program was drafted that it refuses"
     return "open", f"{count} programs that it refuses are right without it"
@@ -198,15 +279,31 @@ def _wrong(form: _Without, program: Program) -> str | None:
         return f"of {inputs}: {written.misfits[0]}"
     if not _can_run(program):
         return None
+    if not form.bare.after:
+        return _fails(form.root(program), program)
     found = differs(written, form.rewrite.bound, is_strict=True)
     if isinstance(found, Counterexample):
         return str(found)
-    gives_it_back = form.bare.after[-1].forwards is not None
-    return _lies_otherwise(written) if gives_it_back and found == "agrees" else None
+    is_laid_out = form.bare.after[-1].forwards is not None or any(
+        name == "memory_format" for name, _ in form.bare.root.arguments
+    )
+    return _lies_otherwise(written) if is_laid_out and found == "agrees" else None
+
+
+def _fails(assertion: Operation, program: Program) -> str | None:
+    """That an op without results, which would go, fails."""
+    arguments = program.method().body.block.args
+    inputs = (input_of(a.type, number) for number, a in enumerate(arguments))
+    environment: dict[SSAValue, Any] = dict(zip(arguments, inputs, strict=True))
+    try:
+        Interpreter(program.weights).step(assertion, environment)
+    except (StepwellError, RuntimeError, AssertionError) as error:
+        return f"it fails, and nothing would: {error}"
+    return None
 
 
 def _lies_otherwise(written: Written) -> str | None:
-    """What is replaced by an operand, and lay in another order."""
+    """What is replaced by an operand, or has a memory format, and lay in another order."""
     arguments = written.program.method().body.block.args
     inputs = tuple(input_of(a.type, number) for number, a in enumerate(arguments))
     for pair in written.pairs:
@@ -225,7 +322,7 @@ def _can_run(program: Program) -> bool:
 def _lost(form: _Without, program: Program) -> str | None:
     """A result that something reads and for which nothing stands behind."""
     defined = {name for line in form.bare.after for name in line.results}
-    root = root_of(program)
+    root = form.root(program)
     for name, result in zip(form.bare.root.results, root.results, strict=True):
         if name not in defined and result.first_use is not None:
             return f"%{name} is read, and nothing gives it"
@@ -246,8 +343,7 @@ def _labelled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
         return "open", "the rule is not proved without it"
     show = {"termination": _fires_again, "cost": _is_no_better, "overflow": _overflows}
     try:
-        for each in rewrite.rule.forms:
-            form = _Without(rewrite, each, clause)
+        for form in _withouts(rewrite, clause):
             found = form.applications() if clause.label == "termination" else form.programs()
             for program, _ in found:
                 if (shown := show[clause.label](form, program)) is not None:
@@ -259,9 +355,8 @@ def _labelled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
 
 def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
     """What it refuses is the same without it, or no program of the target."""
-    same, refused, reason, halves = 0, 0, "", ""
-    for each in rewrite.rule.forms:
-        form = _Without(rewrite, each, clause)
+    same, refused, reason, rounds = 0, 0, "", ""
+    for form in _withouts(rewrite, clause):
         for program, refusal in form.programs():
             reason = reason or ("" if refusal is None else refusal.reason)
             try:
@@ -276,9 +371,11 @@ def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
             if isinstance(found, Counterexample):
                 return "open", f"it is needed: {found}"
             same += 1
-            halves = halves or _rounds_more(written)
+            rounds = rounds or _rounds_more(written) or _is_further_off(written, rewrite)
     if clause.label == "accuracy" and same:
-        return ("labelled" if halves else "open"), f"{same} the same within its bound; {halves}"
+        return ("labelled" if rounds else "open"), f"{same} the same within its bound; {rounds}"
+    if clause.label == "choice" and same:
+        return "labelled", f"{same} that it refuses are the same within its bound"
     if not same + refused:
         return "open", "no program was drafted that it refuses"
     kind = "labelled" if reason else "open"
@@ -293,6 +390,19 @@ def _rounds_more(written: Written) -> str:
     before = sum(op.name.startswith("aten.") for op in _read_by_results(written.program))
     after = sum(element(op.results[0].type) == of for op in written.fresh)
     return f"{after} ops round to {of} for {before}" if after > before else ""
+
+
+_DIGITS = 1e-6
+"""Of a result: what no bound of single numbers loses of a number that keeps its digits."""
+
+
+def _is_further_off(written: Written, rewrite: type[RuleRewrite]) -> str:
+    """A number that loses its digits, within a bound of greater magnitudes."""
+    if not rewrite.bound.magnitudes or not _can_run(written.program):
+        return ""
+    of_result = replace(rewrite.bound, magnitudes=(), relative=_DIGITS)
+    found = differs(written, of_result, is_strict=True)
+    return str(found) if isinstance(found, Counterexample) else ""
 
 
 def _fires_again(form: _Without, program: Program) -> str | None:
@@ -313,14 +423,22 @@ def _fires(form: _Without, op: Operation, program: Program) -> bool:
 
 
 def _is_no_better(form: _Without, program: Program) -> str | None:
-    before = len(_read_by_results(program))
+    before, held = len(_read_by_results(program)), _numbers_held(program)
     written = applied(form.bare, program, form.matcher, form.writer)
     if written is None:
         return None
     for old, new in written.pairs:
         old.replace_all_uses_with(new)
-    after = len(_read_by_results(program))
-    return f"{after} ops for {before}" if after >= before else None
+    after, more = len(_read_by_results(program)), _numbers_held(program)
+    if after >= before:
+        return f"{after} ops for {before}"
+    return f"{more} numbers of weights for {held}" if more >= held > 0 else None
+
+
+def _numbers_held(program: Program) -> int:
+    """How many numbers the weights are that results hang on."""
+    weights = (op for op in _read_by_results(program) if isinstance(op, WeightOp))
+    return sum(number_of(prod(dims(op.result.type))) for op in weights)
 
 
 def _read_by_results(program: Program) -> set[Operation]:

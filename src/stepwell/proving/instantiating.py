@@ -71,16 +71,18 @@ class _Draft(Example):
         return found if self.states else replace(found, result_types=())
 
 
-def drafted(rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any]) -> Program:
-    """The program that stands before.
+def drafted(
+    rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any], *, states: bool = False
+) -> Program:
+    """The program that stands before; `states`: of the types that the rule's text says.
 
     Raises:
         NotWritten: no op takes such types.
     """
     refused: Exception | None = None
-    for states in (False, True):
+    for stated in (states, not states):
         try:
-            draft = _Draft(rewrite, rule, given, states)
+            draft = _Draft(rewrite, rule, given, stated)
             program = Program(draft.module(), WeightStore())
             for op in program.module.walk():
                 op.verify(verify_nested_ops=False)
@@ -88,7 +90,7 @@ def drafted(rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any]) ->
                     raise NotWritten("a weight has sizes that are numbers")
                 if isinstance(op, WeightOp) and op.key.data not in program.weights:
                     program.weights.add(op.key.data, elements_of(op))
-            if states and (wrong := _misfits((), list(program.module.walk()))):
+            if stated and (wrong := _misfits((), list(program.module.walk()), is_sure=states)):
                 raise NotWritten(wrong[0])
             return program
         except (
@@ -182,7 +184,7 @@ def applied(rule: Rule, program: Program, matcher: Matcher, writer: Writer) -> W
         if isinstance(error, Unproven):
             raise
         raise Unproven(f"it cannot be written: {str(error).splitlines()[0]}") from error
-    except FAILS as error:
+    except (*FAILS, RuntimeError) as error:
         raise Unproven(f"its functions fail: {type(error).__name__}: {error}") from error
     defined = {name for line in rule.after for name in line.results}
     pairs = tuple(
@@ -199,13 +201,25 @@ def applied(rule: Rule, program: Program, matcher: Matcher, writer: Writer) -> W
     return Written(program, pairs, misfits, fresh, named)
 
 
-def _misfits(pairs: Sequence[tuple[SSAValue, SSAValue]], fresh: Sequence[Operation]) -> list[str]:
-    """Types that are not what they replace, or not what the op gives."""
+def _misfits(
+    pairs: Sequence[tuple[SSAValue, SSAValue]],
+    fresh: Sequence[Operation],
+    *,
+    is_sure: bool = False,
+) -> list[str]:
+    """Types that are not what they replace, or not what the op gives; `is_sure`: where one is
+    stated that cannot be inferred, the model knows more.
+    """
     found = [f"{old.type} becomes {new.type}" for old, new in pairs if old.type != new.type]
     for op in fresh:
+        makers = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
+        if any(m.parent is op.parent and not m.is_before_in_block(op) for m in makers):
+            found.append(f"{op.name} reads what is made behind it")
         try:
             inferred = infer(op)
         except (StepwellError, VerifyException) as error:
+            if is_sure:
+                continue
             found.append(
                 f"{op.name} is written of what it does not take: {str(error).splitlines()[0]}"
             )

@@ -37,7 +37,7 @@ def as_known(op: Operation, number: int) -> tuple[str, list[SSAValue | None], st
     operands: dict[str, SSAValue | None] = {}
     fields_: dict[str, str] = {}
     for each in op.SCHEMA.arguments:
-        if each.name in alias.more:
+        if each.name in alias.more or (each.name == "output_padding" and not op.arg("transposed")):
             continue
         held, name = op.arg(each.name), alias.renamed.get(each.name) or each.name
         if isinstance(held, SSAValue) or (each.type.is_tensor and not each.type.is_list):
@@ -48,7 +48,7 @@ def as_known(op: Operation, number: int) -> tuple[str, list[SSAValue | None], st
     return f"{alias.of}#{number}", [operands[name] for name in sorted(operands)], named
 
 
-UNROUNDED = frozenset(("stepwell_mx.linear.default", "stepwell_mx.matmul_t.default"))
+UNROUNDED = frozenset(f"stepwell_mx.{name}.default" for name in ("linear", "matmul_t", "conv2d"))
 """Ops that round their operands to blocks, and compute of real numbers what another does."""
 
 
@@ -56,6 +56,10 @@ def unrounded(op: Operation) -> SSAValue:
     """What such an op computes where nothing is rounded, as the result of ops of their own."""
     types = [op.results[0].type]
     x, y, *_ = op.operands
+    if op.name == "stepwell_mx.conv2d.default" and isinstance(op, SchemaOp):
+        window = [op.arg(name) for name in ("stride", "padding", "dilation")]
+        plain = (op.arg("bias"), *window, False, [0, 0], op.arg("groups"))
+        return aten.ConvolutionDefault.make(x, y, *plain, result_types=types).results[0]
     if op.name == "stepwell_mx.linear.default":
         bias = op.arg("bias") if isinstance(op, SchemaOp) else None
         return aten.LinearDefault.make(x, y, bias, result_types=types).results[0]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -43,6 +44,8 @@ _MOST_ROWS = 8
 """Of a table whose rows are gone through one after the other; what names none is no program."""
 _WRITES = frozenset(("tosa.scatter",))
 """Ops that move elements to where others say."""
+_OF_WINDOWS = frozenset(("aten.convolution.default",))
+"""Folds that are one function of their operands, where no map says which elements they read."""
 _FILLS = {
     "aten.fill.Scalar": "value",
     "aten.full_like.default": "fill_value",
@@ -173,6 +176,10 @@ class Tensors:
         said = meaning(owner) if number == 0 else None
         is_mapped = axis_map(owner) is not None or is_of(owner, "elementwise")
         if said is not None and said.element is not None and is_mapped:
+            if owner.name in _OF_WINDOWS:
+                with suppress(Unproven):
+                    return Expression(self, owner, index).result(said.element)
+                return self.opaque(owner, number, index)
             return Expression(self, owner, index).result(said.element)
         return self.opaque(owner, number, index)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,19 +11,20 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.certifying.deciding import Undecided
 from stepwell.certifying.deciding import decide as decide_expressions
 from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
+from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import UNKNOWN, Size
-from stepwell.ir.types import IntType, dims, is_static
+from stepwell.ir.types import IntType, dims, element, is_static
 from stepwell.proving.counterexamples import Counterexample, input_of, search
 from stepwell.proving.deciding import Decision, Proof, decide, go_together
 from stepwell.proving.instances import Instance, Instances
@@ -88,13 +90,25 @@ _MOST_DOUBTS = 4
 """Instances with neither a proof nor a counterexample after which a rule is open."""
 
 
+_NOT_FOR = re.compile(r"^not for (?:.*[,;]\n)*.*\n", re.M)
+
+
 def hash_of(rule: Rule) -> str:
-    """A rule's text, in short."""
-    return hashlib.sha256(rule.text.encode()).hexdigest()[:16]
+    """A rule's text, in short, but for what it says that it is not for: no proof hangs on it."""
+    return _hash(_NOT_FOR.sub("", rule.text))
 
 
-UNNEEDED = ("target", "accuracy")
-"""Labels of conditions whose instances are run, not proved: another type, another engine."""
+def whole_hash_of(rule: Rule) -> str:
+    """A rule's whole text, in short."""
+    return _hash(rule.text)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+UNNEEDED = ("target", "accuracy", "choice")
+"""Labels of conditions whose instances are run: another type, another engine, what is asked."""
 
 
 def without_labels(rule: Rule) -> Rule:
@@ -153,6 +167,19 @@ def _is_said(size: IntType, written: Written) -> bool:
 def keys_of(program: Program) -> list[str]:
     """The keys of the weights that a program reads."""
     return [op.key.data for op in program.module.walk() if isinstance(op, WeightOp)]
+
+
+def _is_of_integers(program: Program) -> bool:
+    """Whether all tensors hold integers: where sums of products are the same polynomials, they are
+    the same numbers, as they wrap.
+    """
+    values = [v for op in program.module.walk() for v in op.results]
+    types = [v.type for v in (*values, *program.method().body.block.args)]
+    return all(
+        isinstance(type_, TensorType)
+        and (quantization(type_) is not None or isinstance(element(type_), IntegerType))
+        for type_ in types
+    )
 
 
 @dataclass
@@ -332,12 +359,13 @@ class _Case:
         if any(held.node.function != "variable" for held in numbers.values()):
             raise Unproven(undecided.reason)
         named = {number: str(held.node.operands[0]) for number, held in numbers.items()}
-        kinds = ("bits",) if self.bound.exact else ("bits", "reals")
+        is_ring = _is_of_integers(written.program)
+        kinds = ("bits",) if self.bound.exact and not is_ring else ("bits", "reals")
         try:
             kind = decide_expressions(written.program, kinds, pairs=[pair], numbers=named)
         except Undecided:
             raise Unproven(undecided.reason) from None
-        return Decision(Proof.BITS if kind == "bits" else Proof.REALS, False)
+        return Decision(Proof.BITS if kind == "bits" or is_ring else Proof.REALS, False)
 
     def _written(self, statement: Statement, instance: Instance) -> Iterator:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
         return paths(lambda path: statement.written(instance, path), possible=go_together)  # pyright: ignore[reportUnknownVariableType]

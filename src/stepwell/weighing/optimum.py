@@ -25,8 +25,8 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.lowering import lower
 from stepwell.program import Program
-from stepwell.proving.ways import ways_of
 from stepwell.weighing.costs import operations, size
+from stepwell.weighing.ways import ways_of
 
 FLOAT = 8
 """Bytes that a core multiplies in the time of one float."""

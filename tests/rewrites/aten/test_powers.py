@@ -110,6 +110,7 @@ def test_a_divisor_known_only_at_run_time_stays(refused: Any, method_of_n: Any):
     refused(
         method_of_n("%x: tensor<3xf32>", call, gives="tensor<3xf32>"),
         ALL["division-to-multiplication"],
+        "known only at run time",
     )
 
 

@@ -17,7 +17,7 @@ Before:
     %y = aten.where.self(%c, %z, %p)
 After:
     %y = itself(%p)
-where is_zero(%z)
+where is_zero(%z) for choice
 where are_of_one_type(%p, %y)
 where is_of_full_rows(%c, %s, from_front(%s, $dim))
 unless may_be_empty(%s, from_front(%s, $dim))
@@ -30,6 +30,11 @@ for %c = aten.logical_not.default(%g)
 for %z = aten.full_like.default(%s, 0)
 for $softmax = "aten._softmax.default", $dim = 2, $half_to_float = false
 for %q = "tensor<2x3x4xf32>", %k = "tensor<2x4x3xf32>"
+not for %z = aten.full_like.default(%s, 1)
+not for %z = aten.full.default([5, 2, 3, 3], 0)
+not for %c = "tensor<2x3x1xi1>"
+not for %h = aten.bmm.default(%q, %k); %s = aten.masked_fill.Scalar(%h, %i, -inf);
+    %i = "tensor<2x3x1xi1>"
 
 rule safe-softmax-to-softmax
     `_safe_softmax(scores)` to `softmax(scores)`.
@@ -41,6 +46,8 @@ unless may_be_empty(%s, from_front(%s, $dim))
 loses OVERFLOWN
 for %s = aten.bmm.default(%q, %k)
 for $dim = 2, $T = "tensor<2x3x3xf32>", %q = "tensor<2x3x4xf32>", %k = "tensor<2x4x3xf32>"
+not for %h = aten.bmm.default(%q, %k); %s = aten.masked_fill.Scalar(%h, %i, -inf);
+    %i = "tensor<2x3x1xi1>"
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ with $keys = repeated(%k)
 with $values = repeated(%v)
 where has_heads(%q) else "the queries have no heads"
 where are_heads_of(%q, %k) else "the queries have other heads than the repeated keys"
-where are_repeated_alike($keys, $values) else "keys and values are not repeated equally often"
+where are_repeated_alike($keys, $values) for target else "keys and values are not repeated equally often"
 unless drops_out(%y)
 bound of roundings: "torch may run another kernel"
 for %u = aten.view.default(%z, [1, 2, 1, 5, 8])
@@ -27,6 +27,10 @@ for %d = aten.view.default(%w, [1, 2, 1, 5, 8])
 for %f = aten.expand.default(%d, [1, 2, 2, 5, 8])
 for %v = aten.view.default(%f, [1, 4, 5, 8])
 for %q = "tensor<1x4x3x8xf32>", %z = "tensor<1x2x5x8xf32>", %w = "tensor<1x2x5x8xf32>"
+not for %q = "tensor<3x8xf32>"
+not for %w = "tensor<1x1x5x8xf32>"; %d = aten.view.default(%w, [1, 1, 1, 5, 8]);
+    %f = aten.expand.default(%d, [1, 1, 4, 5, 8])
+not for $dropout_p = 0.5
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ where not is_true($each) else "its last axis has a factor an element"
 for $S = [4, 6], $shape = [2, 12], $M = 1, $N = 1, $K = 1, $L = 1, $each = false, $scale32 = true
 for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
 for %m = "m", %s = "s#ones", %z = "z", %o = "o#zeros"
+not for $each = true, $M = 6, $N = 6
 """
 
 from __future__ import annotations

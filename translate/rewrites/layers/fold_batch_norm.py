@@ -36,7 +36,7 @@ After:
     %p = aten.mul.Tensor(%x, %s) : … -> $T
     %y = aten.add.Tensor(%p, %t)
 with $constants = constants_of(%y)
-where not takes_in_constants(%x)
+where not takes_in_constants(%x) for cost
 loses REORDERED
 bound of roundings: "channels are scaled before the sum, not behind it"
 for %m = weight : tensor<4 x f32>
@@ -44,6 +44,7 @@ for %v = weight : tensor<4 x f32>
 for %x = "tensor<2x4xf32>", $T = "tensor<2x4xf32>", %v = "#positive"
 for %running_mean = %m, %running_var = %v, $weight = none, $bias = none
 for $training = false, $momentum = 0.1, $eps = 1e-5, $cudnn_enabled = false
+not for %u = weight : tensor<4 x 5 x f32>; %x = aten.linear.default(%i, %u); %i = "tensor<2x5xf32>"
 """
 
 from __future__ import annotations

@@ -12,9 +12,12 @@ After:
     %p = aten.mul.Scalar(%x, $factor)
     %y = $layout(%p, …)
 where is_number($factor)
-where not is_weight(%x)
-where reads_once(%p) else "the tensor is read without the factor too"
+where not is_weight(%x) for cost
+where reads_once(%p) for cost else "the tensor is read without the factor too"
 for $layout = "aten.permute.default", $dims = [1, 0], $factor = 0.5, $T = "tensor<3x2xf32>"
+not for %n = aten.sym_size.int(%i, 0); $factor = %n,
+    %i = 'tensor<?xf32, #stepwell.shape<["n"]>>'
+not for %x = weight : tensor<2 x 3 x f32>
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ unless is_read_by_others(%v) for cost
 unless has_no_view(%x, %y)
 bound of roundings: "a batched GEMM may sum in another order"
 for $size = [6, 4], $R = [6], $F = 5, $E = f32, %x = "tensor<2x3x4xf32>", %w = "tensor<5x4xf32>"
+not for %i = 'tensor<?x?xf32, #stepwell.shape<["n", "b"]>>'; %n = aten.sym_size.int(%i, 0); %b = aten.sym_size.int(%i, 1);
+    %x = 'tensor<?x4xf32, #stepwell.shape<["b*n", 4]>>', $size = [%n, %b, 4]
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ After:
     %y = aten.linear.default(%x, %r, %c)
 with $part = own_part(%l, %y)
 where are_constants(%w, $b) else "the linear's weights are computed at run time"
-where cost_less_in_parts(%l) else "a table says that slices of the fused output cost less"
+where cost_less_in_parts(%l) for choice else "a table says that slices of the fused output cost less"
 bound of roundings: "a GEMM of another width sums in another order"
 for %w = weight : tensor<6 x 4 x f32>
 for %x = "tensor<2x4xf32>", $dim = 1, $start = 2, $end = 4

@@ -10,7 +10,7 @@ Before:
     %y = $product of PRODUCTS(%a, %b, …, form=$form)
 After:
     %y = $product(%a, %b, …, form=$other)
-unless multiplies_no_batches(%y)
+unless multiplies_no_batches(%y) for target
 with $other = other_form(%y, $form, $extensions)
 not of empty tensors
 option $extensions = ALL: "what the target has"

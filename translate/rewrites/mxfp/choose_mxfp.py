@@ -6,12 +6,11 @@ Before:
     %y = aten.linear.default(%x, %w, $b)
 After:
     %y = stepwell_mx.linear.default(%x, %w, $b, $payload, $weight_payload, $form)
-where is_chosen(%y, $chosen)
-unless multiplies_no_floats(%x, %w)
-where is_static(%w) else "the size of the axis that the blocks lie along is symbolic"
+where is_chosen(%y, $chosen) for choice
+unless multiplies_no_floats(%x, %w) for target
 unless has_no_form($form, $payload, $weight_payload, %x)
-where is_stored(%w) else "the weight is computed at run time"
-where is_matrix(%w) else "its weight is one row, so that there is no axis of outputs"
+where is_stored(%w) for target else "the weight is computed at run time"
+where is_matrix(%w) for target else "its weight is one row, so that there is no axis of outputs"
 not of empty tensors
 option $payload = MXFP8: "what activations are rounded to"
 option $weight_payload = MXFP8: "what weights, or the right side, are rounded to"
@@ -20,6 +19,10 @@ option $chosen = ALL: "which layers are to be MX; all where it is none"
 bound 0.5 relative, 1.0 absolute as stated: "the operands are rounded to the payload: this is the point"
 for %w = weight : tensor<3 x 64 x f32>
 for %x = "tensor<2x64xf32>"
+not for $chosen = no_layer
+not for %w = "tensor<3x64xf32>"
+not for %w = weight : tensor<64 x f32>
+not for $form = TYPES_BF16
 
 rule choose-mx-matmul
     `aten.bmm` to `stepwell_mx.matmul_t` of the transposed right side: QKᵀ and PV. For QKᵀ that
@@ -29,9 +32,9 @@ Before:
 After:
     %t = permuted(%z, [0, 2, 1])
     %y = stepwell_mx.matmul_t.default(%x, %t, $payload, $weight_payload, $form)
-where is_chosen(%y, $chosen)
+where is_chosen(%y, $chosen) for choice
 unless multiplies_no_floats(%x, %z)
-where is_static(%x, %z) else "the shape is symbolic"
+where is_static(%x, %z) for target else "the shape is symbolic"
 unless has_no_form($form, $payload, $weight_payload, %x)
 not of empty tensors
 option $payload = MXFP8: "what activations are rounded to"
@@ -40,6 +43,8 @@ option $form = OPERATORS: "which of TOSA's two forms"
 option $chosen = ALL: "which layers are to be MX; all where it is none"
 bound 0.5 relative, 1.0 absolute as stated: "the operands are rounded to the payload: this is the point"
 for %x = "tensor<1x2x32xf32>", %z = "tensor<1x32x3xf32>"
+not for $chosen = no_layer
+not for $form = TYPES_BF16
 
 rule choose-mx-conv2d
     `aten.convolution` of images to `stepwell_mx.conv2d`.
@@ -49,15 +54,15 @@ Before:
 After:
     %y = stepwell_mx.conv2d.default(%x, %w, $b, $stride, $padding, $dilation, $groups, $payload,
         $weight_payload, $form)
-where is_chosen(%y, $chosen)
-unless multiplies_no_floats(%x, %w)
-where is_static(%x, %w, %y) else "the shape is symbolic"
+where is_chosen(%y, $chosen) for choice
+unless multiplies_no_floats(%x, %w) for target
+where is_static(%x, %w, %y) for target else "the shape is symbolic"
 unless convolves_in_no_form($form, $payload, $weight_payload, %x)
 where are_two($stride) else "TOSA's MX convolutions have two spatial axes"
 where not is_true($transposed) else "TOSA has no transposed MX convolution"
-where has_whole_blocks(%w, $groups)
+where has_whole_blocks(%w, $groups) for target
     else "a block of a depthwise convolution would hold one channel and 31 zeros"
-where is_stored(%w) else "the weight is computed at run time"
+where is_stored(%w) for target else "the weight is computed at run time"
 not of empty tensors
 option $payload = MXFP8: "what activations are rounded to"
 option $weight_payload = MXFP8: "what weights, or the right side, are rounded to"
@@ -67,6 +72,12 @@ bound 0.5 relative, 1.0 absolute as stated: "the operands are rounded to the pay
 for %w = weight : tensor<8 x 32 x 1 x 1 x f32>
 for %x = "tensor<1x32x4x4xf32>", $stride = [1, 1], $padding = [0, 0], $dilation = [1, 1]
 for $transposed = false, $outer = [0, 0], $groups = 1
+not for $chosen = no_layer
+not for $form = TYPES_BF16
+not for $transposed = true; %w = weight : tensor<32 x 8 x 1 x 1 x f32>
+not for $groups = 32; %w = weight : tensor<32 x 1 x 1 x 1 x f32>
+not for %w = "tensor<8x32x1x1xf32>"
+not for %w = weight : tensor<8 x 32 x 1 x 1 x f64>; %x = "tensor<1x32x4x4xf64>"
 """
 
 from __future__ import annotations
@@ -109,6 +120,12 @@ Chooser = Callable[[SchemaOp], bool]
 """Whether an op is one of the layers that are to be MX."""
 
 MXFP8, OPERATORS, ALL = "fp8e4m3", operators.OPERATORS, None
+TYPES_BF16 = operators.TYPES_BF16
+
+
+def no_layer(layer: SchemaOp) -> bool:
+    """A choice of nothing."""
+    return False
 
 
 def is_chosen(value: SSAValue, chosen: Chooser | None) -> bool:

@@ -19,6 +19,10 @@ for %x = tosa.tanh(%z)
 for $block_size = "BLOCK_SIZE_32", %z = "tensor<1x2x32xf32>", $B = "tensor<1x2x32xf32>"
 for $C = "tensor<1x2x32xf8E4M3FN>", $D = "tensor<1x2x32xf8E4M3FN>"
 for $S = "tensor<1x2x1xf8E8M0FNU>", $E = "tensor<1x2x1xf8E8M0FNU>"
+not for $D = "tensor<1x2x32xf8E5M2>"
+not for %x = tosa.sin(%z); %z = weight : tensor<1 x 2 x 32 x f32>; %z = "z#tiny", $B = "tensor<1x2x32xbf16>"
+not for %x = weight : tensor<1 x 2 x 32 x f32>; %x = "x#largest",
+    $C = "tensor<1x2x32xf4E2M1FN>", $D = "tensor<1x2x32xf4E2M1FN>"
 """
 
 from __future__ import annotations

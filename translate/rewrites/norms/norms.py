@@ -46,8 +46,7 @@ Before:
 After:
     %y = aten.batch_norm.default(%x, $w, $b, $m, $v, false, $o, $e, false)
 where not is_true($u)
-where are_there($m, $v) else "it has no statistics"
-where are_of_channels(%x, $w, $b, $m, $v)
+where are_of_channels(%x, $w, $b, $m, $v) for target
     else "its parameters are not one number for each channel"
 where has_kernel(%x, $w, $b, $m, $v) else "PyTorch has no batch norm of these types"
 for $x = [2, 3, 4], $m = [3], $v = [3], $u = false, $o = 0.1, $e = 1.0e-5, $k = false
@@ -142,11 +141,6 @@ from stepwell.ir.declared.numerics import REORDERED as REORDERED
 from stepwell.ir.dtypes import bf16, f16, f32, torch_dtype
 from stepwell.ir.types import dims, element
 from stepwell.translate.rules import read_rules
-
-
-def are_there(*values: SSAValue | None) -> bool:
-    """Tensors that are given."""
-    return None not in values
 
 
 def are_of_channels(value: SSAValue, *parameters: SSAValue | None) -> bool:

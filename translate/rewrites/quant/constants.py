@@ -11,7 +11,7 @@ Before:
 After:
     %v = weight quant.store(%w, stored_as($T))
     %y = quant.scast(%v)
-where expresses_single($T) else "only float32 weights are quantised ahead of time"
+where expresses_single($T) for target else "only float32 weights are quantised ahead of time"
 for $S = [4, 2], $T = "!quant.uniform<i8:f32, 0.5>", %w = "w"
 
 rule store-constant-anew
@@ -25,9 +25,9 @@ After:
     %o = weight quant.reals(%w, stored_as($G))
     %v = weight quant.store(%o, stored_as($T))
     %y = quant.scast(%v)
-where expresses_single($G)
-where expresses_single($T) else "only float32 weights are quantised ahead of time"
+where expresses_single($T) for target else "only float32 weights are quantised ahead of time"
 for $S = [4], $I = i8, $R = f32, $G = "!quant.uniform<i8:f32, 0.5>", $T = "!quant.uniform<i8:f32, 0.25>"
+not for $R = f16, $G = "!quant.uniform<i8:f16, 0.5>", $T = "!quant.uniform<i8:f16, 0.25>"
 
 rule permute-constant
     A permuted weight of known sizes is a derived one.
@@ -36,7 +36,6 @@ Before:
     %y = $move of MOVEMENT(%w, …)
 After:
     %y = weight cmsis.permute(%w, permutation=$o)
-where is_known(%y)
 with $o = order_of(%y)
 for $move = "aten.t.default", %w = "w"
 
@@ -44,13 +43,15 @@ rule reshape-constant
     So is a reshaped one, or one that is copied.
 Before:
     %w = weight
-    %y = $move of MOVEMENT(%w, …)
+    %y = $move of MOVEMENT(%w, …) : (…) -> $T
 After:
     %y = weight cmsis.reshape(%w, shape=$s)
 where is_known(%y)
-where is_not_permuted(%y)
 with $s = shape_of(%y)
-for $move = "aten.view.default", %w = "w", $size = [3, 2]
+for $move = "aten.view.default", %w = "w", $size = [3, 2], $T = "tensor<3x2xf32>"
+not for %i = 'tensor<?xf32, #stepwell.shape<["n"]>>'; %n = aten.sym_size.int(%i, 0);
+    %w = weight : tensor<10 x f32>; $size = [%n, -1],
+    $T = 'tensor<?x?xf32, #stepwell.shape<["n", "10//n"]>>'
 """
 
 from __future__ import annotations
@@ -78,25 +79,20 @@ def stored_as(attribute: Attribute) -> Mapping[str, Any]:
     return store_parameters(attribute.data)
 
 
-def expresses_single(attribute: Attribute) -> bool:
-    """A quantised element type that stands for f32."""
-    return isinstance(attribute, UniformQuantizedType) and attribute.data.expressed == f32
-
-
 def is_known(value: SSAValue) -> bool:
     """A tensor whose sizes are numbers."""
     return is_static(value.type)
+
+
+def expresses_single(attribute: Attribute) -> bool:
+    """A quantised element type that stands for f32."""
+    return isinstance(attribute, UniformQuantizedType) and attribute.data.expressed == f32
 
 
 def order_of(value: SSAValue) -> list[int] | None:
     """The order of axes in which a movement puts them, if it does no more."""
     order = permutation(cast(SchemaOp, value.owner))
     return None if order is None else list(order)
-
-
-def is_not_permuted(value: SSAValue) -> bool:
-    """A movement that is no permutation."""
-    return order_of(value) is None
 
 
 def shape_of(value: SSAValue) -> list[Dim] | None:

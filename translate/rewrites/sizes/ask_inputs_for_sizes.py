@@ -9,7 +9,7 @@ Before:
     %n = aten.sym_size.int(%x, …)
 After:
     %n = asked(%n, $input)
-where is_computed(%x)
+where is_computed(%x) for termination
 with $input = input_of_size(%n)
 for %x = aten.neg.default(%a)
 for %a = 'tensor<?x4xf32, #stepwell.shape<["s", 4]>>', $dim = 0

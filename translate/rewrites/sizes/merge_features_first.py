@@ -20,6 +20,11 @@ bound of roundings: "a batched GEMM may sum in another order"
 for %w = weight : tensor<5 x 4 x f32>
 for %x = 'tensor<?x?x2x2xf32, #stepwell.shape<["n", "b", 2, 2]>>', $size = [-1, 4]
 for $Y = 'tensor<?x5xf32, #stepwell.shape<["b*n", 5]>>'
+not for %w = weight : tensor<4 x f32>; $Y = 'tensor<?xf32, #stepwell.shape<["b*n"]>>'
+not for %i = 'tensor<?x?xf32, #stepwell.shape<["n", "2*b"]>>'; %n = aten.sym_size.int(%i, 0);
+    %b = aten.sym_size.int(%i, 1); $size = [%n, %b, 4],
+    %x = 'tensor<?x?x2x2xf32, #stepwell.shape<["2*n", "b", 2, 2]>>',
+    $Y = 'tensor<?x?x5xf32, #stepwell.shape<["n", "2*b", 5]>>'
 """
 
 from __future__ import annotations

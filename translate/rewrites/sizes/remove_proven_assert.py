@@ -13,6 +13,7 @@ unless asserts_another_dtype(%x, $dtype)
 where has_sizes(%x, $size) else "it asserts sizes that the type does not prove"
 where is_absent($stride) else "it asserts strides, which types do not have"
 for $size = none, $stride = none, $dtype = f32
+not for $size = [2, 4]
 """
 
 from __future__ import annotations

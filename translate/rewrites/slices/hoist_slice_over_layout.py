@@ -28,10 +28,12 @@ After:
     %y = in_shape_of(%s, %y)
 where only_slices_read(%v) for cost
 with $bounds = bounds_of(%y)
-where is_gain(%v, $bounds) else "no less would be laid out, and the slices cut no layer's outputs"
+where is_gain(%v, $bounds) for cost else "no less would be laid out, and the slices cut no layer's outputs"
 with $part = part_before_view(%x, %v, $bounds)
 unless has_no_view(%x, %y)
 for $size = [2, 3], $dim = 0, $start = 0, $end = 1, %x = "tensor<6xf32>"
+not for %x = 'tensor<?x6xf32, #stepwell.shape<["n", 6]>>', $size = [-1, 2, 3], $dim = 1, $end = 0
+not for %r = aten.slice.Tensor(%v, 0, 1, 2)
 """
 
 from __future__ import annotations

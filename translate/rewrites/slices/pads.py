@@ -7,8 +7,9 @@ Before:
 After:
     %y = aten.constant_pad_nd.default(%x, $padding, stated($value))
 where is_constant($mode) else "its padding mode is {mode}, not constant"
-where are_known($padding, $value) else "the padding is known only at run time"
+where are_known($padding, $value) for target else "the padding is known only at run time"
 for $padding = [1, 2], $mode = "constant", $value = none
+not for $mode = "reflect"
 
 rule state-padding-value
     A value that is not stated is 0.
@@ -17,7 +18,6 @@ Before:
 After:
     %y = aten.constant_pad_nd.default(%x, $padding, 0)
 where leaves_value_out(%y) for termination
-where are_known($padding) else "the padding is known only at run time"
 for $padding = [1, 2]
 """
 

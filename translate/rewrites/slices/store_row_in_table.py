@@ -17,13 +17,14 @@ After:
 with $compared = number_compared(%c, %i)
 where are_of_one_type(%e, %y)
     else "the row has another dtype than the table, or is broadcast with it"
-where same_element(%r, %t) else "the row has another dtype than the table, or is broadcast with it"
 where is_row(%r, %t) else "what is chosen is no row of the table"
 with $place = place_in(%t, $compared)
-where is_read_here_alone(%e, %t) else "the table is read elsewhere too, and would be held twice"
+where is_read_here_alone(%e, %t) for cost else "the table is read elsewhere too, and would be held twice"
 for %m = aten.eq.Scalar(%i, 2)
 for %c = aten.view.default(%m, [2, 3, 1])
 for %i = "tensor<2x3xi64>", $T = "tensor<4x4xf32>", $R = "tensor<4xf32>"
+not for %r = "r#counted", $R = "tensor<3x4xf32>"
+not for $R = "tensor<4xf64>"
 """
 
 from __future__ import annotations

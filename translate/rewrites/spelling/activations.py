@@ -124,6 +124,7 @@ After:
     %y = aten.div.Scalar(%m, 6)
 where is_single_or_double($E) else "torch computes the hardsigmoid of this dtype in float32"
 where not is_gate_of_hardswish(%y) for cost
+not for %r = aten.mul.Tensor(%y, %x)
 
 rule selu-to-elu
     `selu` is a scaled `elu`; XNNPACK has a plain one.

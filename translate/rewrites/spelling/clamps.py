@@ -123,6 +123,8 @@ where is_interval($c, $d) else "the bounds are not numbers in order"
 where all_fit(%y, $a, $b, $c, $d) else "a negative bound of unsigned bytes wraps"
 where keeps_zeros(%y, $a, $b, $c, $d) else "a zero may take the other sign"
 for $a = 0, $b = 6, $c = 1, $d = 5
+not for %x = "tensor<3xui8>", $a = -3, $b = 6, $c = 1, $d = 5
+not for %x = "tensor<30xf32>", $a = 1, $b = 6, $c = none, $d = 0
 
 rule wrap-clamp-bounds
     PyTorch converts a bound to the tensor's type: on unsigned bytes −1 is 255. Other libraries

@@ -16,6 +16,8 @@ unless asks_for_layout($m)
 unless strides_are_observed(%y)
 for each $copy of clone, contiguous
 for $m = "torch.contiguous_format"
+not for %x = aten.t.default(%i); %r = aten.as_strided.default(%y, [6], [1])
+not for %x = "tensor<2x3x4x5xf32>", $m = "torch.channels_last"
 
 rule remove-alias
     A copy that has no memory format.
@@ -25,6 +27,7 @@ After:
     %y = %x
 unless strides_are_observed(%y)
 for each $copy of detach, detach_copy, alias, alias_copy, lift_fresh_copy
+not for %x = aten.t.default(%i); %r = aten.as_strided.default(%y, [6], [1])
 
 rule remove-copy-over
     What is copied over a tensor of its type is what that tensor then holds.
@@ -43,6 +46,7 @@ After:
 unless asks_for_layout($m)
 for each $cast of to.dtype, to.dtype_layout, _to_copy.default
 for $d = f32, $m = none
+not for %x = "tensor<2x3x4x5xf32>", $m = "torch.channels_last"
 
 rule remove-noop-move
     A cast to the device and the dtype that the tensor has.
@@ -52,6 +56,7 @@ After:
     %y = %x
 unless asks_for_layout($m)
 for $w = "cpu", $d = f32, $m = none
+not for %x = "tensor<2x3x4x5xf32>", $m = "torch.channels_last"
 
 rule move-to-copy
     A cast to the device that everything is on.
@@ -61,6 +66,7 @@ After:
     %y = aten._to_copy.default(%x, dtype=$d)
 unless asks_for_layout($m)
 for $w = "cpu", $d = f16, $m = none
+not for %x = "tensor<2x3x4x5xf32>", $m = "torch.channels_last"
 
 rule remove-noop-cast-like
     A cast to the dtype of a tensor that has the same.
@@ -70,6 +76,7 @@ After:
     %y = %x
 unless asks_for_layout($m)
 for $m = none
+not for %x = "tensor<2x3x4x5xf32>", $m = "torch.channels_last"
 
 rule remove-noop-type-as
     A cast to the dtype of a tensor that has the same.

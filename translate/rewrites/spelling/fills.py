@@ -6,7 +6,7 @@ Before:
     %y = aten.fill.Scalar(%x, $value)
 After:
     %y = aten.full_like.default(%x, $value)
-where is_static(%x) else "the shape is symbolic"
+where is_static(%x) for target else "the shape is symbolic"
 for $value = 0.5
 
 rule copy-to-expand
@@ -15,7 +15,7 @@ Before:
     %y = aten.copy.default(%x, %z, …)
 After:
     %y = spread(%z, %y)
-where is_static(%x) else "the shape is symbolic"
+where is_static(%x) for target else "the shape is symbolic"
 for %z = "tensor<1x3xf32>"
 """
 

@@ -127,6 +127,7 @@ After:
     %y = %x
 where are_ones($k)
 for $k = [1, 1], $x = [1, 2, 4, 4]
+not for $k = [3, 3], $stride = [1, 1], $padding = [1, 1]
 
 rule remove-unit-average-pooling
     The average of one element.
@@ -138,6 +139,8 @@ where are_ones($k)
 where divides_by_one($d) else "the element is divided by another number"
 bound 5e-324 absolute: "avg_pool2d adds to zero: −0 becomes +0"
 for $k = [1, 1], $d = none, $x = [1, 2, 4, 4]
+not for $k = [3, 3], $stride = [1, 1], $padding = [1, 1]
+not for $d = 2
 """
 
 from __future__ import annotations

@@ -64,11 +64,10 @@ rule division-to-multiplication
     By a power of two: the quotient and the product with the reciprocal round the same real number.
     Any other divisor stays: 1/3 is rounded once before the product is.
 Before:
-    %y = aten.div.Scalar(%x, $?c) : (tensor<$*S x $E>) -> …
+    %y = aten.div.Scalar(%x, $c) : (tensor<$*S x $E>) -> …
 After:
     %y = aten.mul.Scalar(%x, reciprocal($c))
 where is_float($E)
-where is_number($c)
 where has_normal_reciprocal($c, $E)
     else "1/{c} is not exact: multiplying by it would round twice"
 for $c = 8.0

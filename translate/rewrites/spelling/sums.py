@@ -24,7 +24,6 @@ After:
 where not is_one($a) for termination
 where is_number($a) else "alpha is a truth value, or complex"
 where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
-where not is_bool(%x) else "alpha of truth values is not 1"
 bound 3.6e-7 of |%x| + |%y|: "the product is rounded on its own"
 for $a = 0.3
 
@@ -36,9 +35,7 @@ After:
     %p = aten.mul.Scalar(%x, $a)
     %y = aten.sub.Tensor(%z, %p)
 where not is_one($a) for termination
-where is_number($a) else "alpha is a truth value, or complex"
 where same_element(%x, %z) else "the operands have several dtypes, and alpha is not 1"
-where not is_bool(%x) else "alpha of truth values is not 1"
 bound 3.6e-7 of |%z| + |%y|: "the product is rounded on its own"
 for $a = 0.3
 
@@ -78,7 +75,7 @@ After:
     %d = aten.sub.Tensor(%b, %a)
     %p = aten.mul.Scalar(%d, $w)
     %y = aten.add.Tensor(%a, %p)
-where is_nearer_to_start($w)
+where is_nearer_to_start($w) for accuracy
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
 bound 5e-7 of |%a| + |%y|: "torch may contract the product and the sum"
 for $w = 0.3
@@ -91,7 +88,7 @@ After:
     %d = aten.sub.Tensor(%b, %a)
     %p = aten.mul.Scalar(%d, complement($w))
     %y = aten.sub.Tensor(%b, %p)
-where not is_nearer_to_start($w)
+where not is_nearer_to_start($w) for accuracy
 where is_single($E) else "the error bound of this rewrite holds for float32 only"
 bound 5e-7 of |%b| + |%y|: "torch may contract the product and the sum"
 for $w = 0.7
@@ -103,7 +100,7 @@ Before:
 After:
     %p = aten.mul.Tensor(%a, %b)
     %y = aten.add.Tensor(%x, %p)
-where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
+where same_element(%y, %x, %a, %b) for target else "the operands have several dtypes"
 bound 2.4e-7 of |%x| + |%y|: "the product is rounded on its own"
 
 rule split-scaled-addcmul
@@ -114,7 +111,7 @@ After:
     %s = aten.mul.Scalar(%a, $v)
     %p = aten.mul.Tensor(%s, %b)
     %y = aten.add.Tensor(%x, %p)
-where not is_one($v) for termination
+where not is_one($v) for cost
 where is_number($v) else "value is complex, or known only at run time"
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
 unless promotes(%x, $v)
@@ -140,11 +137,10 @@ After:
     %s = aten.mul.Scalar(%a, $v)
     %q = aten.div.Tensor(%s, %b)
     %y = aten.add.Tensor(%x, %q)
-where not is_one($v) for termination
+where not is_one($v) for cost
 where is_number($v) else "value is complex, or known only at run time"
-where not is_half($E) else "torch computes halves in f32 and rounds the sum alone"
+where not is_half($E) for accuracy else "torch computes halves in f32 and rounds the sum alone"
 where same_element(%y, %x, %a, %b) else "the operands have several dtypes"
-unless promotes(%x, $v)
 bound 5e-7 of |%x| + |%y|: "the product is rounded on its own"
 for $v = 0.3
 """

@@ -34,7 +34,7 @@ After:
     %v = with_axes(%x, $kept)
     %y = permuted(%v, among($dims, $kept))
 with $kept = axes_that_stay(%x, $dims, %y)
-where reads_once(%p) else "the permute is read with its unit axes too"
+where reads_once(%p) for cost else "the permute is read with its unit axes too"
 for $dims = [1, 2, 0], $size = [3, 2], %x = "tensor<2x1x3xf32>"
 
 rule unit-permute-of-view

@@ -15,8 +15,8 @@ After:
     %s = summed($constants, %y)
     %b = kept_bias($bias, $form, %w)
     %y = cmsis.quantized_linear(%x, %w, %b, %s, …)
-where is_missing($sums, $form)
-unless is_summed_at_run_time($form)
+where is_missing($sums, $form) for termination
+unless is_summed_at_run_time($form) for target
 with $constants = constants_of(%w, $bias)
 option $form = KERNEL_SUM: "where the bias is kept"
 for %v = weight : tensor<3 x 4 x i8>
@@ -25,6 +25,7 @@ for $sums = none, $bias = none, $input_offset = 5, $filter_offset = 0, $output_o
 for $requantize_multipliers = [1073741824], $requantize_shifts = [-3]
 for $activation_max = 127, $activation_min = -128, %x = "tensor<2x4xi8>", $T = "tensor<2x3xi8>"
 for $W = "tensor<3x4x!quant.uniform<i8:f32, 0.25>>"
+not for $form = BiasForm.RUN_TIME
 """
 
 from __future__ import annotations

@@ -27,6 +27,10 @@ for $activation_max = 127, $activation_min = -128
 for %i = "tensor<2x2x2x3x!quant.uniform<i8:f32, 0.5:3>>", $W = "tensor<1x12x!quant.uniform<i8:f32, 0.25>>"
 for $Y = "tensor<2x1x!quant.uniform<i8:f32, 2.0:-1>>"
 for $T = "tensor<2x3x2x2x!quant.uniform<i8:f32, 0.5:3>>", $X = "tensor<2x12x!quant.uniform<i8:f32, 0.5:3>>"
+not for %f = aten.view.default(%n, [1, 24]); %v = weight : tensor<1 x 24 x i8>;
+    $W = "tensor<1x24x!quant.uniform<i8:f32, 0.25>>",
+    $X = "tensor<1x24x!quant.uniform<i8:f32, 0.5:3>>",
+    $Y = "tensor<1x1x!quant.uniform<i8:f32, 2.0:-1>>"
 """
 
 from __future__ import annotations

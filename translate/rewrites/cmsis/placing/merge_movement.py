@@ -19,7 +19,6 @@ Before:
 After:
     %v = weight cmsis.permute(%w, permutation=$order)
     %y = quant.scast(%v)
-where is_quantised($Q)
 for $S = [1, 2, 3, 4], $E = i8, $Q = "!quant.uniform<i8:f32, 0.5>", $order = [0, 2, 3, 1]
 for $T = "tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5>>"
 
@@ -33,6 +32,7 @@ where is_quantised($Q)
 where are_numbers($R)
 where lies_the_same($S, $order)
 for $S = [1, 1, 2, 3], $Q = "!quant.uniform<i8:f32, 0.5>", $order = [0, 2, 3, 1], $R = [1, 2, 3, 1]
+not for $S = [1, 2, 3, 4], $R = [1, 3, 4, 2]
 
 rule merge-views
     A view of a view of known sizes is one view.
@@ -45,6 +45,8 @@ where is_reshape(%a)
 where is_view(%y)
 for $first = "aten.squeeze.dims", $second = "aten.flatten.using_ints", $dim = [2, 3]
 for %x = "tensor<1x8x1x1xi8>", $R = [8], $E = i8
+not for $first = "aten.t.default", $second = "aten.view.default", %x = "tensor<2x3xi8>",
+    $size = [6], $R = [6]
 
 rule remove-view
     A view of the same sizes is none.

@@ -19,9 +19,10 @@ Before:
 After:
     %i = selected(%x, $Q)
     %y = quant.scast(%i)
-where is_static(%x) else "the shape is symbolic"
+where is_static(%x) for target else "the shape is symbolic"
 where is_of_whole_tensors($Q) else "it is quantised to neither int8 nor int16 as a whole"
 for $cast = "aten.to.dtype", $dtype = f32, $S = [4], $R = [4], $Q = "!quant.uniform<i8:f32, 0.5:3>"
+not for $Q = "!quant.uniform<i8:f32:0, {0.5, 0.25, 0.5, 0.25}>"
 """
 
 from __future__ import annotations

@@ -14,12 +14,16 @@ After:
 where is_spelled(%x, %a, %y) else "the shape is not known"
 with $start = start_of(%a)
 where is_of_the_leading_axis(%x, %a) else "the slice is not of the leading axis alone"
-where is_laid_out(%x) else "what is sliced is not a reshape or transpose"
+where is_laid_out(%x) for cost else "what is sliced is not a reshape or transpose"
 where has_axes(%y) else "the result is a scalar"
 where starts_at_a_row(%x, $start, %y) else "the slice does not start at a row of the result"
 for %x = tosa.transpose(%z, perms=[1, 0, 2, 3]) : (…) -> $X
 for %z = "tensor<1x2x3x4xf32>", $X = "tensor<2x1x3x4xf32>"
 for $start = [1, 0, 0, 0], $size = [1, 1, 3, 4], $shape = [3, 4]
+not for $start = [0, 0, 1, 0], $size = [2, 1, 1, 4], $shape = [2, 4]
+not for %x = "tensor<2x1x3x4xf32>"
+not for $start = [1, 0, 0, 0], $size = [1, 1, 1, 1], $shape = []
+not for %z = "tensor<1x3x2x2xf32>", $X = "tensor<3x1x2x2xf32>", $size = [2, 1, 2, 2], $shape = [1, 8]
 """
 
 from __future__ import annotations

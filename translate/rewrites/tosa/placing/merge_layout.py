@@ -9,8 +9,9 @@ Before:
     %y = tosa.transpose(%a, perms=$second)
 After:
     %y = in_order(%x, composed($first, $second))
-where is_spelled(%a) else "the shape is not known"
+where is_spelled(%a) for target else "the shape is not known"
 for $first = [0, 2, 1], $second = [0, 2, 1], %x = "tensor<2x3x4xf32>"
+not for %x = "tensor<?x3x4xf32>"
 
 rule transpose-constant
     A constant is transposed ahead of time.
@@ -19,7 +20,6 @@ Before:
     %y = tosa.transpose(%w, perms=$order)
 After:
     %y = in_order(%w, $order)
-where is_spelled(%w) else "the shape is not known"
 for $order = [1, 0]
 
 rule transpose-to-reshape
@@ -40,7 +40,7 @@ Before:
 After:
     %y = in_shape(%x, sizes_of(%y))
 where is_spelled(%y) else "the shape is not known"
-where is_spelled(%x)
+where is_spelled(%x) for target else "the shape is not known"
 for $shape = [6]
 
 rule remove-reshape

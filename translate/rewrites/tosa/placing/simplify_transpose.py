@@ -13,11 +13,12 @@ After:
     %y = in_shape(%b, sizes_of(%y))
 where is_spelled(%x) else "the shape is not known"
 with $simplest = of_fewer_axes(%x, $order)
-where takes_reshape(%x) else "what it reads is not a reshape"
-where only_reshapes_read(%y) else "one of its readers is not a reshape"
+where takes_reshape(%x) for cost else "what it reads is not a reshape"
+where only_reshapes_read(%y) for cost else "one of its readers is not a reshape"
 for %x = tosa.reshape(%z, [1, 3, 4, 8])
 for %r = tosa.reshape(%y, [4, 24])
 for %z = "tensor<3x4x8xf32>", $order = [0, 2, 1, 3]
+not for %x = "tensor<1x3x4x8xf32>"
 """
 
 from __future__ import annotations

@@ -20,13 +20,18 @@ where is_of_channels(%b, %y)
 where is_of_channels(%g, %y)
 where reads_once(%s) for cost else "the product is read without the sum too"
 where is_unclamped(%s) else "the product is clamped before the sum"
-where has_channels(%y)
+where has_channels(%y) for target
     else "one channel: a number for all, which scores of −∞ may be scaled by"
 loses NEIGHBOURS
 bound of roundings: "product and sum may be rounded once"
 for %g = weight : tensor<3 x f32>
 for %b = weight : tensor<1 x 1 x 1 x 3 x f32>
 for %x = "tensor<1x5x5x3xf32>", $low = none, $high = none
+not for %x = "tensor<5x5x3xf32>"; %b = weight : tensor<3 x f32>
+not for %b = weight : tensor<1 x 5 x 1 x f32>
+not for %g = weight : tensor<5 x 1 x f32>
+not for $output_min = 0.0
+not for %x = "tensor<1x5x5x1xf32>"; %g = weight : tensor<1 x f32>; %b = weight : tensor<1 x f32>
 """
 
 from __future__ import annotations

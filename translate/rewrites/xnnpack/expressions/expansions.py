@@ -92,6 +92,7 @@ After:
     %y = aten._to_copy.default(%x, dtype=$d)
 unless asks_for_layout($m)
 for $d = f64, $m = none
+not for %x = "tensor<2x3x4x5xf32>", $m = "torch.channels_last"
 
 rule expand-log1p-of-power
     The logarithm of 1 + e where e is at most 1, as in a softplus. XNNPACK has no log1p, and its

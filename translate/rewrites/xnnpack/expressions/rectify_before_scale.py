@@ -20,14 +20,14 @@ After:
     %y = aten.add.Tensor(%m, %b)
 where is_of_channels(%s, %a)
 where is_of_channels(%x, %s)
-where reads_once(%a) else "the scaled value is read before it is rectified too"
-where reads_once(%s) else "the scaled value is read before it is rectified too"
+where reads_once(%a) for cost else "the scaled value is read before it is rectified too"
+where reads_once(%s) for cost else "the scaled value is read before it is rectified too"
 where has_quotients(%y) else "integers have no quotient of shift and factor"
-unless is_no_input_of_convolutions(%y)
-where not pads(%y)
+unless is_no_input_of_convolutions(%y) for cost
+where not pads(%y) for cost
 where is_positive_everywhere(%g)
     else "a factor is not positive: what it scales is rectified from above"
-where has_finite_quotient(%b, %g) else "a factor is too small to divide by"
+where has_finite_quotient(%b, %g) for overflow else "a factor is too small to divide by"
 loses REORDERED
 bound of roundings: "zeros are −b/g·g + b, which may round"
 for %g = weight : tensor<3 x 1 x 1 x f32>
@@ -35,6 +35,14 @@ for %b = weight : tensor<3 x 1 x 1 x f32>
 for %w = weight : tensor<4 x 3 x 1 x 1 x f32>
 for %r = aten.convolution.default(%y, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
 for %g = "g#positive", %x = "tensor<1x3x5x5xf32>", $T = "tensor<1x3x5x5xf32>"
+not for %b = "tensor<3x1x1xf32>"
+not for %g = "tensor<3x1x1xf32>"
+not for %g = weight : tensor<3 x 1 x 1 x i32>; %b = weight : tensor<3 x 1 x 1 x i32>;
+    %w = weight : tensor<4 x 3 x 1 x 1 x i32>; %x = "tensor<1x3x5x5xi32>",
+    $T = "tensor<1x3x5x5xi32>"
+not for %r = aten.convolution.default(%y, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+not for %g = "g#negative"
+not for %g = "g#tiny"
 
 rule rectify-before-scale-and-padding
     In front of a convolution that pads: shift, rectifier and factor.
@@ -49,14 +57,14 @@ After:
     %y = aten.mul.Tensor(%k, %g)
 where is_of_channels(%s, %a)
 where is_of_channels(%x, %s)
-where reads_once(%a) else "the scaled value is read before it is rectified too"
-where reads_once(%s) else "the scaled value is read before it is rectified too"
+where reads_once(%a) for cost else "the scaled value is read before it is rectified too"
+where reads_once(%s) for cost else "the scaled value is read before it is rectified too"
 where has_quotients(%y) else "integers have no quotient of shift and factor"
-unless is_no_input_of_convolutions(%y)
-where pads(%y)
+unless is_no_input_of_convolutions(%y) for cost
+where pads(%y) for cost
 where is_positive_everywhere(%g)
     else "a factor is not positive: what it scales is rectified from above"
-where has_finite_quotient(%b, %g) else "a factor is too small to divide by"
+where has_finite_quotient(%b, %g) for overflow else "a factor is too small to divide by"
 loses REORDERED
 bound of roundings: "zeros are −b/g·g + b, which may round"
 for %g = weight : tensor<3 x 1 x 1 x f32>
@@ -64,6 +72,14 @@ for %b = weight : tensor<3 x 1 x 1 x f32>
 for %w = weight : tensor<4 x 3 x 1 x 1 x f32>
 for %r = aten.convolution.default(%y, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
 for %g = "g#positive", %x = "tensor<1x3x5x5xf32>", $T = "tensor<1x3x5x5xf32>"
+not for %b = "tensor<3x1x1xf32>"
+not for %g = "tensor<3x1x1xf32>"
+not for %g = weight : tensor<3 x 1 x 1 x i32>; %g = "g#counted"; %b = weight : tensor<3 x 1 x 1 x i32>;
+    %w = weight : tensor<4 x 3 x 1 x 1 x i32>; %x = "tensor<1x3x5x5xi32>",
+    $T = "tensor<1x3x5x5xi32>"
+not for %r = aten.convolution.default(%y, %w, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+not for %g = "g#negative"
+not for %g = "g#tiny"
 """
 
 from __future__ import annotations

@@ -10,13 +10,18 @@ Before:
     %y = $widen of CASTS(%h, …) : (…) -> tensor<$*Y x f32>
 After:
     %y = itself(%x)
-where not are_of_the_model(%x, %h, %y) else "the model rounds to bfloat16 and back itself"
+where not are_of_the_model(%x, %h, %y) for choice else "the model rounds to bfloat16 and back itself"
 unless changes_more(%y)
 unless changes_more(%h)
 bound of roundings: "a rounding to bfloat16 less"
 loses BEYOND
 for $narrow = "aten.type_as.default", %other = "tensor<4xbf16>"
 for $widen = "aten._to_copy.default", $dtype = f32, $X = [4], $H = [4], $Y = [4]
+not for $X = [2, 3, 4, 5], $H = [2, 3, 4, 5], $Y = [2, 3, 4, 5], %other = "tensor<2x3x4x5xbf16>",
+    $memory_format = "torch.channels_last"
+not for $X = [2, 3, 4, 5], $H = [2, 3, 4, 5], $Y = [2, 3, 4, 5], $narrow = "aten._to_copy.default",
+    $dtype = bf16, $widen = "aten.type_as.default", %other = "tensor<2x3x4x5xf32>",
+    $memory_format = "torch.channels_last"
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ rule fuse-clamp
     The node with the range, where it stood.
 Before:
     %a = $node of RANGED(%x, …)
-    %y = xnnpack.clamp(%a, output_min=$low, output_max=$high)
+    %y = xnnpack.clamp(%a, output_min=$low, output_max=$high) : (…) -> $T
 After:
     %a = $node(%x, …, output_min=$low, output_max=$high)
     %y = itself(%a)
@@ -12,6 +12,8 @@ unless clamps_already(%a)
 where reads_once(%a) for cost else "what it clamps is read without the clamp too"
 where are_of_one_type(%a, %y) else "the clamp also changes the type"
 for $node = "xnnpack.add", $low = 0.0, $high = none, %right = "tensor<2x3xf32>"
+not for $output_max = 1.0
+not for $T = "tensor<2x3x!quant.uniform<i8:f32, 0.25>>", %x = "tensor<2x3x!quant.uniform<i8:f32, 0.5>>", %right = "tensor<2x3x!quant.uniform<i8:f32, 0.5>>"
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ where is_exact($a) else "XNNPACK's gelu is the exact one, not the tanh form"
 loses FLUSHED
 bound of roundings: "XNNPACK approximates erf"
 for $a = "none"
+not for %x = "tensor<30xf32>", $a = "tanh"
 
 rule lower-elu
     An elu as ELU's authors have it, with a positive alpha.
@@ -67,15 +68,17 @@ for %w = "tensor<3xf32>"
 rule lower-sum
     Sums and differences of tensors that broadcast; the second has no factor.
 Before:
-    %y = aten.$op.Tensor(%x, %z, alpha=$a)
+    %y = aten.$op.Tensor(%x, %z, alpha=$a) : (…) -> $T
 After:
     %y = xnnpack.$node(%x, %z)
 unless stays_outside(%y)
 where is_one($a) else "alpha is {a}, not 1"
-unless do_not_broadcast(%x, %z)
+unless do_not_broadcast(%x, %z) for target
 loses FLUSHED
 for each $op, $node of (add, add), (sub, subtract)
 for $a = 1
+not for %x = 'tensor<?x3xf32, #stepwell.shape<["a", 3]>>',
+    %z = 'tensor<?x3xf32, #stepwell.shape<["b", 3]>>', $T = 'tensor<?x3xf32, #stepwell.shape<["a", 3]>>'
 
 rule lower-square
     A tensor times itself.
@@ -89,25 +92,30 @@ loses FLUSHED
 rule lower-product
     Tensors that broadcast.
 Before:
-    %y = aten.mul.Tensor(%x, %z)
+    %y = aten.mul.Tensor(%x, %z) : (…) -> $T
 After:
     %y = xnnpack.multiply(%x, %z)
-where are_two(%x, %z)
+where are_two(%x, %z) for cost
 unless stays_outside(%y)
-unless do_not_broadcast(%x, %z)
+unless do_not_broadcast(%x, %z) for target
 loses FLUSHED
+not for %x = 'tensor<?x3xf32, #stepwell.shape<["a", 3]>>',
+    %z = 'tensor<?x3xf32, #stepwell.shape<["b", 3]>>', $T = 'tensor<?x3xf32, #stepwell.shape<["a", 3]>>'
+not for %z = %x
 
 rule lower-binary
     Other functions of two tensors that broadcast.
 Before:
-    %y = aten.$op(%x, %z)
+    %y = aten.$op(%x, %z) : (…) -> $T
 After:
     %y = xnnpack.$node(%x, %z)
 unless stays_outside(%y)
-unless do_not_broadcast(%x, %z)
+unless do_not_broadcast(%x, %z) for target
 loses FLUSHED
 bound of roundings: "XNNPACK may divide by an estimated reciprocal"
 for each $op, $node of (div.Tensor, divide), (maximum.default, maximum), (minimum.default, minimum)
+not for %x = 'tensor<?x3xf32, #stepwell.shape<["a", 3]>>',
+    %z = 'tensor<?x3xf32, #stepwell.shape<["b", 3]>>', $T = 'tensor<?x3xf32, #stepwell.shape<["a", 3]>>'
 
 rule lower-float-cast
     Casts between single and half precision; exact one way, rounded once the other.
@@ -117,11 +125,13 @@ After:
     %y = xnnpack.convert(%x) : … -> tensor<$*S x $F>
 where are_single_and_half($E, $F)
 unless is_a_constant(%x) for target
-unless asks_for_another_layout(%y)
-unless is_not_held(%x)
+unless asks_for_another_layout(%y) for target
+unless is_not_held(%x) for target
 loses FLUSHED
 for each $cast of _to_copy.default, to.dtype
 for $E = f16, $F = f32, $d = f32
+not for $memory_format = "torch.channels_last", $S = [2, 3, 4, 5]
+not for $S = [1, 1, 1, 1, 1, 2, 3]
 """
 
 from __future__ import annotations

@@ -39,8 +39,9 @@ Before:
 After:
     %y = concatenated($parts, $dim, %y)
 unless stays_outside(%y) for target
-unless are_too_many($parts, $dim)
+unless are_too_many($parts, $dim) for target
 for $dim = 1
+not for $parts = ['tensor<2x?xf32, #stepwell.shape<[2, "n"]>>', 'tensor<2x?xf32, #stepwell.shape<[2, "n"]>>', 'tensor<2x?xf32, #stepwell.shape<[2, "n"]>>', 'tensor<2x?xf32, #stepwell.shape<[2, "n"]>>', 'tensor<2x?xf32, #stepwell.shape<[2, "n"]>>', 'tensor<2x?xf32, #stepwell.shape<[2, "n"]>>']
 
 rule lower-pad
     A number around the elements.
@@ -50,8 +51,9 @@ After:
     %y = xnnpack.static_constant_pad(%x, pre_paddings=amounts_before(%x, $amounts),
         post_paddings=amounts_after(%x, $amounts), padding_value=single($number))
 unless stays_outside(%y) for target
-where are_no_crops($amounts) else "negative padding crops; write it as a slice"
+where are_no_crops($amounts) for target else "negative padding crops; write it as a slice"
 for $amounts = [1, 2], $number = 0.5
+not for $amounts = [-1, 2]
 
 rule lower-expand
     XNNPACK repeats nothing, but a product with ones broadcasts.
@@ -60,8 +62,9 @@ Before:
 After:
     %y = repeated(%x, %y)
 unless stays_outside(%y) for target
-unless takes_too_many_ones(%y)
+unless takes_too_many_ones(%y) for target
 for %x = "tensor<1x3xf32>", $size = [2, 3]
+not for $size = [20000000, 3]
 """
 
 from __future__ import annotations

@@ -13,16 +13,22 @@ After:
     %w = weight merged_weights(%b, %a)
     %c = merged_bias(%b, $under, $over)
     %y = aten.linear.default(%x, %w, %c)
-where is_single($E) else "a product of weights would be rounded to fewer than 24 bits"
+where is_single($E) for accuracy else "a product of weights would be rounded to fewer than 24 bits"
 where are_constants(%a, %b, $under, $over) else "a layer's weights are computed at run time"
 where reads_once(%h) for cost else "the inner layer is read by others too"
 where are_matrices(%a, %b) else "a weight is a vector: its layer has no axis of outputs"
-unless multiplies_more(%a, %b)
+unless multiplies_more(%a, %b) for cost
 loses MEETING
 bound of roundings: "two sums of products as one"
 for %a = weight : tensor<8 x 4 x f32>
 for %b = weight : tensor<3 x 8 x f32>
 for %x = "tensor<2x4xf32>", $S = [2, 3]
+not for %b = weight : tensor<8 x f32>; $S = [2]
+not for %a = weight : tensor<4 x 40 x f32>; %b = weight : tensor<30 x 4 x f32>;
+    %x = "tensor<2x40xf32>", $S = [2, 30]
+not for %a = weight : tensor<8 x 4 x f16>; %b = weight : tensor<3 x 8 x f16>;
+    %c = weight : tensor<8 x f16>; %d = weight : tensor<3 x f16>; %x = "tensor<2x4xf16>", $E = f16,
+    $under = %c, $over = %d
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Before:
     %y = xnnpack.static_transpose(%x, perm=$order)
 After:
     %y = in_order(%x, $order, %y)
-where moves_units_only(%x, $order)
+where moves_units_only(%x, $order) for termination
 for $order = [1, 0, 2], %x = "tensor<1x3x4xf32>"
 
 rule merge-reshapes

@@ -46,6 +46,7 @@ After:
 where has_an_operator($Q) else "ExecuTorch has no operator for groups of an axis"
 where expresses_single($Q) else "ExecuTorch's operators quantise float32 values"
 for $S = [4], $E = f32, $Q = "!quant.uniform<i16:f32, 0.5:3>"
+not for $Q = "!quant.uniform<i8:f32:{0:2}, {0.5, 0.25}>"
 
 rule untype-dequantisation
     The plain integers, and the operator that a dequantisation came from.
@@ -57,6 +58,7 @@ After:
 where has_an_operator($Q) else "ExecuTorch has no operator for groups of an axis"
 where expresses_single($Q) else "ExecuTorch's operators quantise float32 values"
 for $S = [4], $E = f32, $Q = "!quant.uniform<i16:f32, 0.5:3>"
+not for $Q = "!quant.uniform<i8:f32:{0:2}, {0.5, 0.25}>"
 """
 
 from __future__ import annotations

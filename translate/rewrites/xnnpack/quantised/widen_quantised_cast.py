@@ -12,8 +12,9 @@ After:
     %a = quant.qcast(%w) : … -> tensor<$*S x of_singles($Q)>
     %b = quant.scast(%a) : … -> tensor<$*S x storage($Q)>
     %y = quant.scast(%b)
-where is_half($H)
+where is_half($H) for termination
 for $S = [4], $H = f16, $Q = "!quant.uniform<i8:f16, 0.5:3>"
+not for $S = [30], $H = f64, $Q = "!quant.uniform<i8:f64, 0.2:3>"
 
 rule widen-dequantised-cast
     Integers become halves.
@@ -24,8 +25,9 @@ After:
     %a = quant.scast(%b) : … -> tensor<$*S x of_singles($Q)>
     %f = quant.dcast(%a) : … -> tensor<$*S x f32>
     %y = aten._to_copy.default(%f, dtype=$H)
-where is_half($H)
+where is_half($H) for termination
 for $S = [4], $H = f16, $Q = "!quant.uniform<i8:f16, 0.5:3>"
+not for $S = [30], $H = f64, $Q = "!quant.uniform<i8:f64, 0.2:3>"
 """
 
 from __future__ import annotations
