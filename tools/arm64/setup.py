@@ -28,6 +28,8 @@ from stepwell.backends.executorch.running.arm64 import CORES, FIRST, MADE, folde
 
 HERE = Path(__file__).parent
 PACKAGES = ("qemu-user", "g++-aarch64-linux-gnu")
+OWN = re.compile(r"Package: (qemu-user|.*-(aarch64-linux-gnu|arm64-cross))\b")
+"""The packages that are unpacked here even where the system has them, as dpkg's status has them."""
 NOT_NEEDED = re.compile(r"lib(asan|tsan|ubsan|hwasan|lsan|itm|gomp)\d")
 LIBRARIES = ("executorch", "executorch_backend_xnnpack", "executorch_kernels_optimized",
              "executorch_kernels_quantized", "executorch_threadpool")  # fmt: skip
@@ -129,9 +131,13 @@ def _apt(state: Path) -> list[str]:
         parts = sources
     else:
         parts = Path("/etc/apt/sources.list.d")
-    status = Path("/var/lib/dpkg/status")
-    if not status.exists():
+    system_status = Path("/var/lib/dpkg/status")
+    if not system_status.exists():
         raise MissingError("this is no Debian, whose packages are needed")
+    # What this machine has installed of them would not be listed as wanted.
+    packages = system_status.read_text().split("\n\n")
+    status = state / "status"
+    status.write_text("\n\n".join(text for text in packages if not OWN.match(text)))
     main = "/dev/null" if system.exists() else "/etc/apt/sources.list"
     options = {
         "Dir::State": state,
