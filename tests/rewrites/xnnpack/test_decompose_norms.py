@@ -53,8 +53,13 @@ def test_a_group_norm_with_a_computed_scale_is_refused(refused: Any, method: Any
     refused(text, step(norms.decompose_group_norm), "the scale is computed")
 
 
-def test_a_group_norm_of_a_symbolic_image_is_refused(refused: Any, method: Any):
+def test_a_group_norm_of_lines_of_open_length_is_of_images(apply: Any, method: Any):
     x = 'tensor<2x4x?xf32, #stepwell.shape<[2, 4, "s0"]>>'
+    assert apply(group_norm((SCALE,), "", x, method), step(norms.decompose_group_norm)).count == 1
+
+
+def test_a_group_norm_of_an_open_volume_is_refused(refused: Any, method: Any):
+    x = 'tensor<2x4x3x3x?xf32, #stepwell.shape<[2, 4, 3, 3, "s0"]>>'
     refused(
         group_norm((SCALE,), "", x, method),
         step(norms.decompose_group_norm),

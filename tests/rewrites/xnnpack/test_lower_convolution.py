@@ -44,19 +44,11 @@ def lines(sizes: tuple[Any, Any], method: Any) -> str:
     return method(f"%x: {x}", weight, convolved(x, w, y, LINE), gives=y)
 
 
-@pytest.mark.parametrize("sizes", [("s0", 6), (2, "s0")])
-def test_lines_of_one_symbolic_size_are_lowered(sizes: tuple[Any, Any], apply: Any, method: Any):
+@pytest.mark.parametrize("sizes", [("s0", 6), (2, "s0"), ("s0", "s1")])
+def test_lines_of_symbolic_sizes_are_lowered(sizes: tuple[Any, Any], apply: Any, method: Any):
     assert (
         "xnnpack.convolution_2d"
         in apply(lines(sizes, method), step(convolutions.convolution)).ops()
-    )
-
-
-def test_lines_of_a_symbolic_batch_and_length_are_refused(refused: Any, method: Any):
-    refused(
-        lines(("s0", "s1"), method),
-        step(convolutions.convolution),
-        "batch of lines and their length",
     )
 
 

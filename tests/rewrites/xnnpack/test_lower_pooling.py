@@ -139,24 +139,40 @@ def test_a_mean_over_static_axes_of_a_symbolic_tensor_is_taken(apply: Any, metho
     ("call", "x", "gives", "reason"),
     [
         (
-            "sum.dim_IntList(%x, [0])",
-            'tensor<?x3x6xf32, #stepwell.shape<["s0", 3, 6]>>',
-            "tensor<3x6xf32>",
-            "summed up",
-        ),
-        (
-            "mean.dim(%x, [1])",
+            "mean.dim(%x, [0, 1])",
             'tensor<?x?x6xf32, #stepwell.shape<["s0", "s1", 6]>>',
-            'tensor<?x6xf32, #stepwell.shape<["s0", 6]>>',
+            "tensor<6xf32>",
             "not the planes",
         ),
         ("mean.dim(%x, [0])", "tensor<?x6xf32>", "tensor<6xf32>", "not known"),
     ],
 )
-def test_axes_of_symbolic_size_are_averaged_as_planes_or_not_at_all(
+def test_axes_of_symbolic_size_that_no_pool_averages_stay(
     call: str, x: str, gives: str, reason: str, refused: Any, method: Any
 ):
     refused(pooled(call, gives, method, x), step(reductions.reduction), reason)
+
+
+@pytest.mark.parametrize(
+    ("call", "x", "gives"),
+    [
+        (
+            "sum.dim_IntList(%x, [0])",
+            'tensor<?x3x6xf32, #stepwell.shape<["s0", 3, 6]>>',
+            "tensor<3x6xf32>",
+        ),
+        (
+            "mean.dim(%x, [1])",
+            'tensor<?x?x6xf32, #stepwell.shape<["s0", "s1", 6]>>',
+            'tensor<?x6xf32, #stepwell.shape<["s0", 6]>>',
+        ),
+    ],
+)
+def test_one_axis_of_symbolic_size_is_pooled(
+    call: str, x: str, gives: str, apply: Any, method: Any
+):
+    done = apply(pooled(call, gives, method, x), step(reductions.reduction))
+    assert "xnnpack.global_average_pooling_2d" in done.ops()
 
 
 def test_a_mean_over_the_last_axis_of_a_symbolic_tensor_is_a_layer(apply: Any, method: Any):
