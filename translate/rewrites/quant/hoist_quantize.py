@@ -13,9 +13,11 @@ After:
     %y = quant.scast(%r)
 where only_moves_its_operands(%m)
 where is_for_the_whole($Q) else "scales along an axis do not follow a movement of the axis"
-where are_only_quantised(%m)
+where are_only_quantised(%m) for cost
 for $move = "aten.view.default", %x = "tensor<2x4xf32>", $size = [8], $S = [8]
 for $Q = "!quant.uniform<i8:f32, 0.5>"
+not for $Q = "!quant.uniform<i8:f32:0, {0.5, 0.25, 0.5, 0.25, 1.0, 2.0, 0.5, 0.25}>"
+not for $move = "aten.dropout.default", $p = 0.5, $train = true, $S = [2, 4]
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Before:
 After:
     %r = cmsis.relabel(%x, perm=$order) : … -> tensor<$*T x $F>
     %y = $step(%r, …)
-where is_taken_in_order(%x, $order)
+where is_taken_in_order(%x, $order) for choice
 for %x lies as $order
 for $step = "cmsis.quantize_per_tensor", $S = [1, 2, 3, 4], $T = [1, 3, 4, 2], $F = f32, $I = i8, $order = [0, 2, 3, 1]
 for $scale = 0.5, $zero_point = 0, $quant_min = -128, $quant_max = 127, $dtype = "int8"
@@ -24,7 +24,7 @@ Before:
 After:
     %r = $step(%x, …) : … -> tensor<$*S x $F>
     %y = cmsis.relabel(%r, perm=$order)
-where is_given_in_order(%y, $order)
+where is_given_in_order(%y, $order) for choice
 for %y lies as inverse($order)
 for $step = "cmsis.dequantize_per_tensor", $S = [1, 3, 4, 2], $T = [1, 2, 3, 4], $F = f32, $I = i8, $order = [0, 3, 1, 2]
 for $scale = 0.5, $zero_point = 0, $quant_min = -128, $quant_max = 127, $dtype = "int8"

@@ -23,6 +23,7 @@ for %o = weight : tensor<1 x i32>
 for %s = "s#ones", %z = "z", %o = "o#zeros", %x = "tensor<2x4xi8>", $R = "tensor<2x4xi32>"
 for $reduce = "tosa.reduce_max", $axis = 1, $S = [2, 1], $E = i32, $per_channel = false, $scale32 = true
 for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
+not for %m = "m#negative"
 """
 
 from __future__ import annotations
