@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import ComplexType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1
 from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor
@@ -136,7 +135,7 @@ def _view(op: SchemaOp) -> Sequence[Attribute] | None:
     shape = _shape(op.operands[0])
     sizes = op.arg("size" if op.name == "aten.view.default" else "shape")
     if -1 in sizes and 0 in sizes:
-        raise StepwellError(f"of no elements -1 may be any size in {sizes}")
+        return None  # Of no elements -1 may be any size, which torch refuses.
     if shape is None or len(op.operands) != 1 or any(size < -1 for size in sizes):
         return None
     count = prod(shape)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, cast
 
 import torch
@@ -108,6 +109,8 @@ class Draft:
         default_factory=dict[str, tuple[int, int | None]]
     )
     is_blind: bool = False
+    orders: tuple[tuple[int, ...] | None, ...] = ()
+    """The dim orders of what is returned, from the first on."""
     """Whether the rewrite sees weights without data: their types alone."""
 
     def copy(self) -> Draft:
@@ -131,6 +134,7 @@ class Draft:
             dict(self.func),
             dict(self.ranges),
             self.is_blind,
+            self.orders,
         )
 
     def fresh(self) -> int:
@@ -213,6 +217,7 @@ def draft_of(text: str) -> Draft:
         dict(module.attributes),
         kept,
         dict(signature.ranges),
+        orders=tuple(port.dim_order for port in signature.runtime_outputs),
     )
 
 
@@ -254,7 +259,7 @@ class _Builder:
         types = [value.type for value in values]
         func = FuncOp(draft.name, ([s.type for s in inputs], types), Region(block))
         func.attributes.update(draft.func)
-        self._sign(func, inputs)
+        self._sign(func, inputs, values)
         module = ModuleOp([func], attributes=dict(draft.module))
         program = Program(module, self.weights)
         problems = list(find_problems(module, self.weights, membership=False))
@@ -262,12 +267,21 @@ class _Builder:
             raise Dropped(problems[0].fact)
         return program
 
-    def _sign(self, func: FuncOp, inputs: Sequence[Source]) -> None:
-        if not any(source.order for source in inputs) and not self.draft.ranges:
+    def _sign(self, func: FuncOp, inputs: Sequence[Source], values: Sequence[SSAValue]) -> None:
+        orders = [
+            order if order is not None and len(order) == len(dims(value.type)) else None
+            for order, value in zip_longest(self.draft.orders[: len(values)], values)
+        ]
+        if not any(source.order for source in inputs) and not any(orders) and not self.draft.ranges:
             return
         signature = get_signature(func)
         ports = tuple(Port(f"input_{i}", s.order) for i, s in enumerate(inputs))
-        set_signature(func, replace(signature, inputs=ports, ranges=dict(self.draft.ranges)))
+        outputs = tuple(
+            replace(port, dim_order=order)
+            for port, order in zip(signature.outputs, orders, strict=True)
+        )
+        ranges = dict(self.draft.ranges)
+        set_signature(func, replace(signature, inputs=ports, outputs=outputs, ranges=ranges))
 
     def _weight(self, source: Source, block: Block) -> None:
         assert source.key is not None
