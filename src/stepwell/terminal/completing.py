@@ -40,7 +40,7 @@ TARGETS = (
     *(f"ethos-u85-{macs}" for macs in (128, 256, 512, 1024, 2048)),
 )
 QUANTISERS = (
-    "int8-xnnpack int8-xnnpack-dynamic int8-cortex-m int8-tosa int16-tosa 8da4w 8da8w".split()
+    "int8-xnnpack int8-xnnpack-dynamic int8-cortex-m int8-tosa int16-tosa 4w 8da4w 8da8w".split()
 )
 """The house's, without a look at the modules that make them: a shell does not wait for torch."""
 
