@@ -79,9 +79,9 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
         ),
         (
             step(views.pixel_shuffle_to_permute),
-            "pixel_shuffle.default(%x, 2)",
-            ("s0", 4, 3, 3),
-            ("s0", 1, 6, 6),
+            "channel_shuffle.default(%x, 2)",
+            (2, 4, "s0", 3),
+            (2, 4, "s0", 3),
             "symbolic",
         ),
         (step(slices.roll_to_cat), "roll.default(%x, [1], [0])", ("s0", 3), ("s0", 3), "symbolic"),
