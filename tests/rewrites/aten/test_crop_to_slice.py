@@ -33,12 +33,19 @@ def test_an_axis_of_which_nothing_is_left_is_filled(amounts: str, apply: Any, me
     assert done.ops() == ["aten.full.default"]
 
 
+def test_a_fixed_axis_beside_a_symbolic_one_is_cropped(apply: Any, method: Any):
+    sized, cropped = (f'tensor<?x{size}xf32, #stepwell.shape<["s0", {size}]>>' for size in (5, 4))
+    line = f"%y = aten.constant_pad_nd.default(%x, [-1, 0], 0) : ({sized}) -> {cropped}"
+    done = apply(method(f"%x: {sized}", line, gives=cropped), step(slices.crop_to_slice))
+    assert done.ops() == ["aten.slice.Tensor"]
+
+
 def test_a_symbolic_axis_is_refused(refused: Any, method: Any):
     sized = 'tensor<?x5xf32, #stepwell.shape<["s0", 5]>>'
     refused(
         method(
             f"%x: {sized}",
-            f"%y = aten.constant_pad_nd.default(%x, [-1, 1], 0) : ({sized}) -> {sized}",
+            f"%y = aten.constant_pad_nd.default(%x, [0, 0, -1, 1], 0) : ({sized}) -> {sized}",
             gives=sized,
         ),
         step(slices.crop_to_slice),
