@@ -235,8 +235,6 @@ def _enlarged(x: Value, op: Any, b: Rewriter) -> Value:
     channels = x.shape[1]
     if down is None or across is None or not isinstance(channels, int):
         refuse("the image's size is symbolic, and the result's no multiple of it by a number")
-    if x.dtype != f32:
-        refuse("XNNPACK has transposed convolutions in float32 alone")
     scales = [stated_scale(op, at) for at in (0, 1)]
     if any(s is not None and s != factor for s, factor in zip(scales, (down, across), strict=True)):
         refuse("the scale is not that of the sizes")
@@ -268,14 +266,14 @@ def pixel_shuffle(x: Value, factor: int, *, op: Any, b: Rewriter) -> Value:
     channels = dims(result.type)[1]
     if x.rank != 4 or not isinstance(channels, int):
         refuse("it is no batch of images of a known number of channels")
-    if x.dtype != f32:
-        refuse("XNNPACK has transposed convolutions in float32 alone")
     places = torch.eye(factor * factor).reshape(1, factor, factor, -1)
     return _spread(x, places.repeat(channels, 1, 1, 1), result.type, b)
 
 
 def _spread(x: Value, filter_: torch.Tensor, result: Attribute, b: Rewriter) -> Value:
     """Each pixel a square that overlaps no other, by a filter `[channels, height, width, inputs]`."""
+    if x.dtype != f32:
+        refuse("XNNPACK has transposed convolutions in float32 alone")
     channels, *square = filter_.shape[:3]
     y = node(
         b,

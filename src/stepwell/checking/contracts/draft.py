@@ -109,9 +109,9 @@ class Draft:
         default_factory=dict[str, tuple[int, int | None]]
     )
     is_blind: bool = False
+    """Whether the rewrite sees weights without data: their types alone."""
     orders: tuple[tuple[int, ...] | None, ...] = ()
     """The dim orders of what is returned, from the first on."""
-    """Whether the rewrite sees weights without data: their types alone."""
 
     def copy(self) -> Draft:
         """An independent copy; ops and attributes are shared."""
