@@ -21,7 +21,7 @@ from xdsl.ir import Operation
 from stepwell.attributing.metrics import Batch, Tally, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.sites import Quantised, Site, constant_key, is_dequantized
-from stepwell.curing.channels import Channels, Factor
+from stepwell.curing.channels import Channels
 from stepwell.curing.clipping import Ends, Range, casts_of, ranges_of, values_of, with_ranges
 from stepwell.curing.constants import BALANCED, renew
 from stepwell.curing.scales import sharing, with_scales
@@ -141,7 +141,8 @@ class Gauge:
     def _columns(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Weights, with the channels that they read; those they are divided by, inversely."""
         for factor in self.channels.factors:
-            tensor = self._tensor(factor)
+            tensor = self.weights.numbers(factor.op, factor.at)
+            assert tensor is not None
             if tensor.dim() > 1:
                 yield tensor, factor.down.expand(tensor.shape)
 
@@ -160,16 +161,6 @@ class Gauge:
             for side in most
         ]
         return logs[0] - logs[1]
-
-    def _tensor(self, factor: Factor) -> Tensor:
-        site = self._site(factor.op)
-        if site is not None and (site, factor.at) in self.weights.stepped:
-            return self.weights.stepped[site, factor.at][0]
-        key = weight_key(factor.op.operands[factor.at]) or ""
-        return self.weights.plain[key]
-
-    def _site(self, op: Operation) -> Site | None:
-        return next((site for site in self.weights.pair.sites if site.op is op), None)
 
     # -- a program whose channels are scaled -----------------------------------------------------
 
@@ -266,7 +257,9 @@ def _multiplied(weights: Weights, ratios: dict[tuple[Operation, int], Tensor]) -
         if op in layers and weight_key(layers[op].operands[at]):
             own = theirs[layers[op]]
             tensor = pair.original.weights.get(weight_key(own.operands[at]) or "")
-            beside = ratio.expand(_shape(weights, op, at)).reshape(tensor.shape)
+            numbers = weights.numbers(op, at)
+            assert numbers is not None
+            beside = ratio.expand(numbers.shape).reshape(tensor.shape)
             renew(pair.original, own, at, tensor * beside)
         if site is not None and (site, at) in stepped:
             numbers, steps = stepped[site, at]
@@ -276,10 +269,3 @@ def _multiplied(weights: Weights, ratios: dict[tuple[Operation, int], Tensor]) -
         renew(pair.program, op, at, pair.program.weights.get(key) * ratio, BALANCED)
         plain[weight_key(op.operands[at]) or ""] = plain.pop(key) * ratio
     return Weights(pair, plain, stepped).moved(replace(pair))
-
-
-def _shape(weights: Weights, op: Operation, at: int) -> torch.Size:
-    site = next((s for s in weights.pair.sites if s.op is op), None)
-    if site is not None and (site, at) in weights.stepped:
-        return weights.stepped[site, at][0].shape
-    return weights.plain[weight_key(op.operands[at]) or ""].shape

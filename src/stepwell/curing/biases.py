@@ -15,7 +15,6 @@ from stepwell.attributing.metrics import Batch
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.sites import Site
 from stepwell.curing.weights import Weights
-from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import StepwellError, op_name
 
 LAYERS = ("aten.linear", "aten.conv", "stepwell_mx.")
@@ -54,6 +53,4 @@ def _bias(weights: Weights, site: Site) -> Tensor | None:
     at = site.weight + 1
     if len(site.op.operands) <= at or "transpose" in op_name(site.op):
         return None
-    if (site, at) in weights.stepped:
-        return weights.stepped[site, at][0]
-    return weights.plain.get(weight_key(site.op.operands[at]) or "")
+    return weights.numbers(site.op, at)

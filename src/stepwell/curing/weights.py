@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.attributing.playback import Given, Playback
 from stepwell.attributing.sites import Quantised, Site, constant_key, is_dequantized
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.core import WeightOp
+from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr
@@ -114,6 +114,13 @@ class Weights:
                 numbers = site.floats.get(at, (now - steps.zero) * steps.scale)
                 stepped[site, at] = numbers.float().clone(), steps
         return cls(pair, plain, stepped)
+
+    def numbers(self, op: Operation, at: int) -> Tensor | None:
+        """What an operand is ahead of its rounding, if it is one that a cure chooses."""
+        own = next((site for site in self.pair.sites if site.op is op), None)
+        if own is not None and (own, at) in self.stepped:
+            return self.stepped[own, at][0]
+        return self.plain.get(weight_key(op.operands[at]) or "")
 
     def tensors(self) -> list[Tensor]:
         """All of them."""
