@@ -233,7 +233,7 @@ def _compare(model: Any, decoder: Decoder) -> None:
             getattr(decoder, place.name).zero_()
     want = torch.stack([whole[end - 1] for end in ends]).float()
     error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
-    if not error <= _AGREEMENT.get(model.dtype, 0.05):
+    if not agrees(model, error):
         raise StepwellError(
             f"{_kind(model)} with its state inside and attention={form.attention!r} is off "
             f"by {error:.2g} of the largest logit",
@@ -270,3 +270,8 @@ def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> An
             f"{_kind(model)} keeps state where none is found: {lost.split(' were ')[0]}"
         )
     return program
+
+
+def agrees(model: Any, error: float) -> bool:
+    """Whether methods say what their model says; the error as a part of the largest logit."""
+    return error <= _AGREEMENT.get(model.dtype, 0.05)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stepwell.causal_lm.exporting import as_it_was, exported
+from stepwell.causal_lm.exporting import agrees, as_it_was, exported
 from stepwell.causal_lm.metadata import metadata
 from stepwell.causal_lm.observing import accepted, cache_argument, own_attention, static_cache
 from stepwell.causal_lm.states import places, remembers
@@ -22,8 +22,6 @@ from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 
 _USUAL_CONTEXT = 512
-_AGREEMENT = {torch.float32: 1e-3}
-"""How far the methods may be off, as a share of the largest logit; halves: a twentieth."""
 
 
 class Encoder(nn.Module):
@@ -162,7 +160,7 @@ def _compare(model: Any, decoder: TextDecoder, given: Tensor, states: Tensor) ->
     arguments = {model.main_input_name: given, "decoder_input_ids": tokens, "use_cache": False}
     want = model(**arguments).logits[0].float()
     error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
-    if not error <= _AGREEMENT.get(model.dtype, 0.05):
+    if not agrees(model, error):
         raise StepwellError(
             f"{config.model_type} with its state inside is off by {error:.2g} of the largest logit",
             help="its cache does what one run does not show: please report the model",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from stepwell.causal_lm.attention import Attention
-from stepwell.causal_lm.exporting import as_it_was, export_causal_lm, exported
+from stepwell.causal_lm.exporting import agrees, as_it_was, export_causal_lm, exported
 from stepwell.causal_lm.observing import own_attention
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
@@ -131,7 +131,7 @@ def _compare(model: Any, seen: Tensor, image: Tensor) -> None:
         ) from error
     got = model(inputs_embeds=row, use_cache=False).logits[0, -4:].float()
     error = float((got - want).abs().max() / want.abs().max())
-    if not error <= (1e-3 if model.dtype == torch.float32 else 0.05):
+    if not agrees(model, error):
         raise StepwellError(
             f"{config.model_type} says otherwise of an image than of its embeddings in a row: "
             f"off by {error:.2g} of the largest logit"
