@@ -1,41 +1,49 @@
-"""Linear layers that keep the integers a file has: four bits in groups, with an offset a group.
+"""Linear layers that keep the integers a file has: a scale and an offset a group.
 
-XNNPACK's kernel of such weights has a scale a group and nothing else: `s · (u − 8)`. Where a file
+XNNPACK's kernel of four bits has a scale a group and nothing else: `s · (u − 8)`. Where a file
 says `s · u + m` (GGUF's Q4_1 and Q4_K, GPTQ, AWQ; Q4_0 where its scale is negative), what is left
 is the same number for a whole group, and its product with the inputs is that of their sum by
-groups: a matrix as many times smaller as a group is long.
+groups: a matrix as many times smaller as a group is long. Weights of eight bits have a scale a row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from stepwell.ir.diagnostics import StepwellError
 from stepwell.quantising import by_torchao
-
-MIDDLE = 8
-"""What XNNPACK takes from four bits."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A matrix `[rows, columns]` of four bits: `scales · integers + least`, by groups of a row."""
+    """A matrix `[rows, columns]` of few bits: `scales · integers + least`, by groups of a row."""
 
     integers: Tensor
-    """`[rows, columns]`, 0 to 15, int8."""
+    """`[rows, columns]`, from 0 on, int16."""
     scales: Tensor
     """`[rows, groups]`, single precision, of either sign."""
     least: Tensor
     """`[rows, groups]`: what the integer 0 stands for."""
+    bits: int = 4
+
+    @property
+    def middle(self) -> int:
+        """What XNNPACK takes from an integer."""
+        return 1 << self.bits - 1
 
     @property
     def group(self) -> int:
         """Weights of a row that share a scale."""
         return self.integers.shape[1] // self.scales.shape[1]
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the middle stands for 0."""
+        return not (self.least + self.middle * self.scales).any()
 
     def numbers(self) -> Tensor:
         """What the bits stand for, `[rows, columns]`."""
@@ -46,13 +54,14 @@ class Blocks:
         """The same numbers with scales above zero, as XNNPACK needs them."""
         is_negative = self.scales < 0
         wide = is_negative.repeat_interleave(self.group, 1)
-        integers = torch.where(wide, 15 - self.integers, self.integers)
-        least = torch.where(is_negative, self.least + 15 * self.scales, self.least)
+        most = 2 * self.middle - 1
+        integers = torch.where(wide, most - self.integers, self.integers)
+        least = torch.where(is_negative, self.least + most * self.scales, self.least)
         is_constant = self.scales == 0  # A group of equal numbers: any scale times the middle.
-        integers[is_constant.repeat_interleave(self.group, 1)] = MIDDLE
+        integers[is_constant.repeat_interleave(self.group, 1)] = self.middle
         scales = torch.where(is_constant, 1, self.scales.abs())
-        least = torch.where(is_constant, least - MIDDLE, least)
-        return Blocks(integers, scales, least)
+        least = torch.where(is_constant, least - self.middle, least)
+        return Blocks(integers, scales, least, self.bits)
 
 
 class BlockLinear(nn.Module):
@@ -78,28 +87,60 @@ class BlockLinear(nn.Module):
         return self.products(x) + self.offsets(sums)
 
 
-def layer_of(blocks: Blocks, bias: Any) -> nn.Module:
+class Reordered(nn.Module):
+    """A layer whose groups are of inputs that lie apart."""
+
+    def __init__(self, layer: nn.Module, order: Tensor) -> None:
+        """Give a layer its inputs in an order, `[columns]`."""
+        super().__init__()
+        self.layer = layer
+        self.order: Tensor
+        self.register_buffer("order", order, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[…, columns]` to `[…, rows]`."""
+        return self.layer(x.index_select(-1, self.order))
+
+
+def has_kernel(blocks: Blocks) -> bool:
+    """Whether XNNPACK multiplies by such: four bits in groups of a multiple of 32, or a row."""
+    is_row = blocks.scales.shape[1] == 1
+    return is_row or (blocks.bits <= 4 and blocks.group % 32 == 0)
+
+
+def layer_of(blocks: Blocks, bias: Tensor | None, order: Tensor | None = None) -> nn.Module:
     """A layer that computes with the integers of a file, its inputs int8 of each token.
 
-    Scales are rounded to bfloat16, which is what XNNPACK's kernel holds; offsets are eight bits by
-    row where a row has any.
+    Scales of groups are rounded to bfloat16, which is what XNNPACK's kernel holds; offsets are
+    eight bits by row where a row has any.
 
-    Raises:
-        StepwellError: groups are no multiple of 32, which XNNPACK's kernel needs.
+    Args:
+        blocks: such as XNNPACK has a kernel for.
+        bias: `[rows]`.
+        order: which column of the layer's inputs each of the blocks' is.
     """
-    if blocks.group % 32:
-        raise StepwellError(f"groups of {blocks.group} weights are no multiple of 32")
+    assert has_kernel(blocks)
     blocks = blocks.upright()
     rows, columns = blocks.integers.shape
+    group = None if blocks.scales.shape[1] == 1 else blocks.group
     layer = nn.Linear(columns, rows, bias=False)
-    layer.bias = bias
-    by_torchao(4, blocks.group)(layer, ())
+    layer.bias = None if bias is None else nn.Parameter(bias.float(), requires_grad=False)
+    by_torchao(max(blocks.bits, 4), group)(layer, ())
     weight: Any = layer.weight
-    weight.qdata = (blocks.integers - MIDDLE).to(torch.int8)
-    weight.scale = (
-        blocks.scales.to(torch.bfloat16).to(weight.scale.dtype).reshape(weight.scale.shape)
-    )
-    offsets = blocks.least + MIDDLE * blocks.scales
-    if not offsets.any():
-        return layer
-    return BlockLinear(layer, offsets)
+    scales = blocks.scales if group is None else blocks.scales.to(torch.bfloat16)
+    weight.qdata = (blocks.integers - blocks.middle).to(torch.int8)
+    weight.scale = scales.to(weight.scale.dtype).reshape(weight.scale.shape)
+    made: nn.Module = layer
+    if not blocks.is_symmetric:
+        made = BlockLinear(layer, blocks.least + blocks.middle * blocks.scales)
+    return made if order is None else Reordered(made, order)
+
+
+def sentence(kept: Mapping[str, int], left: Mapping[str, int]) -> str:
+    """What became of a file's matrices, by how many of each kind."""
+
+    def counted(counts: Mapping[str, int]) -> str:
+        return ", ".join(f"{count} of {kind}" for kind, count in sorted(counts.items()))
+
+    floats = f"; as floats: {counted(left)}; --quantise 8da8w: eight bits by row" if left else ""
+    return f"matrices with the integers of the file: {counted(kept) or 'none'}{floats}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.causal_lm.gguf import load_gguf
+from stepwell.causal_lm.packed import give_kernels, load_packed, packing_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.switches import kept_stderr
 from stepwell.zoo.vision import imported
@@ -59,7 +60,8 @@ def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
 
     Args:
         folder: as `save_pretrained` writes it, of PEFT too (the model is then the one that its
-            adapter names, with the adapter's products beside its layers), or a `.gguf` file.
+            adapter names, with the adapter's products beside its layers), its layers packed or
+            not, or a `.gguf` file.
         notes: takes a sentence on what became of a file's integers.
 
     Raises:
@@ -74,17 +76,23 @@ def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
             f"{folder} holds a model of transformers, which is not installed",
             help="the extra 'hf' brings it: pip install 'stepwell[hf]'",
         ) from error
+    config = _read(folder / CONFIG)
+    told = config.get("quantization_config") or {}
+    packing = packing_of(folder, told)
     kind = transformers.AutoModelForCausalLM
-    if is_seq2seq(folder) or is_vision_language(folder):
-        kind = getattr(transformers, _read(folder / CONFIG)["architectures"][0])
+    if packing is not None or is_seq2seq(folder) or is_vision_language(folder):
+        kind = getattr(transformers, config["architectures"][0], kind)
     if (folder / ADAPTER).is_file():
         _insist_on_peft(folder)
     try:
         with kept_stderr():  # Its bars.
-            return kind.from_pretrained(folder, dtype="auto", local_files_only=True)
+            if packing is not None:
+                return load_packed(folder, packing, told, kind, notes)
+            model = kind.from_pretrained(folder, dtype="auto", local_files_only=True)
     except Exception as error:  # Whatever transformers fails with is about the folder.
         line = (str(error).strip().splitlines() or [""])[0]
         raise StepwellError(f"transformers cannot read {folder}: {line}") from error
+    return give_kernels(model, notes) if told else model
 
 
 def _insist_on_peft(folder: Path) -> None:

@@ -10,7 +10,7 @@ integers zero and with all of them one, a block unpacks to its least and its gre
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from stepwell.causal_lm.blocks import Blocks, layer_of
+from stepwell.causal_lm.blocks import Blocks, layer_of, sentence
 from stepwell.causal_lm.tables import table_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.switches import kept_stderr
@@ -140,7 +140,7 @@ def give_integers(model: Any, package: Any, tensors: Sequence[Any]) -> str | Non
         else:
             model.set_submodule(name, layer_of(blocks, module.bias))
         kept.update([kind])
-    return _sentence(kept, left) if matrices else None
+    return sentence(kept, left) if matrices else None
 
 
 def _blocks(package: Any, weight: Array, rows: Sequence[Row]) -> Blocks:
@@ -165,11 +165,3 @@ def _blocks(package: Any, weight: Array, rows: Sequence[Row]) -> Blocks:
 def _unpacked(package: Any, data: Array, kind: Any) -> Array:
     """The numbers of matrices, `[rows, columns]`."""
     return package.dequantize(data.reshape(-1, data.shape[-1]), kind)
-
-
-def _sentence(kept: Mapping[str, int], left: Mapping[str, int]) -> str:
-    def counted(counts: Mapping[str, int]) -> str:
-        return ", ".join(f"{count} of {kind}" for kind, count in sorted(counts.items()))
-
-    floats = f"; as floats: {counted(left)}; --quantise 8da8w: eight bits by row" if left else ""
-    return f"matrices with the integers of the file: {counted(kept) or 'none'}{floats}"
