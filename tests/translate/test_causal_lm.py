@@ -318,3 +318,51 @@ def test_a_quantiser_that_finds_no_layer_is_refused():
     model.model.layers, model.lm_head = torch.nn.ModuleList(), torch.nn.Identity()
     with pytest.raises(StepwellError, match="no linear layer"):
         prepare(model, quantise="8da4w")
+
+
+@pytest.mark.parametrize("attention", ["custom", "torch"])
+def test_methods_share_a_state_and_verify_says_what_each_token_says(attention: Any):
+    model, tokens = model_of("Llama"), torch.randint(0, 96, (1, 16))
+    names = ("prefill", "decode", "verify")
+    methods = export_causal_lm(model, context=32, attention=attention, methods=names)
+    session = PteSession.load(stepwell.lower(methods, "xnnpack").to_pte())
+    want = logits_of(model, tokens)
+    of_turns = [("prefill", 0, 7), ("decode", 7, 8), ("verify", 8, 12), ("decode", 12, 13)]
+    for method, begin, end in (*of_turns, ("verify", 13, 16)):
+        part = tokens[:, begin:end].contiguous()
+        got = session.run(part, torch.tensor([begin]), method=method)[0]
+        assert got.shape == ((1, end - begin, 96) if method == "verify" else (1, 96))
+        of = want[begin:end] if method == "verify" else want[end - 1]
+        assert float((got[0] - of).abs().max()) < 2e-5 * float(want.abs().max())
+    assert "forward" not in methods
+
+
+def test_methods_of_a_recurrence_take_a_token():
+    model = model_of("Mamba2", **OF_KIND["Mamba2"])
+    with pytest.raises(StepwellError, match="takes one token at a time"):
+        export_causal_lm(model, context=32, methods=("decode", "verify"))
+    assert "decode" in export_causal_lm(model, context=32, methods=("decode",))
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [({"methods": ("guess",)}, "has no method guess"), ({"cache": "dynamic"}, "share a state")],
+)
+def test_methods_that_there_are_not_are_refused(how: dict[str, Any], reason: str):
+    with pytest.raises(StepwellError, match=reason):
+        export_causal_lm(model_of("Llama"), **{"methods": ("decode",), "context": 32, **how})
+
+
+@pytest.mark.parametrize(
+    ("kind", "attention"),
+    [("Llama", "custom"), ("Llama", "torch"), ("Mistral", None), ("Mixtral", None), ("Lfm2", None)],
+)
+def test_conversations_of_a_batch_are_each_what_the_model_says(kind: str, attention: Any):
+    model, tokens = model_of(kind, **OF_KIND.get(kind, {})), torch.randint(0, 96, (3, 14))
+    methods = export_causal_lm(model, context=32, attention=attention, batch=3)
+    session = PteSession.load(stepwell.lower(methods, "xnnpack").to_pte())
+    with torch.no_grad():
+        want = model(input_ids=tokens, use_cache=False).logits
+    for begin, end in [*IN_PARTS[:2], (12, 13), (13, 14)] if kind != "Lfm2" else ONE_BY_ONE:
+        got = session.run(tokens[:, begin:end].contiguous(), torch.tensor([begin]))[0]
+        assert float((got - want[:, end - 1]).abs().max()) < 2e-5 * float(want.abs().max())

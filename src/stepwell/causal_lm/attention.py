@@ -109,7 +109,7 @@ def _attend(
     scaling: float | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """Queries `[1, heads, n, size]` over caches `[heads, context, 1, size]`, causally.
+    """Queries `[batch, heads, n, size]` over caches `[batch · heads, context, 1, size]`, causally.
 
     The caches' heads stand where the operator has its batch, each with the queries that share it:
     so a head's keys lie behind one another, which is read faster than every other row of a cache of
@@ -126,25 +126,28 @@ def _attend(
         )
     start, context = module.stepwell_positions.start, module.stepwell_positions.context
     is_cache = key.shape == value.shape == (key.shape[0], context, 1, query.shape[3])
-    if not is_cache or query.shape[1] % key.shape[0]:  # The operator would end the process.
+    batch, heads, count, size = query.shape
+    if not is_cache or batch * heads % key.shape[0]:  # The operator would end the process.
         raise StepwellError(
             f"{type(module).__name__} gives its attention keys {list(key.shape)}, not those of its "
             f"cache, for queries {list(query.shape)}",
             help="attention='torch' keeps the model's own, over the whole cache",
         )
     rows = None if attention_mask is None else attention_mask[0, 0]
-    _, heads, count, size = query.shape
     shared = key.shape[0]
-    grouped = query.reshape(shared, heads // shared, count, size).transpose(1, 2)
+    grouped = query.reshape(shared, batch * heads // shared, count, size).transpose(1, 2)
     made = torch.ops.llama.custom_sdpa(grouped, key, value, start, rows, 0.0, rows is None, scaling)
-    return made.transpose(0, 1).reshape(1, count, heads, size), None
+    rows = made.transpose(0, 1)
+    if batch == 1:
+        return rows.reshape(1, count, heads, size), None
+    return rows.reshape(count, batch, heads, size).transpose(0, 1), None
 
 
 def custom_layer(keys: Tensor, values: Tensor, positions: Positions) -> Any:
     """A layer of a cache which ExecuTorch's operators write and read.
 
     Args:
-        keys, values: of a static layer, `[1, heads, context, size]`.
+        keys, values: of a static layer, `[batch, heads, context, size]`.
         positions: where the operators write.
     """
     from transformers.cache_utils import CacheLayerMixin
@@ -152,15 +155,15 @@ def custom_layer(keys: Tensor, values: Tensor, positions: Positions) -> Any:
     context = keys.shape[2]
 
     class Layer(CacheLayerMixin):  # pyright: ignore[reportUntypedBaseClass]
-        """Keys and values `[heads, context, 1, size]`, written by `llama::update_cache`."""
+        """Keys and values `[batch · heads, context, 1, size]`, by `llama::update_cache`."""
 
         is_compileable = True
         is_sliding = False
 
         def __init__(self) -> None:
             super().__init__()
-            self.keys = keys[0].unsqueeze(2).clone()
-            self.values = values[0].unsqueeze(2).clone()
+            self.keys = keys.flatten(0, 1).unsqueeze(2).clone()
+            self.values = values.flatten(0, 1).unsqueeze(2).clone()
             self.is_initialized = True
 
         def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -169,8 +172,8 @@ def custom_layer(keys: Tensor, values: Tensor, positions: Positions) -> Any:
         def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
             """The caches themselves, with the new rows in them."""
             write = torch.ops.llama.update_cache
-            write(key_states[0].unsqueeze(2), self.keys, positions.start)
-            write(value_states[0].unsqueeze(2), self.values, positions.start)
+            write(key_states.flatten(0, 1).unsqueeze(2), self.keys, positions.start)
+            write(value_states.flatten(0, 1).unsqueeze(2), self.values, positions.start)
             return self.keys, self.values
 
         def get_mask_sizes(self, query_length: int) -> tuple[int, int]:

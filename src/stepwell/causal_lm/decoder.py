@@ -33,11 +33,13 @@ class Form:
     """Whether the model is told that no token is padding, for one that would count tokens."""
     takes: Takes = "tokens"
     """`tokens` `[1, n]`, or their `embeddings` `[1, n, size]`."""
+    batch: int = 1
+    """Conversations side by side: where it says 1 of an axis of tokens or logits, as many."""
 
     @property
     def tokens(self) -> Tensor:
         """An example."""
-        return torch.ones(1, 3 if self.any_length else 1, dtype=torch.long)
+        return torch.ones(self.batch, 3 if self.any_length else 1, dtype=torch.long)
 
     @property
     def rows(self) -> dict[int, Any] | None:
@@ -75,7 +77,7 @@ class Decoder(nn.Module):
         self.register_buffer("rows", torch.arange(context), persistent=False)
         if form.gives_mask:
             self.all_seen: Tensor
-            seen = torch.ones(1, context, dtype=torch.long)
+            seen = torch.ones(form.batch, context, dtype=torch.long)
             self.register_buffer("all_seen", seen, persistent=False)
 
     def _attend_by_operators(self) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 
 from stepwell.causal_lm.attention import Attention, beyond_custom
 from stepwell.causal_lm.decoder import Decoder, Form, Growing, Logits, Takes
-from stepwell.causal_lm.metadata import metadata
+from stepwell.causal_lm.metadata import context_of, metadata
 from stepwell.causal_lm.observing import Observed, observe, own_attention
 from stepwell.causal_lm.states import loose_tensors
 from stepwell.dialects.symbols import asked_quietly
@@ -20,6 +21,13 @@ from stepwell.ir.outside.switches import kept_stderr, without_native_lines
 from stepwell.translate.exporting import export
 
 Caches = Literal["static", "dynamic"]
+METHODS: dict[str, dict[str, Any]] = {
+    "forward": {},
+    "prefill": {"any_length": True, "logits": "last"},
+    "decode": {"any_length": False, "logits": "last"},
+    "verify": {"any_length": True, "logits": "all"},
+}
+"""What a method is whatever was asked for; `forward` is what was."""
 _USUAL_CONTEXT = 2048
 _ATTENTIONS: tuple[Attention, ...] = ("custom", "torch")
 _AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
@@ -36,6 +44,8 @@ def export_causal_lm(
     cache: Caches = "static",
     logits: Logits = "last",
     takes: Takes = "tokens",
+    batch: int = 1,
+    methods: Sequence[str] = ("forward",),
     notes: list[str] | None = None,
 ) -> dict[str, Any]:
     """Methods of a causal model of transformers, for `stepwell.lower`.
@@ -52,49 +62,65 @@ def export_causal_lm(
         logits: of the `last` token, or of `all` of them (to verify tokens that were guessed).
         takes: `tokens` `[1, n]`, or their `embeddings` `[1, n, size]`, among which may be others
             than those of tokens; with a static cache.
+        batch: conversations that go on side by side, each as many tokens long.
+        methods: some of `METHODS`, which share the state: `prefill` takes any number of tokens,
+            `decode` one, `verify` any number and gives the logits of all. ExecuTorch's runner of
+            texts calls `forward`.
         notes: takes a sentence for each choice that the model made necessary.
 
     Returns:
-        `forward` as an `ExportedProgram`, and the values that ExecuTorch's LLM runner asks for.
+        Each method as an `ExportedProgram`, and the values that ExecuTorch's LLM runner asks for.
 
     Raises:
         StepwellError: the model has no such form, torch does not export it, or the form does not
             say what the model says.
     """
     config = model.config.get_text_config()
-    longest = getattr(config, "max_position_embeddings", None) or context or _USUAL_CONTEXT
-    size = context or min(longest, _USUAL_CONTEXT)
-    if size > longest:
-        raise StepwellError(
-            f"a context of {size} tokens is longer than the {longest} that the model was made for"
-        )
+    size = context_of(config, context, _USUAL_CONTEXT)
     model = model.eval().requires_grad_(False)
     with as_it_was(model), asked_quietly():
         _make_experts_exportable(model)
-        observed = observe(model, size)
-        if observed.is_recurrent and any_length:
+        observed = observe(model, size, batch)
+        takes_any = _wants_any_length(methods)
+        if observed.is_recurrent and (any_length or takes_any):
             raise StepwellError(
                 f"{config.model_type} has layers that keep what each token rewrites, "
                 "and takes one token at a time",
-                help="any_length=False (--one-token), or leave it out",
+                help="any_length=False (--one-token) and decode are such, or leave it out",
             )
         if cache == "dynamic":
-            _refuse_what_does_not_grow(config, observed, attention)
-            form = Form(size, any_length is not False, "torch", "last")
-            program = _with_caches_given(model, observed, form)
+            _refuse_what_does_not_grow(config, observed, attention, methods)
+            form = Form(size, any_length is not False, "torch", "last", batch=batch)
+            programs = {"forward": _with_caches_given(model, observed, form)}
         else:
             lengths = (False,) if observed.is_recurrent else (True, False)
             attempts = [
-                Form(size, length, kind, logits, gives_mask, takes)
+                Form(size, length, kind, logits, gives_mask, takes, batch)
                 for length in (lengths if any_length is None else (any_length,))
                 for kind in ((attention,) if attention else _ATTENTIONS)
                 for gives_mask in (False, True)
             ]
-            program, form = _first_that_agrees(model, attempts, notes)
-    told = metadata(model, size, form.attention, form.any_length, form.logits == "all")
+            programs, form = _first_that_agrees(model, attempts, methods, notes)
+    is_dynamic = form.any_length if "forward" in methods else takes_any
+    told = metadata(model, size, form.attention, is_dynamic, form.logits == "all")
     if cache == "dynamic":  # A runner that asks for a cache means one inside.
         told = {key: value for key, value in told.items() if not key.startswith("use_")}
-    return {"forward": program, **told}
+    return {**programs, **told}
+
+
+def _wants_any_length(methods: Sequence[str]) -> bool:
+    """Whether a method takes any number of tokens, whatever was asked for.
+
+    Raises:
+        StepwellError: there is no such method.
+    """
+    unknown = sorted(set(methods) - set(METHODS))
+    if unknown or not methods:
+        raise StepwellError(
+            f"a language model has no method {', '.join(unknown)}",
+            help=f"its methods are {', '.join(METHODS)}",
+        )
+    return any(METHODS[name].get("any_length", False) for name in methods)
 
 
 def _with_caches_given(model: Any, observed: Observed, form: Form) -> Any:
@@ -104,30 +130,33 @@ def _with_caches_given(model: Any, observed: Observed, form: Form) -> Any:
 
 
 def _first_that_agrees(
-    model: Any, attempts: Sequence[Form], notes: list[str] | None
-) -> tuple[Any, Form]:
-    """The first form that says what the model says.
+    model: Any, attempts: Sequence[Form], methods: Sequence[str], notes: list[str] | None
+) -> tuple[Mapping[str, Any], Form]:
+    """The methods of the first form in which all say what the model says.
 
     Raises:
         StepwellError: none does; what the last attempt failed of.
     """
     refusals: list[StepwellError] = []
     for form in attempts:
-        observed = observe(model, form.context)
+        observed = observe(model, form.context, form.batch)
+        programs: dict[str, Any] = {}
         try:
             if form.attention == "custom":
                 _refuse_what_custom_attention_lacks(model, observed)
             decoder = Decoder(model, observed, form)
-            _compare(model, decoder)
-            shapes = (form.rows, {0: 1}) if form.any_length else None
-            first = as_taken(model, form, form.tokens)
-            program = exported(model, decoder, (first, torch.tensor([0])), shapes)
+            for name in methods:
+                decoder.form = of = replace(form, **METHODS[name])
+                _compare(model, decoder)
+                shapes = (of.rows, {0: 1}) if of.any_length else None
+                first = as_taken(model, of, of.tokens)
+                programs[name] = exported(model, decoder, (first, torch.tensor([0])), shapes)
         except StepwellError as refusal:
             refusals.append(refusal)
             continue
         if notes is not None and refusals:
             notes.append(_why(form, refusals[-1].problems[0].fact))
-        return program, form
+        return programs, form
     raise refusals[-1]
 
 
@@ -178,7 +207,14 @@ def _kind(model: Any) -> str:
     return model.config.get_text_config().model_type
 
 
-def _refuse_what_does_not_grow(config: Any, observed: Observed, attention: Any) -> None:
+def _refuse_what_does_not_grow(
+    config: Any, observed: Observed, attention: Any, methods: Sequence[str]
+) -> None:
+    if tuple(methods) != ("forward",):
+        raise StepwellError(
+            f"{', '.join(methods)} share a state, and a dynamic cache is given and given back",
+            help="cache='static', or methods=('forward',)",
+        )
     if attention == "custom":
         raise StepwellError(
             "ExecuTorch's attention writes to a cache in place, and a dynamic one grows",
@@ -207,7 +243,7 @@ def _compare(model: Any, decoder: Decoder) -> None:
     """
     vocabulary, form = model.config.get_text_config().vocab_size, decoder.form
     count = min(8, form.context)
-    tokens = (torch.arange(count) * 7 + 3)[None] % vocabulary
+    tokens = (torch.arange(form.batch * count) * 7 + 3).view(form.batch, count) % vocabulary
     said_to = as_taken(model, form, tokens)
     ends = (count // 2, count) if form.any_length else tuple(range(1, count + 1))
     parts = list(zip((0, *ends), ends, strict=False))
@@ -215,11 +251,13 @@ def _compare(model: Any, decoder: Decoder) -> None:
     try:
         with without_native_lines(_is_operators_log):
             said = [
-                decoder(said_to[:, begin:end], torch.tensor([begin])).reshape(-1, vocabulary)[-1]
+                decoder(said_to[:, begin:end], torch.tensor([begin])).reshape(
+                    form.batch, -1, vocabulary
+                )[:, -1]
                 for begin, end in parts
             ]
         model.set_attn_implementation(own_attention(model))
-        whole = model(input_ids=tokens, use_cache=False).logits[0]
+        whole = model(input_ids=tokens, use_cache=False).logits
     except StepwellError:
         raise
     except Exception as error:  # a model fails as it likes on a cache that it does not know
@@ -231,7 +269,7 @@ def _compare(model: Any, decoder: Decoder) -> None:
         model.set_attn_implementation(used)
         for place in decoder.states:
             getattr(decoder, place.name).zero_()
-    want = torch.stack([whole[end - 1] for end in ends]).float()
+    want = torch.stack([whole[:, end - 1] for end in ends]).float()
     error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
     if not agrees(model, error):
         raise StepwellError(

@@ -1,10 +1,32 @@
-"""What ExecuTorch's LLM runner asks about a model, as methods that give values."""
+"""What is known of a model beside its numbers: its context, and what ExecuTorch's runner asks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from stepwell.causal_lm.attention import Attention
+from stepwell.ir.diagnostics import StepwellError
+
+
+def context_of(config: Any, asked: int | None, usual: int) -> int:
+    """How many tokens a program has places for.
+
+    Args:
+        config: of the part that says tokens.
+        asked: as many, if anybody said.
+        usual: at most as many, if nobody did.
+
+    Raises:
+        StepwellError: more than the model was made for.
+    """
+    names = ("max_target_positions", "max_position_embeddings")
+    longest = next((n for name in names if (n := getattr(config, name, None))), None)
+    size = asked or min(longest or usual, usual)
+    if longest is not None and size > longest:
+        raise StepwellError(
+            f"a context of {size} tokens is longer than the {longest} that the model was made for"
+        )
+    return size
 
 
 def metadata(

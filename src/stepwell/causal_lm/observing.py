@@ -62,8 +62,13 @@ def cache_argument(model: Any) -> str:
     return next((name for name in names if name in known), "")
 
 
-def observe(model: Any, context: int) -> Observed:
+def observe(model: Any, context: int, batch: int = 1) -> Observed:
     """Run a model on one token, with a static cache of `context` tokens.
+
+    Args:
+        model: with a language model's head.
+        context: places for tokens.
+        batch: conversations, one token each.
 
     Raises:
         StepwellError: it keeps its state where nobody can take hold of it.
@@ -79,7 +84,7 @@ def observe(model: Any, context: int) -> Observed:
     model.set_attn_implementation(own_attention(model))
     _look_at_attention(model, found.calls)
     before = loose_tensors(model)
-    _run(model, found, config)
+    _run(model, found, config, batch)
     found.in_modules = left_behind(model, before)
     if not found.states:
         raise StepwellError(f"{config.model_type} keeps nothing in the cache that it is given")
@@ -88,9 +93,9 @@ def observe(model: Any, context: int) -> Observed:
     return found
 
 
-def _run(model: Any, found: Observed, config: Any) -> None:
+def _run(model: Any, found: Observed, config: Any, batch: int) -> None:
     arguments = {
-        "input_ids": torch.zeros(1, 1, dtype=torch.long),
+        "input_ids": torch.zeros(batch, 1, dtype=torch.long),
         "position_ids": torch.zeros(1, 1, dtype=torch.long),
         found.cache_name: found.cache,
         "use_cache": True,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from stepwell.causal_lm.exporting import agrees, as_it_was, exported
-from stepwell.causal_lm.metadata import metadata
+from stepwell.causal_lm.metadata import context_of, metadata
 from stepwell.causal_lm.observing import accepted, cache_argument, own_attention, static_cache
 from stepwell.causal_lm.states import places, remembers
 from stepwell.dialects.symbols import asked_quietly
@@ -104,14 +104,7 @@ def export_seq2seq(model: Any, *, context: int | None = None) -> dict[str, Any]:
         StepwellError: torch does not export it, or the methods do not say what the model says.
     """
     config = model.config.get_text_config(decoder=True)
-    longest = getattr(config, "max_target_positions", None) or getattr(
-        config, "max_position_embeddings", None
-    )
-    size = context or min(longest or _USUAL_CONTEXT, _USUAL_CONTEXT)
-    if longest is not None and size > longest:
-        raise StepwellError(
-            f"a context of {size} tokens is longer than the {longest} that the model was made for"
-        )
+    size = context_of(config, context, _USUAL_CONTEXT)
     model = model.eval().requires_grad_(False)
     with as_it_was(model), asked_quietly():
         model.set_attn_implementation(own_attention(model))

@@ -60,11 +60,18 @@ def add_language(parser: argparse.ArgumentParser) -> None:
         "--embedding", type=int, choices=(8, 4), help="bits of a number of the tokens' table"
     )
     group.add_argument("--group", type=int, metavar="N", help="weights that share a scale")
+    group.add_argument("--batch", type=int, metavar="N", help="conversations side by side (1)")
+    group.add_argument(
+        "--methods",
+        type=lambda said: tuple(said.split(",")),
+        metavar="NAME,NAME",
+        help="of prefill, decode (one token) and verify (all logits), instead of forward",
+    )
 
 
 def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """What was said of it."""
-    names = ("context", "attention", "cache", "logits", "dtype", "embedding", "group")
+    names = "context attention cache logits dtype embedding group batch methods".split()
     said = {name: getattr(arguments, name) for name in names}
     values: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     return values | ({"any_length": False} if arguments.one_token else {})
