@@ -14,10 +14,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.records import dataclass
 
 Record = dict[str, Any]
 """A table: field name to value. Absent scalars have their default, absent vectors are empty,

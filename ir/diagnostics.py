@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects.builtin import (
@@ -26,6 +25,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from stepwell.ir.once_each import once_each
+from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

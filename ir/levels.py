@@ -7,7 +7,6 @@ module says its level in `stepwell.level`; dialects register theirs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 from xdsl.dialects import get_all_dialects
@@ -18,6 +17,7 @@ from xdsl.ir import Operation
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.purity import is_one_of
+from stepwell.ir.records import dataclass
 from stepwell.ir.walking import walk
 
 COMMON = (ModuleOp, FuncOp, ReturnOp, WeightOp, StateOp, UpdateOp, MutateInputOp)

@@ -9,7 +9,6 @@ caller wrote, so a name or a value that is not declared is an error everywhere, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, cast
 
 from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.ir.records import dataclass
 
 OptionValue = bool | int | float | str | PathLike[str] | Mapping[str, str] | None
 """What an option of any kind may be given as."""

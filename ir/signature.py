@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from xdsl.dialects.builtin import (
@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.ir.records import dataclass
 from stepwell.ir.syntax.nesting import spell, unspell
 
 Constant = int | float | bool | str | None

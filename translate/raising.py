@@ -19,7 +19,7 @@ up is named, all of it at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import torch
@@ -62,6 +62,7 @@ from stepwell.ir.dtypes import f32, i8, i16
 from stepwell.ir.levels import AFTER, CMSIS_TARGET, TOSA_TARGET, set_level, stopped_after
 from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Together
@@ -450,8 +451,7 @@ class _Raiser:
         for call in recorder.calls:
             for used in pytree.tree_leaves(call.arguments):
                 if isinstance(used, torch.Tensor) and id(used) not in known:
-                    constant = getattr(used, "constant", None)
-                    if constant is None:
+                    if (constant := getattr(used, "constant", None)) is None:
                         raise CannotTraceError("it makes a tensor of its own")
                     known[id(used)] = b.constant(constant.detach().clone().contiguous())
             cls = of_overload(call.overload)

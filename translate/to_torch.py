@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,7 @@ from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, node_name
 from stepwell.ir.outside.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_out.graph import Exporting, GraphExporter, Writer

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import TensorType
@@ -37,6 +36,7 @@ from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.outside.torch_private import schema_of
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.compositions import COMPOSITIONS

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stepwell.backends.executorch.container import Data
+from stepwell.ir.records import dataclass
 
 SEGMENT_ALIGNMENT = 128
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from stepwell.ir.records import dataclass
 
 AttributeValue = int | bool | str | bytes | tuple[int, ...]
 

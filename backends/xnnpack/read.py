@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -42,6 +41,7 @@ from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
 from stepwell.ir.dtypes import i32, i64
 from stepwell.ir.outside.xdsl_private import set_type
+from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element, is_static, tensor, tensor_like, with_element
 from stepwell.ir.weights import WeightStore

@@ -186,6 +186,7 @@ LIBRARIES = {
     "dim_order_ops": "executorch.exir.passes.dim_order_ops_registry",
     "stepwell_mx": "stepwell.dialects.tosa_mxfp.operators",
     "tosa_mxfp": "executorch.backends.arm.ao_ext",
+    "torch_nn": "torch.nn.modules.linear_cross_entropy",
 }
 """The module that registers a namespace's operators, imported when one of them is named."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
@@ -28,6 +27,7 @@ from stepwell.ir.dtypes import element_type, f32, torch_dtype
 from stepwell.ir.once_each import once_each
 from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.outside.xdsl_private import current_text
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 
 STORAGE_BITS = (4, 8, 16, 32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerAttr, IntegerType
@@ -16,6 +15,7 @@ from xdsl.utils.lexer import Position
 from stepwell.dialects.tosa.attributes import EnumerationAttr
 from stepwell.ir.axes.maps import HasAxes
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

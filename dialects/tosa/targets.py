@@ -8,7 +8,7 @@ is the oracle of the tests.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from xdsl.dialects.builtin import ComplexType, TensorType, UnrankedTensorType
@@ -31,6 +31,7 @@ from stepwell.dialects.tosa.limits import EIGHT_K, NONE, Level, limits
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.dtypes import dtype_name
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, is_static
 
 PROFILES = ("fp", "int")

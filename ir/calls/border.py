@@ -9,7 +9,6 @@ caller's tensor, however it lies, as eager does, and to nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
@@ -20,6 +19,7 @@ from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type, has_torch_dtype
 from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import BoolType, FloatType, IntType, dims, element
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Block, Operation
@@ -13,6 +12,7 @@ from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.outside.xdsl_private import discard, operands_of, ops_in, replace_uses
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead, is_pure
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Event, History, Pass
 
 _Key = tuple[object, ...]

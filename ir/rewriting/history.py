@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.ir import Operation
 
 from stepwell.ir.declared.numerics import TakenDeviation
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
+from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:
     from stepwell.ir.rewriting.rewriter import Rewriter

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from xdsl.ir import Operation
 
@@ -16,6 +16,7 @@ from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import (
     History,

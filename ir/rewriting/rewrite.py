@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
@@ -25,6 +24,7 @@ from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_na
 from stepwell.ir.outside.xdsl_private import discard, operands_of
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead, is_empty, is_one_of
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.rewriting.history import Event, History
 from stepwell.ir.rewriting.rewriter import Rewriter, Scope, neighbours

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.diagnostics import NoEngine
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.npu_pipelines import BESIDE_CPU, CYCLES, ethosu_pipeline, tosa_beside_cpu_pipeline
 from stepwell.staging import stage_tables

@@ -9,22 +9,44 @@ others, a `CannotTraceError` says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from stepwell.dialects.aten.registry import overload_of
 from stepwell.translate.compositions.arithmetic import ARITHMETIC
 from stepwell.translate.compositions.curves import CURVES
 from stepwell.translate.compositions.draws import DRAWS
-from stepwell.translate.compositions.layers import LAYERS
+from stepwell.translate.compositions.layers import LAYERS, NAMED_LAYERS
 from stepwell.translate.compositions.orders import ORDERS
 from stepwell.translate.compositions.polynomials import POLYNOMIALS
 from stepwell.translate.compositions.pools import POOLS
 from stepwell.translate.compositions.scatters import SCATTERS
 from stepwell.translate.compositions.volumes import VOLUMES
 
-COMPOSITIONS: dict[Any, Callable[..., Any]] = {}
-"""Operator → the function that computes it by others."""
 
-for _table in (ARITHMETIC, CURVES, DRAWS, LAYERS, ORDERS, POLYNOMIALS, POOLS, SCATTERS, VOLUMES):
-    assert not _table.keys() & COMPOSITIONS.keys(), "one function an operator"
-    COMPOSITIONS.update(_table)
+class Compositions(Mapping[Any, Callable[..., Any]]):
+    """Operator → the function that computes it by others; some operators are known by name."""
+
+    def __init__(self, named: Mapping[str, Callable[..., Any]], *tables: Mapping[Any, Any]) -> None:
+        self._named = named
+        self._known: dict[Any, Callable[..., Any]] = {}
+        for table in tables:
+            assert not table.keys() & self._known.keys(), "one function an operator"
+            self._known.update(table)
+
+    def __getitem__(self, overload: Any) -> Callable[..., Any]:
+        found = self._known.get(overload)
+        return self._named[str(overload)] if found is None else found
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._known
+        yield from map(overload_of, self._named)
+
+    def __len__(self) -> int:
+        return len(self._known) + len(self._named)
+
+
+COMPOSITIONS = Compositions(
+    NAMED_LAYERS,
+    *(ARITHMETIC, CURVES, DRAWS, LAYERS, ORDERS, POLYNOMIALS, POOLS, SCATTERS, VOLUMES),
+)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from stepwell.ir.records import dataclass
 from stepwell.translate.compositions.arithmetic import in_single
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -29,19 +29,21 @@ NODES = 48
 class Series:
     """A function on an interval as Chebyshev's series."""
 
+    function: Callable[[Tensor], Tensor]
     low: float
     high: float
-    terms: tuple[float, ...]
 
-    @staticmethod
-    def of(function: Callable[[Tensor], Tensor], low: float, high: float) -> Series:
-        """The interpolation of a function in double precision."""
+    @cached_property
+    def terms(self) -> tuple[float, ...]:
+        """The interpolation of the function in double precision."""
         turn = (torch.arange(NODES, dtype=torch.float64) + 0.5) * (math.pi / NODES)
-        values = function((torch.cos(turn) * (high - low) + (high + low)) / 2)
+        values = self.function(
+            (torch.cos(turn) * (self.high - self.low) + (self.high + self.low)) / 2
+        )
         orders = torch.arange(NODES, dtype=torch.float64)
         terms = (torch.cos(orders[:, None] * turn) @ values) * (2 / NODES)
         terms[0] /= 2
-        return Series(low, high, tuple(terms.tolist()))
+        return tuple(terms.tolist())
 
     def __call__(self, x: Tensor) -> Tensor:
         """The sum by Clenshaw's recurrence; outside of its interval, at the end."""
@@ -71,8 +73,8 @@ def _lgamma_by_roots(x: Tensor) -> Tensor:
     return torch.lgamma(d) / ((d - 1) * (d - 2))
 
 
-NEAR_GAMMA = Series.of(_lgamma_by_roots, 0.998, 3.0)
-FAR_GAMMA = Series.of(torch.lgamma, 3.0, 9.0)
+NEAR_GAMMA = Series(_lgamma_by_roots, 0.998, 3.0)
+FAR_GAMMA = Series(torch.lgamma, 3.0, 9.0)
 
 
 def sin_pi(x: Tensor) -> Tensor:
@@ -196,7 +198,7 @@ def _scaled_erfc(u: Tensor) -> Tensor:
     return special.erfcx(x) / u
 
 
-ERFCX = Series.of(_scaled_erfc, 0.0, 1.0)
+ERFCX = Series(_scaled_erfc, 0.0, 1.0)
 
 
 def _square_exp(x: Tensor, sign: int) -> Tensor:
@@ -234,8 +236,8 @@ def _ends(w: Tensor) -> Tensor:
     return special.ndtri(p) / (math.sqrt(2) * (2 * p - 1))
 
 
-NEAR_QUANTILE = Series.of(lambda w: _ends(w.clamp(min=1e-12)), 0.0, 6.0)
-FAR_QUANTILE = Series.of(lambda root: _ends(root * root), math.sqrt(6), 10.5)
+NEAR_QUANTILE = Series(lambda w: _ends(w.clamp(min=1e-12)), 0.0, 6.0)
+FAR_QUANTILE = Series(lambda root: _ends(root * root), math.sqrt(6), 10.5)
 
 
 def _quantile(w: Tensor, y: Tensor) -> Tensor:
@@ -258,7 +260,7 @@ def ndtri(p: Tensor) -> Tensor:
 
 def _of_large(function: Callable[[Tensor], Tensor], start: float) -> Series:
     """`√x f(x)` by `start / x`."""
-    return Series.of(lambda v: function(start / v) * torch.sqrt(start / v), 1e-9, 1.0)
+    return Series(lambda v: function(start / v) * torch.sqrt(start / v), 1e-9, 1.0)
 
 
 def _slope_of(function: Callable[[Tensor], Tensor], end: float) -> Series:
@@ -268,11 +270,11 @@ def _slope_of(function: Callable[[Tensor], Tensor], end: float) -> Series:
         x = tensor.clamp(min=1e-9)
         return function(x) / x
 
-    return Series.of(slope, 0, end)
+    return Series(slope, 0, end)
 
 
 I_END, K_END, J_END = 8.0, 2.0, 5.0
-I0E_NEAR, I0E_FAR = Series.of(special.i0e, 0, I_END), _of_large(special.i0e, I_END)
+I0E_NEAR, I0E_FAR = Series(special.i0e, 0, I_END), _of_large(special.i0e, I_END)
 I1E_NEAR = _slope_of(special.i1e, I_END)
 I1E_FAR = _of_large(special.i1e, I_END)
 
@@ -308,7 +310,7 @@ def _k_rest(order: int) -> Series:
             return x * (special.modified_bessel_k1(x) - torch.log(x / 2) * special.i1(x))
         return special.modified_bessel_k0(x) + torch.log(x / 2) * special.i0(x)
 
-    return Series.of(rest, 0.0, K_END**2)
+    return Series(rest, 0.0, K_END**2)
 
 
 K_NEAR = (_k_rest(0), _k_rest(1))
@@ -351,12 +353,12 @@ def _phased(order: int, is_even: bool) -> Series:
         made = j * cosine + y * sine if is_even else y * cosine - j * sine
         return made * torch.sqrt(x * math.pi / 2) / (1 if is_even else v)
 
-    return Series.of(share, 1e-3, 1.0)
+    return Series(share, 1e-3, 1.0)
 
 
 PHASED = tuple((_phased(order, True), _phased(order, False)) for order in (0, 1))
 J_NEAR = (
-    Series.of(special.bessel_j0, 0, J_END),
+    Series(special.bessel_j0, 0, J_END),
     _slope_of(special.bessel_j1, J_END),
 )
 
@@ -371,7 +373,7 @@ def _y_rest(order: int) -> Series:
             return (special.bessel_y1(x) - slope * (2 / math.pi)) / x
         return special.bessel_y0(x) - torch.log(x) * special.bessel_j0(x) * (2 / math.pi)
 
-    return Series.of(rest, 0, J_END)
+    return Series(rest, 0, J_END)
 
 
 Y_NEAR = (_y_rest(0), _y_rest(1))

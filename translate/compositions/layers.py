@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -134,13 +133,15 @@ def frexp(x: Tensor) -> Any:
     return torch.where(is_number, share, x), exponent.to(torch.int32)
 
 
-import_module("torch.nn.modules.linear_cross_entropy")  # Registers the two operators below.
-_LOSSES = torch.ops.torch_nn
-
 LAYERS: dict[Any, Callable[..., Any]] = {
-    _LOSSES._linear_cross_entropy_batch_chunked.default: linear_cross_entropy,
-    _LOSSES._linear_cross_entropy_batch_chunked_no_reduction.default: linear_cross_entropy_of_each,
     aten.grid_sampler_3d.default: grid_sampler_3d,
     aten.frexp.Tensor: frexp,
 }
 """Operator → what it is by others."""
+NAMED_LAYERS: dict[str, Callable[..., Any]] = {
+    "torch_nn._linear_cross_entropy_batch_chunked.default": linear_cross_entropy,
+    "torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default": (
+        linear_cross_entropy_of_each
+    ),
+}
+"""Of a library that is slow to import: a program with one of these has imported it."""

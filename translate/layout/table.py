@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -11,6 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.ir.axes.maps import AxisMap, Flat, Order, axis_map, inverse
 from stepwell.ir.core import weight_key
 from stepwell.ir.purity import is_one_of
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +23,7 @@ from stepwell.ir.diagnostics import module_path, node_name
 from stepwell.ir.outside.bars import Plot, plot
 from stepwell.ir.outside.frames import frame
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.translate.exporting import export
 from stepwell.translate.mxfp.conversion import (
     Float,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, count
 from types import FunctionType
 from typing import Any, cast
@@ -21,6 +20,7 @@ from stepwell.ir.declared.families import FAMILIES, is_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims, element, is_known
 from stepwell.translate.rules.notation import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from stepwell.ir.calls.nested_inputs import plain_nesting
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.torch_private import pytree
+from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import WeightAttr, tensor_like
 from stepwell.translate.torch_in.graph import GraphImporter, Importing

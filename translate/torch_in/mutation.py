@@ -16,7 +16,7 @@ called where nothing else of ours does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from stepwell.dialects.aten.interpretation import WRITES_UNDECLARED
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.outside.torch_globals import torch_alone
 from stepwell.ir.outside.torch_private import overloads_of, pytree, schema_of
+from stepwell.ir.records import dataclass
 from stepwell.translate.torch_in.aliases import (
     Aliases,
     View,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import torch
@@ -28,6 +28,7 @@ from stepwell.ir.diagnostics import (
     source_line,
 )
 from stepwell.ir.outside.torch_private import enable_python_dispatcher
+from stepwell.ir.records import dataclass
 from stepwell.translate.torch_in.graph import WRITTEN_AS
 
 Writer = Callable[["GraphExporter", Any], None]

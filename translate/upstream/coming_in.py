@@ -14,7 +14,7 @@ tensors without data it says with which operators. torch-mlir's operators are to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -41,6 +41,7 @@ from stepwell.ir.dtypes import i64
 from stepwell.ir.levels import set_level
 from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import is_static, tensor, tensor_like
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.raising_tosa import fake_of, in_torch

@@ -7,7 +7,6 @@ a root's operand negative, intervals say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from math import isfinite
 
@@ -18,6 +17,7 @@ from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.means import Scalar, Term, meaning
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import element
 from stepwell.translate.values.engine import Analysis, values_of
 from stepwell.translate.values.evaluation import Evaluation, kind_of_value

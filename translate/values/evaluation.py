@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from stepwell.ir.declared.means import Scalar, Term, count_of, keeps_axes, meani
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.once_each import once_each
 from stepwell.ir.outside.xdsl_private import operands_of
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import element
 from stepwell.translate.values.interval import ANY, Interval, Kind, kind_of
 from stepwell.translate.values.intervals import LEAST_EPSILON, RULES

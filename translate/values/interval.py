@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, frexp, inf, isfinite, isnan
 
@@ -12,6 +11,7 @@ from xdsl.ir import Attribute
 
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.once_each import once_each
+from stepwell.ir.records import dataclass
 
 Number = int | float | Fraction
 

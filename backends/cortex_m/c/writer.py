@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +32,7 @@ from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
 from stepwell.ir.calls.arguments import takes_what_it_says
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.outside.files import as_path, write_atomically
+from stepwell.ir.records import dataclass
 
 C_TYPES = {
     ScalarType.CHAR: "int8_t",

@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Never, cast
@@ -63,6 +62,7 @@ from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, of_ove
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.outside.torch_private import operator_names, pytree, schema_of
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import tensor_like
 from stepwell.ir.weights import WeightStore
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, cast
 
 import torch
@@ -54,6 +54,7 @@ from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import (
     AnyTensor,
@@ -459,9 +460,8 @@ class _MethodLifter:
         prefix: str,
     ) -> Operation:
         def stored(name: str, data: Data) -> str:
-            return self.store.add(
-                f"{prefix}.{name}", torch.frombuffer(bytearray(data), dtype=torch.uint8)
-            )
+            held = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            return self.store.add(f"{prefix}.{name}", held)
 
         options = [(name, stored(name, value)) for name, value in delegate.options if value]
         payload = stored("payload", delegate.payload)

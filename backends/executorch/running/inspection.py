@@ -15,7 +15,6 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -34,6 +33,7 @@ from stepwell.backends.executorch.container import (
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.files import write_atomically
 from stepwell.ir.outside.switches import without_warnings
+from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord

@@ -20,7 +20,8 @@ import heapq
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from stepwell.ir.records import dataclass
 
 ALIGNMENT = 16
 """Bytes; what ExecuTorch's own memory planning aligns tensors to."""

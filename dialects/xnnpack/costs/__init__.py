@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import json
 import platform
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from stepwell.ir.axes.layout_cost import LayoutCost
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.records import dataclass
 
 DEFAULT = "x86-avx512-vnni"
 """The kind whose costs decide where no CPU is named."""

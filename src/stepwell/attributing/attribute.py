@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from stepwell.attributing.playback import Playback
 from stepwell.attributing.sites import Quantised, Site
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.records import dataclass
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, its number, how many there are."""

@@ -8,7 +8,6 @@ direction, a channel its gain.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from stepwell.attributing.sites import Site, is_dequantized
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK
 from stepwell.ir.diagnostics import op_name
+from stepwell.ir.records import dataclass
 from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, block_axis, payload_fields
 
 OUTLIER = 8.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.calls.calling import bind_inputs
 from stepwell.ir.core import MutateInputOp, UpdateOp, WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.records import dataclass
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     MxConv2dOp,
     MxLinearOp,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from stepwell.attributing.attribute import Attribution, Share, whole
@@ -12,6 +12,7 @@ from stepwell.attributing.stages import Stage
 from stepwell.ir.above import Shown
 from stepwell.ir.outside.bars import Plot, plot
 from stepwell.ir.outside.frames import frame
+from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:
     from pandas import DataFrame

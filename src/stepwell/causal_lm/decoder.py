@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from stepwell.causal_lm.attention import CUSTOM, Attention, Positions, custom_layer, register
 from stepwell.causal_lm.observing import Observed, accepted, cache_argument, own_attention
 from stepwell.causal_lm.states import places, remembers
+from stepwell.ir.records import dataclass
 
 Logits = Literal["last", "all"]
 Takes = Literal["tokens", "embeddings"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from stepwell.causal_lm.blocks import Blocks, layer_of, sentence
 from stepwell.causal_lm.tables import table_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.switches import kept_stderr
+from stepwell.ir.records import dataclass
 from stepwell.zoo.vision import imported
 
 Array = np.ndarray[Any, Any]

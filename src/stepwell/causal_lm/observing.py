@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from stepwell.causal_lm.attention import OBSERVED, Call, meaningful
 from stepwell.causal_lm.states import Place, left_behind, loose_tensors, places
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.records import dataclass
 
 
 @dataclass

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.outside.files import as_path, write_atomically
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import WeightStore
 

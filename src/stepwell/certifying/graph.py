@@ -11,11 +11,12 @@ et al., egg, POPL 2021 (rebuilding).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from stepwell.ir.records import dataclass
 from stepwell.ir.syntax.text import to_text
 
 

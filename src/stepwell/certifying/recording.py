@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -14,6 +14,7 @@ from stepwell.certifying.statements import Cone, TooLarge
 from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Pass, Rewrite, Rewriter, Step, bound_of, step_name
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.weights import WeightStore

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from stepwell.certifying.deciding import GIVEN, Undecided, decide, is_constant
 from stepwell.certifying.statements import read
+from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 
 _VALUE = re.compile(r"%v\d+")

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.certifying.graph import Definition, Graph
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 
 NEAR = 12

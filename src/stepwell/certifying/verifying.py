@@ -8,7 +8,7 @@ of them. The last text must then give what the first does.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -25,6 +25,7 @@ from stepwell.certifying.statements import pairs_of
 from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.weights import WeightStore
 

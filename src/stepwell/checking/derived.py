@@ -8,7 +8,7 @@ came; their sum bounds how far the new value may lie from the old one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from stepwell.checking.recording import Recording, dense
 from stepwell.checking.roundings import Roundings
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import rule_for
+from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 
 FAR = 8

@@ -9,7 +9,7 @@ any of them gives the same outputs and leaves the same state, so do all that fol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from stepwell.ir.core import StateOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 
 CALLS = 6

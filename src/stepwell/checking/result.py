@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from stepwell.ir.above import Shown
 from stepwell.ir.declared.numerics import TakenDeviation
 from stepwell.ir.outside.bars import Plot, plot
 from stepwell.ir.outside.frames import frame
+from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -9,7 +9,7 @@ that size in every float.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import bf16, f16
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
@@ -21,6 +21,7 @@ from stepwell.checking.recording import NotRecorded, Recording
 from stepwell.checking.result import Finding
 from stepwell.ir.diagnostics import StepwellError, describe_value, op_name
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Event, History, Rewrite, Rewriter
 from stepwell.ir.syntax.text import to_text
 

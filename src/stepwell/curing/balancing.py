@@ -12,7 +12,7 @@ exponents with which the program diverges least from the float model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ from stepwell.curing.weights import Weights
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 
 EXPONENTS = ((0.5, 0.5), (0.5, 0.0), (1.0, 0.0), (0.0, 1.0))
 """Of what activations reach, and of what columns of weights do."""

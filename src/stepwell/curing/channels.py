@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
+from stepwell.ir.records import dataclass
 
 HOMOGENEOUS = (
     "aten.relu.", "aten.leaky_relu.", "aten.neg.", "aten.abs.", "aten.mul.Scalar",

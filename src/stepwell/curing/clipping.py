@@ -10,7 +10,7 @@ quantised. No operator is added, and no file grows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -26,6 +26,7 @@ from stepwell.curing.weights import Weights
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import StepwellError, op_name
+from stepwell.ir.records import dataclass
 
 PARTS = (0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.06, 0.03)
 """Of an end of a range that are tried."""

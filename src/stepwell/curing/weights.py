@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -15,6 +14,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import WeightAttr
 
 

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import FunctionType
@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.failing.reproducing import Header, Reproducer, fails
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 
 Interesting = Callable[[Program], bool]
 Progress = Callable[[int, int], None]

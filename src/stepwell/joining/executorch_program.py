@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stepwell.ir.above import Shown
 from stepwell.ir.outside.files import as_path, write_atomically
+from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord

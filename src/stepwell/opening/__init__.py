@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch.nn import Module
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import nearest
 from stepwell.ir.outside.torch_private import ValueRanges
+from stepwell.ir.records import dataclass
 from stepwell.opening.candidates import KINDS, Inputs, Place, inputs_of, widest
 from stepwell.opening.hearing import Line, exported, line_of
 from stepwell.opening.trying import Fault, Open, Trial, Tried, first_line, opened, tried

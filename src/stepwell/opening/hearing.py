@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +23,7 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.outside.switches import hearing, kept_stderr
 from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.ir.records import dataclass
 from stepwell.opening.candidates import Inputs, Place
 from stepwell.translate.exporting import export
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from torch.export import ExportedProgram
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.outside.torch_private import pytree
+from stepwell.ir.records import dataclass
 from stepwell.opening.candidates import Inputs, Place
 from stepwell.opening.hearing import Line, line_of
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, cast, get_args
 
 from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.records import dataclass
 from stepwell.staging.pipeline_text import EditKind
 
 

@@ -8,7 +8,6 @@ neighbour. So an op that differs is where to look, and outputs are what is promi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
@@ -21,6 +20,7 @@ from stepwell.checking.samples import Sample
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError, node_name
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

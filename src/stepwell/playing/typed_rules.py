@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
 from typing import Any
@@ -22,6 +21,7 @@ from stepwell.checking.contracts.variants import Variant, variants_of
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.showing.applications import Application, Recorder
 from stepwell.translate.rewrites.documentation import module_names, module_of

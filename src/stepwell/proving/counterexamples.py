@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
 from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import Size, number_of
 from stepwell.ir.syntax.text import to_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.means import Term
 from stepwell.ir.dtypes import bf16, element_type, f16, f32, f64, i1, is_float, torch_dtype
 from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 from stepwell.proving.numbers import Number, Symbolic, Unproven
 from stepwell.proving.scalars import Typed

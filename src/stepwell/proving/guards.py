@@ -15,7 +15,7 @@ says it is `not for`, and those that are drafted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from inspect import signature
 from itertools import chain, islice
@@ -32,6 +32,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import bf16, f16
 from stepwell.ir.outside.xdsl_private import put_before
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element, is_static

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.records import dataclass
 from stepwell.proving.verdicts import Verdict
 
 Kind = Literal["refuted", "labelled", "open"]

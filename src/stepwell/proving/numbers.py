@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, TypeVar
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.records import dataclass
 
 T = TypeVar("T")
 MANY = 24

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,7 @@ from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.declared.means import meaning
 from stepwell.ir.dtypes import f64, i1, i64, torch_dtype
 from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import Size, number_of
 from stepwell.ir.types import BoolType, FloatType, IntType, dims, is_static
 from stepwell.ir.weights import WeightStore
@@ -345,8 +346,7 @@ class Tensors:
 
     def _ran(self, op: Operation, number: int) -> list[tuple[Any, ...]]:
         """For each element, ("place", operand, index) or ("number", the number there)."""
-        rule = rule_for(type(op))
-        if rule is None:
+        if rule_for(type(op)) is None:
             raise Unproven(f"{op.name} cannot be run")
         where: list[tuple[Any, ...]] = []
         runs: list[Any] = []

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import IntType, dims, element, is_static

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from stepwell.causal_lm import (
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.switches import kept_stderr
+from stepwell.ir.records import dataclass
 from stepwell.opening import insist, open_sizes
 from stepwell.program import Program, from_exported_program, load
 from stepwell.quantising import find_quantiser

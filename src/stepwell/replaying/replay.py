@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.files import write_atomically
 from stepwell.ir.outside.systems import needs_fork
+from stepwell.ir.records import dataclass
 from stepwell.plugins import registry
 from stepwell.replaying.commits import both, checked_out, content
 from stepwell.sweeping.jobs import digest, source_of, version_of

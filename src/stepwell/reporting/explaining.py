@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.func import ReturnOp
@@ -23,6 +23,7 @@ from stepwell.ir.options import OptionValue
 from stepwell.ir.outside.bars import Plot, plot
 from stepwell.ir.outside.frames import frame
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Event
 from stepwell.lowering import Lowered, lower
 from stepwell.program import from_exported_program

@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.bars import Plot, plot
 from stepwell.ir.outside.frames import frame
 from stepwell.ir.outside.switches import without_warnings
+from stepwell.ir.records import dataclass
 from stepwell.translate.executorch_private import instruction_of
 
 if TYPE_CHECKING:

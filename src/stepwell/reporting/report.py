@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.above import Shown
 from stepwell.ir.declared.numerics import Numerics, TakenDeviation
 from stepwell.ir.outside.bars import Plot, plot
 from stepwell.ir.outside.frames import frame
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.failures import MISTAKE, SWITCH
 from stepwell.ir.rewriting.history import Event, RefusalRecord
 from stepwell.ir.rewriting.pipeline import StepRecord

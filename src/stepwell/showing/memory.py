@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 
 from stepwell.backends.executorch.container import (
@@ -19,6 +18,7 @@ from stepwell.backends.executorch.container import (
     TensorList,
     TensorValue,
 )
+from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
@@ -11,6 +10,7 @@ from xdsl.ir import Attribute, Operation
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.signature import get_signature
 from stepwell.showing.weights import WeightRow, weight_bytes, weight_rows
 from stepwell.weighing.costs import operations

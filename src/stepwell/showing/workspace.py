@@ -10,7 +10,6 @@ are elsewhere. Not known from the graph, and left out: what operators need for t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -19,6 +18,7 @@ from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, StaticReshape
 from stepwell.dialects.xnnpack.elementwise import Binary, Convert, Unary
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import TensorType, dims, is_static
 from stepwell.showing.memory import Held, MemoryPlan
 from stepwell.showing.weights import weight_bytes

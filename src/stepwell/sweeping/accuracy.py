@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from stepwell.checking.rounding import MARGIN, TRIALS, NoisyInterpreter, sensiti
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 
 QUANTISES = "quantized_decomposed.quantize"

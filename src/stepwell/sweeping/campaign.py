@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.systems import needs_fork
+from stepwell.ir.records import dataclass
 from stepwell.sweeping.asked import named_by_content
 from stepwell.sweeping.cluster import local_cluster, run_tasks
 from stepwell.sweeping.jobs import Job, Limits, Task, Variant, source_of, tasks_of

@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +21,7 @@ import torch
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.outside.torch_private import pytree
+from stepwell.ir.records import dataclass
 from stepwell.ir.signature import get_signature
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program

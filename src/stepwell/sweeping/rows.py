@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any, Literal
+
+from stepwell.ir.records import dataclass
 
 Outcome = Literal[
     "right",

@@ -20,10 +20,11 @@ import sys
 import tempfile
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from stepwell.ir.records import dataclass
 from stepwell.sweeping.measuring import FULL
 from stepwell.sweeping.memory import resident
 from stepwell.zoo.catalogue import find

@@ -7,11 +7,12 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stepwell.ir.outside.files import read_bytes
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.reading.models import Model, open_model
 from stepwell.target import Target
 

@@ -12,7 +12,6 @@ of an image that is made of views, or a depthwise convolution with ones.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
 
@@ -25,6 +24,7 @@ from stepwell.dialects.cmsis.ops import (
     QuantizedLinear,
     QuantizedMaxPool2dNhwc,
 )
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.translate.lowerings.cmsis.values import (

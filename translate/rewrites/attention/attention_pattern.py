@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 import torch
@@ -21,6 +21,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.families import is_of, lays_out
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 from stepwell.translate.values import most
 

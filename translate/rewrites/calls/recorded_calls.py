@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from stepwell.ir.outside.torch_private import (
     pytree,
     schema_of,
 )
+from stepwell.ir.records import dataclass
 
 DEEPEST = 40
 """Functions within functions; deeper, one calls itself."""

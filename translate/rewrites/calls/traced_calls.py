@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -31,6 +30,7 @@ from stepwell.dialects.symbols import (
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.outside.torch_private import enable_python_dispatcher, pytree, schema_of
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.sizes.size import Dim, Size, settled

@@ -19,7 +19,6 @@ After:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -33,6 +32,7 @@ from stepwell.ir.dtypes import dtype_name, element_bytes, has_torch_dtype
 from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_pure
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.constants.recipes import derive, encode_call

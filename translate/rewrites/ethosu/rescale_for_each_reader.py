@@ -28,7 +28,6 @@ After:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Operation, Use
@@ -36,6 +35,7 @@ from xdsl.ir import Operation, Use
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i8, i16, i32
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
 from stepwell.ir.types import element
 

@@ -24,7 +24,6 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -36,6 +35,7 @@ from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i8, i32
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element, is_static
 from stepwell.ir.weights import recipe

@@ -38,7 +38,6 @@ After:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -51,6 +50,7 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.building import emit, expand, permute, put, static_dims, view

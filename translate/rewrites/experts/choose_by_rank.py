@@ -38,7 +38,6 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
@@ -50,6 +49,7 @@ from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, tensor
 from stepwell.translate.rewrites.building import (

@@ -8,7 +8,7 @@ once for all tokens: by far less for a prompt, and for one token where few exper
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -18,6 +18,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import costs_of
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.lowerings.aten.products import is_normal
 from stepwell.translate.rewrites.building import static_dims

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import TensorType
@@ -15,6 +14,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.building import axis, static_dims

@@ -45,7 +45,6 @@ After:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from xdsl.ir import Operation, SSAValue
@@ -55,6 +54,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.translate.affine.constants import channels_before, channels_behind, constants_of
 from stepwell.translate.affine.layers import LAYERS, Layers, layer_of, with_weights

@@ -14,7 +14,7 @@ with `sizes="max"` becomes
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import FunctionType, TensorType
@@ -29,6 +29,7 @@ from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass, walk_blocks
 from stepwell.ir.signature import Signature, get_signature, set_signature
 from stepwell.ir.sizes.size import UNKNOWN, Size

@@ -20,7 +20,6 @@ After:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
@@ -29,6 +28,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.sizes.size import Size, settled
 from stepwell.ir.types import dims, element, tensor

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.building import axis, static_dims

@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -23,6 +23,7 @@ from stepwell.checking.contracts.trial import (
     try_variant,
 )
 from stepwell.checking.contracts.variants import Variant, variants_of
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Pass, Rewrite
 from stepwell.translate.rewrites.documentation import (
     examples_of,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import (
@@ -13,6 +12,7 @@ from xdsl.dialects.builtin import (
 
 from stepwell.checking.contracts.draft import Draft, Source
 from stepwell.ir import dtypes
+from stepwell.ir.records import dataclass
 
 Change = Callable[[Draft], None]
 

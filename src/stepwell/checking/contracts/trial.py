@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -22,6 +22,7 @@ from stepwell.checking.watching import tolerated, total_bound
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import is_float
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, History, Pass, Rewrite, Together, bound_of
 from stepwell.ir.types import BoolType, FloatType, dims, element
 from stepwell.ir.verification import find_problems

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
 from xdsl.ir import Operation
 
 from stepwell.checking.contracts.draft import Draft
 from stepwell.checking.contracts.edits import Edit, edits_of
+from stepwell.ir.records import dataclass
 
 MOST_EDITS = 4
 """Edits on top of each other."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, cast
 
@@ -26,6 +25,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_pure
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import AnyTensor, dims, element, is_static
 

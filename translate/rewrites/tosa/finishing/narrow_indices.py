@@ -22,7 +22,6 @@ After:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -39,6 +38,7 @@ from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_n
 from stepwell.ir.dtypes import i32, i64
 from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import dims, element, with_element
 from stepwell.ir.weights import WeightStore, recipe

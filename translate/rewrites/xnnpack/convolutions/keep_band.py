@@ -30,7 +30,6 @@ After:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isnan, prod
 from typing import ClassVar
 
@@ -41,6 +40,7 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask

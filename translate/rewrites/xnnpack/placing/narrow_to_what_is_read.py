@@ -17,7 +17,6 @@ After:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -36,6 +35,7 @@ from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.ir.walking import connected, makers_and_readers
