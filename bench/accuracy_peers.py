@@ -1,4 +1,4 @@
-"""Who names planted faults: our sentence, torchao's numeric debugger, ExecuTorch's Inspector.
+"""Who names planted faults: our sentence, torchao's debugger, ExecuTorch's Inspector, AIMET.
 
     python bench/accuracy_peers.py [--only swapped] [--table docs/accuracy.md]
 
@@ -6,14 +6,19 @@ The faults are those of `tests/accuracy/test_planted_faults.py`, in an int8 net 
 layers. Ours must name the layer and the cause. torchao's debugger puts a signal-to-noise ratio
 beside each node of the float and the quantised graph, and the Inspector a gap beside what the
 runtime gives: they name no cause, and so a fault counts where the first node below `POOR` decibels,
-or whose gap is the largest, lies in the layer that has it.
+or whose gap is the largest, lies in the layer that has it. AIMET's QuantAnalyzer (where aimet-torch
+is installed) has a mean square error beside each layer of its own simulation of the net: faults are
+planted there once more, and count alike; its quantizers round with one scale and zero point both
+ways, so that two of the faults cannot be.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import importlib.util
 import io
+import math
 import sys
 import tempfile
 import time
@@ -89,10 +94,93 @@ def gap(model: Any, graph: Any, site: str, cause: str) -> tuple[bool, str]:
     return False, f"output: {float(min(row[0] for row in found['gap'])):.0f} dB"
 
 
+def widen(sim: Any, layer: str, by: float) -> None:
+    """Another range of a layer's result in AIMET's simulation."""
+    (one,) = getattr(sim, layer).output_quantizers
+    one.min.data.mul_(by)
+    one.max.data.mul_(by)
+
+
+def along_inputs(sim: Any) -> None:
+    """The ranges of rows for columns."""
+    from aimet_torch.quantization.affine import QuantizeDequantize
+
+    old = sim.mid.param_quantizers["weight"]
+    new = QuantizeDequantize((1, len(old.min)), bitwidth=8, symmetric=True)
+    new.set_range(old.get_min().detach().T, old.get_max().detach().T)
+    sim.mid.param_quantizers["weight"] = new
+
+
+def spoil(sim: Any) -> None:
+    sim.up.param_quantizers["weight"].max.data[4] = float("nan")
+
+
+def swap(sim: Any) -> None:
+    sim.mid.weight.data[[2, 11]] = sim.mid.weight.data[[11, 2]]
+
+
+def replace_weight(sim: Any) -> None:
+    random = torch.Generator().manual_seed(0)
+    sim.mid.weight.data = torch.randn(sim.mid.weight.shape, generator=random) / 5
+
+
+SIMULATED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "outlier": ("mid", lambda sim: None),
+    "wrong_axis": ("mid", along_inputs),
+    "clipped_logits": ("down", lambda sim: widen(sim, "down", 1 / 4)),
+    "lost_bias": ("up", lambda sim: sim.up.bias.data.zero_()),
+    "swapped": ("mid", swap),
+    "stale": ("mid", replace_weight),
+    "no_number": ("up", spoil),
+    "too_wide": ("up", lambda sim: widen(sim, "up", 24)),
+    "bad_calibration": ("", lambda sim: None),
+}
+"""The faults as AIMET's simulation can have them, and the layer that has them there."""
+
+
+def analyzer(fault: str, model: Any, graph: Any, site: str, cause: str) -> tuple[bool, str]:
+    """The first layer whose ratio is poor, in AIMET's own simulation."""
+    from aimet_torch.common.utils import CallbackFunc
+    from aimet_torch.quant_analyzer import QuantAnalyzer
+    from aimet_torch.quantsim import QuantizationSimModel
+
+    if fault not in SIMULATED:
+        return False, "cannot be planted"
+    data = [x for (x,), _ in planted.batches(3)]
+    calibrating = [x for (x,), _ in planted.batches(2, 0.08 if fault == "bad_calibration" else 1)]
+
+    def run(one: Any, _: Any) -> float:
+        with torch.no_grad():
+            for x in calibrating:
+                one(x)
+        return 0.0
+
+    sim = QuantizationSimModel(model, data[0], default_output_bw=8, default_param_bw=8)
+    sim.compute_encodings(run, None)
+    where, plant = SIMULATED[fault]
+    plant(sim.model)
+    shown = QuantAnalyzer(model, data[0], CallbackFunc(run), CallbackFunc(run))
+    shown.enable_per_layer_mse_loss(data, len(data))
+    with tempfile.TemporaryDirectory() as folder:
+        errors = shown.export_per_layer_mse_loss(sim, folder)
+    seen: dict[str, float] = {}
+    for name, layer in model.named_children():
+        layer.register_forward_hook(
+            lambda _, __, y, name=name: seen.update({name: float(y.square().mean())})
+        )
+    model(torch.cat(data))
+    for name, error in errors.items():  # It divides a batch's mean by its samples once more.
+        ratio = 10 * math.log10(seen[name] / (error * len(data[0]))) if error else math.inf
+        if not ratio >= POOR:
+            return name == where, f"{name}: {ratio:.0f} dB"
+    return False, "no layer is poor"
+
+
 Tool = Callable[[Any, Any, str, str], tuple[bool, str]]
 TOOLS: dict[str, Tool] = {
     "stepwell accuracy": ours, "torchao's debugger": debugger, "Inspector's gap": gap
 }  # fmt: skip
+AIMET = "AIMET's analyzer"
 
 
 def main() -> int:
@@ -100,9 +188,12 @@ def main() -> int:
     asked = asked_for_rows(__doc__)
     planted.quantised = quantised
     sound = quantised(planted.net())
-    head = ["fault", "in", *TOOLS]
+    tools = dict[str, Any](TOOLS)
+    if importlib.util.find_spec("aimet_torch"):
+        tools[AIMET] = analyzer
+    head = ["fault", "in", *tools]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    named, spent = dict.fromkeys(TOOLS, 0), dict.fromkeys(TOOLS, 0.0)
+    named, spent = dict.fromkeys(tools, 0), dict.fromkeys(tools, 0.0)
     for fault, (site, cause) in planted.FAULTS.items():
         if asked.only not in fault.__name__:
             continue
@@ -112,11 +203,12 @@ def main() -> int:
             model, graph = changed
         graph.recompile()
         cells: list[str] = []
-        for name, tool in TOOLS.items():
+        for name, tool in tools.items():
+            about = (fault.__name__,) if name == AIMET else ()
             started = time.process_time()
             with contextlib.redirect_stderr(io.StringIO()):
                 try:
-                    is_named, said = tool(model, graph, site, cause)
+                    is_named, said = tool(*about, model, graph, site, cause)
                 except Exception as error:
                     is_named, said = False, f"{type(error).__name__}"
             spent[name] += time.process_time() - started
@@ -125,7 +217,7 @@ def main() -> int:
         lines.append(f"| {fault.__name__.replace('_', ' ')} | {site} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     count = len(lines) - 2
-    totals = [f"{named[one]} of {count}, {spent[one]:.1f} s" for one in TOOLS]
+    totals = [f"{named[one]} of {count}, {spent[one]:.1f} s" for one in tools]
     lines.append(f"| named, CPU seconds | | {' | '.join(totals)} |")
     print(lines[-1])
     if asked.table:
