@@ -77,6 +77,50 @@ def test_what_is_worth_it_is_wider_within_the_budget() -> None:
     assert (given - wanted).norm() < 1e-4 * wanted.norm()
 
 
+@pytest.mark.parametrize("form", ["8da4w", "4w"])
+def test_weights_that_are_worth_it_have_eight_bits(form: str) -> None:
+    """Within 4.5 bits a weight there is room for the last layer, and for no other."""
+    found = stepwell.accuracy(
+        net(), "xnnpack", batches(7, 2), quantise=form, levels=0, cures=("mixing",)
+    )
+    assert found.program is not None and found.cures[0].kept, str(found)
+    assert short_layers(found.program) == [True, True, False]
+    (x,) = batches(7, 1)[0][0]
+    lowered = stepwell.lower(found.program, "xnnpack")
+    assert not lowered.report.outside, str(lowered.report)
+    (given,), (wanted,) = lowered.run(x), found.program.run(x)
+    assert float((given - wanted).abs().mean()) < 0.01 * float(wanted.abs().mean())
+
+
+def short_layers(program: stepwell.Program) -> list[bool]:
+    """Of each weight, whether it has four bits."""
+    return [op.arg("quant_max") == 7 for op in program.module.walk()  # pyright: ignore
+            if "dequantize_affine" in op.name and weight_key(op.operands[0])]  # fmt: skip
+
+
+def test_a_budget_in_bytes_is_held_and_used() -> None:
+    """Four bits more of 64 × 64 weights are 2 048 bytes; 128 scales of groups become 64."""
+    plain = stepwell.accuracy(net(), "xnnpack", batches(7, 1), quantise="8da4w", levels=0).program
+    assert plain is not None
+    size = len(stepwell.lower(plain, "xnnpack").to_pte())
+    for more, long in ((100, 0), (400, 1), (2600, 2), (9000, 3)):
+        found = stepwell.accuracy(
+            net(), "xnnpack", batches(7, 2), quantise="8da4w", levels=0, most=1,
+            cures=("mixing",), budget=(size + more, "bytes"),
+        )  # fmt: skip
+        assert found.program is not None
+        assert short_layers(found.program).count(False) == long, more
+        assert len(stepwell.lower(found.program, "xnnpack").to_pte()) <= size + more
+
+
+def test_a_budget_is_of_what_the_target_has() -> None:
+    with pytest.raises(stepwell.StepwellError, match="has no figure 'arena'"):
+        stepwell.accuracy(
+            net(), TARGET, batches(7, 2), quantise="fp4e2m1", levels=0, most=1, cures=("mixing",),
+            budget=(100, "arena"),
+        )  # fmt: skip
+
+
 def test_a_cure_that_does_not_win_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def worse(weights: Any, batches: Any) -> Any:
         result = weights.copy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,7 @@ from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import OptionValue
 from stepwell.ir.outside.torch_private import pytree
+from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
 from stepwell.quantising import find_quantiser, quantiser_for
 from stepwell.quantising import quantise as quantised_by
@@ -49,6 +50,7 @@ def accuracy(
     quantised: Model | None = None,
     cures: Sequence[str] = (),
     fit: Iterable[Any] | None = None,
+    budget: tuple[float, str | Callable[[Lowered], float]] | None = None,
     levels: int = 1,
     most: int = MEASURED,
     resume: Path | str | None = None,
@@ -73,6 +75,9 @@ def accuracy(
             `biases`, `distilling` (`docs/accuracy.md`).
         fit: batches that cures are fitted on and that quantisers calibrate on; None: cures take
             the first half of `data`, and only the rest accepts and reports.
+        budget: what the cure `mixing` may spend, and of what: `(4.5, "bits")` of a number, which is
+            the default; a figure that `stepwell budget` knows (`(100_000, "bytes")`, "arena"); or
+            a function of what `stepwell.lower` gives.
         levels: batches that the levels of the target and the artefact run on, which are slow.
         most: sites that are measured, those that rank first by gradients.
         resume: a file that keeps what is measured; a second call goes on behind it.
@@ -120,7 +125,40 @@ def accuracy(
     from stepwell.curing import cured
 
     assert fitted is not None
-    return cured(result, pair, fitted, batches, metric, cures)
+    spent = {} if budget is None else _spent(budget, target, pipeline, options)
+    return cured(result, pair, fitted, batches, metric, cures, spent)
+
+
+def _spent(
+    budget: tuple[float, str | Callable[[Lowered], float]],
+    target: str,
+    pipeline: PipelineLike | None,
+    options: Mapping[str, OptionValue],
+) -> dict[str, Any]:
+    """A budget as the cure `mixing` takes it.
+
+    Raises:
+        StepwellError: the target's programs have no such figure.
+    """
+    from stepwell.weighing.budgeting import measure
+
+    limit, what = budget
+    if what == "bits":
+        return {"limit": limit}
+
+    def cost(program: Program) -> float:
+        lowered = lower(program, target, pipeline, **options)
+        if callable(what):
+            return what(lowered)
+        found = getattr(measure(lowered), what, None)
+        if found is None:
+            raise StepwellError(
+                f"a program for {target!r} has no figure {what!r} that a budget could limit",
+                help='"bits", "bytes", "arena" (of a .pte), or a function of the lowered program',
+            )
+        return found
+
+    return {"limit": limit, "cost": cost}
 
 
 def _measured(

@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     completed_by(quantise, quantisers)
     parser.add_argument("--cures", metavar="NAME,…", help=f"of {CURES}")
     parser.add_argument(
+        "--budget", metavar="NUMBER:WHAT", help="for mixing: 4.5:bits a number (it), bytes, arena"
+    )
+    parser.add_argument(
         "--levels", type=int, default=1, metavar="N", help="batches for levels and artefact (1)"
     )
     parser.add_argument("--resume", type=Path, metavar="FILE", help="keep what is measured there")
@@ -61,6 +64,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
             quantise=arguments.quantise,
             cures=tuple(arguments.cures.split(",")) if arguments.cures else (),
             fit=fit or None,
+            budget=arguments.budget and _budget(arguments.budget),
             levels=arguments.levels,
             resume=arguments.resume,
             progress=tell,
@@ -70,3 +74,13 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if arguments.html:
         write_atomically(arguments.html, found.to_html().encode())
     return Outcome(found.to_dict(), [arguments.html] if arguments.html else [])
+
+
+def _budget(text: str) -> tuple[float, str]:
+    limit, _, what = text.partition(":")
+    try:
+        return float(limit), what or "bits"
+    except ValueError:
+        raise StepwellError(
+            f"--budget {text}: {limit!r} is no number", help="--budget 4.5:bits, 100000:bytes"
+        ) from None

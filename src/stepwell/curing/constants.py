@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import torch
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 
 from stepwell.ir.core import WeightOp
+from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr
 
@@ -22,6 +24,8 @@ def renew(
     new = old.clone()
     key = program.weights.constant(tensor.contiguous(), f"{old.key.data}.{why}")
     new.properties["key"] = WeightAttr(key)
+    if isinstance(held := old.result.type, TensorType):
+        set_type(new.result, TensorType(held.element_type, tensor.shape))
     block = old.parent
     assert block is not None
     block.insert_op_after(new, old)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -44,8 +46,9 @@ def cured(
     held_out: Sequence[Batch],
     metric: Metric | None,
     cures: Sequence[str],
+    budget: Mapping[str, Any],
 ) -> Accuracy:
-    """The result with the program that cures make of it.
+    """The result with the program that cures make of it; `budget`: what `mixing` may spend.
 
     Raises:
         StepwellError: there is no such cure.
@@ -73,7 +76,8 @@ def cured(
     kept = False
     tried: list[Cured] = []
     for name in cures:
-        weights = CURES[name](best, fit)
+        fitted = partial(mixed, **budget) if name == "mixing" else CURES[name]
+        weights = fitted(best, fit)
         given = judge(weights)
         loss, score = difference(now, given, "loss"), difference(given, now, "score")
         lost, won = difference(low, base, "loss"), difference(low, given, "loss")

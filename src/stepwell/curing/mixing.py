@@ -1,40 +1,67 @@
-"""More bits for the operands that are worth them, within a budget of bits a number."""
+"""More bits for the operands that are worth them, within a budget.
+
+Products in MX may have wider payloads, of either operand; weights of four bits may have eight, with
+a scale for each row. What a way costs is counted in bits, or measured: the program with that one
+change is lowered, and its artefact weighed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
+from typing import Any
 
+import torch
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
 from stepwell.attributing.metrics import Batch, Tally, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.sites import MX, Quantised, Site
+from stepwell.curing.constants import renew
+from stepwell.curing.scales import scale_at
 from stepwell.curing.weights import Weights
+from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.operators import TYPES
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, op_name
 from stepwell.ir.knapsack import least_loss
+from stepwell.ir.program import Program
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
 
 BITS = 4.5
-"""Of a number that products read, scales aside, that a program of fp4 may have on average."""
+"""Of a number that is quantised, scales aside, that a program of four bits may have on average."""
 WIDER = "fp8e4m3"
 LOOKED_AT = 2
 """Batches that candidates are measured on."""
-Payloads = tuple[str, str]
-"""Of a product's first operand and of its second."""
+Way = tuple[str, str] | int
+"""How a site is quantised: payloads of a product's operands, or bits of a weight."""
+Cost = Callable[[Program], float]
+"""What a program costs."""
 
 
-def payloads_of(site: Site) -> Payloads:
+def payloads_of(site: Site) -> tuple[str, str]:
     """Those of a product in MX."""
     assert isinstance(site.op, SchemaOp)
     first, second = payload_fields(site.op)
     return site.op.arg(first), site.op.arg(second)
+
+
+def ways_of(weights: Weights, site: Site) -> tuple[Way, ...]:
+    """How a site may be quantised, first as it is; none where there is nothing to choose."""
+    if site.is_mx:
+        sides = ((p, WIDER) if payload_named(p).bits < payload_named(WIDER).bits else (p,)
+                 for p in payloads_of(site))  # fmt: skip
+        return tuple(product(*sides))
+    if site.weight is None or (site, site.weight) not in weights.stepped:
+        return ()
+    op, steps = site.op.operands[site.weight].owner, weights.stepped[site, site.weight][1]
+    is_short = isinstance(op, SchemaOp) and op_name(op).startswith("torchao.dequantize_affine")
+    return (4, 8) if is_short and steps.high - steps.low == 15 else ()
 
 
 def bits_read(pair: Quantised) -> float:
@@ -52,7 +79,12 @@ def bits_a_weight(pair: Quantised) -> float:
 
 
 def _numbers(pair: Quantised, site: Site) -> tuple[float, float]:
-    """Of its operands, for one sample: a row of the first input. Open sizes count as 1."""
+    """Of its operands, for one sample: a row of the first input. Open sizes count as 1.
+
+    Of integers the weight alone: what is read beside it has the bits that it has.
+    """
+    if not site.is_mx:
+        return 0, site.elements
     (rows, *_), *_ = (known for v in pair.func.body.block.args if (known := _sizes(v)))
     first, second = (prod(_sizes(v)) for v in site.op.operands[:2])
     return first / rows, second / (rows if site.weight is None else 1)
@@ -62,75 +94,116 @@ def _sizes(value: SSAValue) -> list[int]:
     return [size if isinstance(size, int) else 1 for size in dims(value.type)]
 
 
-def _bits(pair: Quantised, site: Site, payloads: Payloads) -> float:
-    numbers = _numbers(pair, site)
-    return sum(n * payload_named(p).bits for n, p in zip(numbers, payloads, strict=True))
+def _bits(pair: Quantised, site: Site, way: Way) -> float:
+    first, second = _numbers(pair, site)
+    if isinstance(way, int):
+        return second * way
+    return first * payload_named(way[0]).bits + second * payload_named(way[1]).bits
 
 
-def mixed(weights: Weights, batches: Sequence[Batch], bits: float = BITS) -> Weights:
+def mixed(
+    weights: Weights,
+    batches: Sequence[Batch],
+    limit: float = BITS,
+    cost: Cost | None = None,
+) -> Weights:
     """The same weights in a program whose worst operands are wider, chosen by an exact knapsack.
 
-    Weights and activations alike, those of one sample. What an operand is worth is the divergence
-    from the float model with its product alone quantised so: far less noisy than its share of the
-    loss.
+    What an operand is worth is the divergence from the float model with its site alone quantised
+    so: far less noisy than its share of the loss.
+
+    Args:
+        weights: of a program.
+        batches: to measure on.
+        limit: what the program may cost.
+        cost: of a program; None: bits of a number, on average, weights and activations of one
+            sample alike where products are in MX, weights alone where these are integers.
 
     Raises:
-        StepwellError: the program has no products in MX.
+        StepwellError: there is nothing to choose from.
     """
     pair = weights.pair
-    sites = [site for site in pair.sites if site.is_mx]
-    if not sites:
+    ways = {site: found for site in pair.sites if len(found := ways_of(weights, site)) > 1}
+    if not ways:
         raise StepwellError(
-            "the cure 'mixing' chooses payloads of MX, and the program has none",
-            help='quantise="fp4e2m1"',
+            "the cure 'mixing' chooses payloads of MX or bits of weights of four bits, and the "
+            "program has neither",
+            help='quantise="fp4e2m1", "8da4w" or "4w"',
         )
-    things: list[list[tuple[float, float]]] = [[] for _ in sites]
-    ways: list[list[Payloads]] = [[] for _ in sites]
-    for wide in ((False, False), (True, False), (False, True), (True, True)):
-        asked = {site.name: _widened(payloads_of(site), wide) for site in sites}
-        other = replace_payloads(weights, asked).pair
-        lost = _divergences(other, batches[:LOOKED_AT])
-        for at, site in enumerate(sites):
-            cost = _bits(pair, site, asked[site.name])
-            if asked[site.name] not in ways[at]:
-                ways[at].append(asked[site.name])
-                things[at].append((cost, lost[site.name]))
-    total = sum(sum(_numbers(pair, site)) for site in sites)
-    picks = least_loss(things, bits * total) or [0] * len(sites)
-    chosen = zip(sites, ways, picks, strict=True)
-    return replace_payloads(weights, {site.name: way[pick] for site, way, pick in chosen})
+    lost: dict[Site, list[float]] = {site: [] for site in ways}
+    for at in range(max(map(len, ways.values()))):
+        asked = {site.name: found[at] for site, found in ways.items() if at < len(found)}
+        divergences = _divergences(replaced(weights, asked).pair, asked, batches[:LOOKED_AT])
+        for site, found in ways.items():
+            if at < len(found):
+                lost[site].append(divergences[site.name])
+    if cost is None:
+        costs = {site: [_bits(pair, site, way) for way in found] for site, found in ways.items()}
+        limit *= sum(sum(_numbers(pair, site)) for site in ways)
+    else:
+        plain = cost(weights.program())
+        costs = {
+            site: [0.0, *(cost(replaced(weights, {site.name: way}).program()) - plain
+                          for way in found[1:])]
+            for site, found in ways.items()
+        }  # fmt: skip
+        limit -= plain
+    things = [list(zip(costs[site], lost[site], strict=True)) for site in ways]
+    picks = least_loss(things, limit) or [0] * len(things)
+    chosen = zip(ways.items(), picks, strict=True)
+    return replaced(weights, {site.name: found[pick] for (site, found), pick in chosen})
 
 
-def _widened(payloads: Payloads, wide: tuple[bool, bool]) -> Payloads:
-    first, second = (
-        WIDER if more and payload_named(p).bits < payload_named(WIDER).bits else p
-        for p, more in zip(payloads, wide, strict=True)
-    )
-    return first, second
-
-
-def _divergences(pair: Quantised, batches: Sequence[Batch]) -> dict[str, float]:
-    """From the float model, with each product in MX alone quantised."""
-    lost = {site.name: Tally() for site in pair.sites if site.is_mx}
+def _divergences(
+    pair: Quantised, names: Mapping[str, Any], batches: Sequence[Batch]
+) -> dict[str, float]:
+    """From the float model, with each of these sites alone quantised."""
+    lost = {name: Tally() for name in names}
     for inputs, labels in batches:
         floats = Playback(pair, inputs, free=True)
         for site in pair.sites:
-            if site.is_mx:
+            if site.name in names:
                 found = judged(floats.flipped(site), labels, floats.outputs)
                 lost[site.name].add(found.divergence)
     return {name: tally.mean for name, tally in lost.items()}
 
 
-def replace_payloads(weights: Weights, payloads: Mapping[str, Payloads]) -> Weights:
-    """The same weights in a program where products, by name, have other payloads."""
-    program = weights.pair.program.clone()
-    pair = replace(weights.pair, program=program)
+def replaced(weights: Weights, ways: Mapping[str, Way]) -> Weights:
+    """The same numbers in a program where sites, by name, are quantised in other ways."""
+    pair = replace(weights.pair, program=weights.pair.program.clone())
     named = {site.name: site for site in pair.sites}
-    for name, chosen in payloads.items():
-        op = named[name].op
-        assert isinstance(op, MX)
-        for which, payload in zip(payload_fields(op), chosen, strict=True):
-            op.properties[which] = StringAttr(payload)
-        if chosen[0] != chosen[1]:  # Operators on separate data and scales read one payload.
-            op.properties["form"] = StringAttr(TYPES)
-    return Weights(pair, weights.plain, {})
+    numbers = {(site.name, at): held for (site, at), (held, _) in weights.stepped.items()}
+    for name, way in ways.items():
+        site = named[name]
+        if not isinstance(way, int):
+            _set_payloads(site, way)
+        elif way == 8:
+            assert site.weight is not None
+            _set_rows(pair, site, numbers[name, site.weight])
+    return weights.moved(replace(pair))
+
+
+def _set_payloads(site: Site, payloads: tuple[str, str]) -> None:
+    op = site.op
+    assert isinstance(op, MX)
+    for which, payload in zip(payload_fields(op), payloads, strict=True):
+        op.properties[which] = StringAttr(payload)
+    if payloads[0] != payloads[1]:  # Operators on separate data and scales read one payload.
+        op.properties["form"] = StringAttr(TYPES)
+
+
+def _set_rows(pair: Quantised, site: Site, numbers: torch.Tensor) -> None:
+    """Let a weight have 8 bits, and a scale for each row."""
+    assert site.weight is not None
+    op = site.op.operands[site.weight].owner
+    assert isinstance(op, SchemaOp)
+    at = scale_at(op)
+    assert at is not None
+    scale = (numbers.abs().amax(1, keepdim=True) / 127).clamp_min(torch.finfo(torch.float32).eps)
+    integers = (numbers / scale).round().clamp(-128, 127).to(torch.int8)
+    parts = {0: integers, at: scale, at + 1: torch.zeros_like(scale, dtype=torch.int8)}
+    for index, tensor in parts.items():
+        if index < len(op.operands):
+            renew(pair.program, op, index, tensor)
+    op.properties["block_size"] = attribute([1, numbers.shape[1]])
+    op.properties["quant_min"], op.properties["quant_max"] = attribute(-128), attribute(127)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, cast
 
 import torch
@@ -103,12 +104,12 @@ class Weights:
                 if weight.dtype == torch.float32:
                     plain[op.key.data] = weight.clone()
         stepped: dict[tuple[Site, int], tuple[Tensor, Steps]] = {}
-        keys = [constant_key(value) for site in pair.sites for value in site.op.operands]
+        read = Counter(constant_key(value) for site in pair.sites for value in site.op.operands)
         for site in pair.sites:
             own = [] if site.weight is None else range(site.weight, len(site.op.operands))
             for at in own:
                 steps = steps_of(pair, site.op.operands[at])
-                if steps is None or keys.count(steps.key) > 1:
+                if steps is None or read[steps.key] > 1:
                     continue  # What two layers share is not chosen for one.
                 now = pair.program.weights.get(steps.key).float()
                 numbers = site.floats.get(at, (now - steps.zero) * steps.scale)
