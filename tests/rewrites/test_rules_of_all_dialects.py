@@ -310,3 +310,23 @@ def test_what_a_value_defined_again_needs_is_asked_when_it_is_read(
     known = {"NODES": (xnnpack.Add, xnnpack.Subtract), "LEAST": 0.5}
     with pytest.raises(StepwellError, match=reason):
         rule(MOVED.replace(held, changed, 1), **known)
+
+
+@pytest.mark.parametrize(
+    ("line", "example", "result"),
+    [
+        (
+            "tosa.transpose(%x, perms=[1, 0, 2])",
+            """%x = 'tensor<1x?x4xf32, #stepwell.shape<[1, "n", 4]>>'""",
+            "tensor<?x1x4xf32",
+        ),
+        ("tosa.reshape(%x, %s)", f'%x = "{X}", %s = "!tosa.shape<2>"', "tensor<?x?xf32"),
+        ("tosa.reshape(%x, %s)", f'%x = "{X}", %s = "!tosa.shape<1>"', "tensor<?xf32"),
+    ],
+)
+def test_sizes_are_those_of_the_result_where_the_operand_has_others(
+    line: str, example: str, result: str
+):
+    again = rule(f"rule again\nBefore:\n    %y = {line}\nAfter:\n    %y = {line}\nfor {example}\n")
+    (before, _), *_ = examples_of(again)
+    assert f"-> {result}" in before

@@ -42,7 +42,7 @@ from stepwell.ir.declared.inference import infer, inference_rule
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.xdsl_private import create
 from stepwell.ir.records import dataclass
-from stepwell.ir.sizes.size import GUESS, Size
+from stepwell.ir.sizes.size import GUESS
 from stepwell.ir.syntax.text import dialect_named
 from stepwell.ir.types import dims, element, tensor
 
@@ -220,11 +220,10 @@ class DeclaredOperator(Operator):
 
 
 def _unsized(type_: Attribute) -> Attribute:
-    """A tensor's type with symbols for sizes, which inference replaces by those it knows."""
+    """A tensor's type with symbols for its sizes, which inference replaces by those it knows."""
     if not isinstance(type_, TensorType):
         return type_
-    sizes = [GUESS if isinstance(size, Size) else size for size in dims(type_)]
-    return tensor(sizes, element(type_)) if GUESS in sizes else type_
+    return tensor([GUESS] * len(dims(type_)), element(type_))
 
 
 @cache

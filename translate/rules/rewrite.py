@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, make_dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -33,6 +33,11 @@ class RuleRewrite(Rewrite[Matched]):
 
     rule: ClassVar[Rule]
     namespace: ClassVar[Namespace]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *options: Any, **named: Any) -> None:
+            """The options that a rule's text names, in their order."""
 
     @cached_property
     def _matchers(self) -> dict[type[Operation], Matcher]:

@@ -8,7 +8,7 @@ from math import prod
 from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.attributes import BlockScaledType
+from stepwell.dialects.tosa.attributes import BlockScaledType, ShapeType
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.meaning.values import element_of, ints
@@ -99,7 +99,10 @@ def _concat(op: t.ConcatOp) -> Sequence[Expected]:
 
 @shaped(t.ReshapeOp)
 def _reshape(op: t.ReshapeOp) -> Sequence[Expected]:
-    return [(reshaped(shape_of(op.input1), sizes_of(op.shape, "the shape")), element_of(op.input1))]
+    sizes = sizes_of(op.shape, "the shape")
+    assert isinstance(op.shape.type, ShapeType)
+    unknown = (UNKNOWN,) * op.shape.type.rank.data
+    return [(reshaped(shape_of(op.input1), sizes) or unknown, element_of(op.input1))]
 
 
 def reshaped(shape: Shape, sizes: tuple[int, ...] | None) -> Shape:

@@ -292,6 +292,8 @@ def input_of(type_: Any, number: int, numbers: tuple[float, ...] = SPECIAL) -> A
             return (torch.arange(1, count + 1) * (number + 0.75)).reshape(shape).to(dtype)
     elif dtype == torch.bool:
         table = torch.tensor([True, False])
+    elif dtype.is_complex:
+        table = torch.tensor([complex(n, -n) for n in numbers])
     else:
         info = torch.iinfo(dtype)
         limits = [

@@ -5,11 +5,12 @@ those must become something else, or nothing that is written at all. A condition
 (`where reads_once(%a) for cost`) is no part of the statement that is proved: the proof that is kept
 is of the rule without it (`verdicts.prove`), and here it is shown to be what it says: `termination`
 (the rule fires on its own result), `cost` (the program has no fewer ops) or `overflow` (a number is
-lost to infinity, or to zero). What `target`, `accuracy` and `choice` refuse is run: it is the same
-without the condition, within the rule's bound, or the target has no op for it. `accuracy` refuses
-halves, to which more ops round behind than before, or what would lose digits; `choice` what the
-model, an option or a table of choices says otherwise. The programs are those that the rule's text
-says it is `not for`, and those that are drafted.
+lost to infinity, or to zero). Where there is no such proof, what the condition refuses is run,
+as is what `target`, `accuracy` and `choice` refuse: it is the same without the condition, within
+the rule's bound, or the target has no op for it. `accuracy` refuses halves, to which more ops round
+behind than before, or what would lose digits; `choice` what the model, an option or a table of
+choices says otherwise. The programs are those that the rule's text says it is `not for`, and those
+that are drafted.
 """
 
 from __future__ import annotations
@@ -334,53 +335,84 @@ def _lost(form: _Without, program: Program) -> str | None:
 
 
 def _labelled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
-    if clause.label in UNNEEDED:
-        try:
-            return _of_target(rewrite, clause)
-        except (Unproven, StepwellError) as error:
-            return "open", error.problems[0].fact
-    proof = known().get(hash_of(rewrite.rule))
-    if proof is None or not proof.is_proved or not proof.of_labels:
-        return "open", "the rule is not proved without it"
-    show = {"termination": _fires_again, "cost": _is_no_better, "overflow": _overflows}
     try:
-        for form in _withouts(rewrite, clause):
-            found = form.applications() if clause.label == "termination" else form.programs()
-            for program, _ in found:
-                if (shown := show[clause.label](form, program)) is not None:
-                    return "labelled", f"proved without it; {shown}"
+        return (_of_target if clause.label in UNNEEDED else _of_statement)(rewrite, clause)
     except (Unproven, StepwellError) as error:
         return "open", error.problems[0].fact
-    return "open", f"proved without it; that it is for {clause.label} was not shown"
+
+
+def _of_statement(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
+    """The rule is right without it, by its proof or as far as what it refuses shows."""
+    proof = known().get(hash_of(rewrite.rule))
+    said = "proved without it"
+    if proof is None or not proof.is_proved or not proof.of_labels:
+        ran = _run(rewrite, clause)
+        if ran.wrong or not ran.same:
+            return "open", f"the rule is not proved without it{ran.wrong}"
+        said = f"{ran.same} that it refuses are the same within its bound"
+    show = {"termination": _fires_again, "cost": _is_no_better, "overflow": _overflows}
+    for form in _withouts(rewrite, clause):
+        found = form.applications() if clause.label == "termination" else form.programs()
+        for program, _ in found:
+            if (shown := show[clause.label](form, program)) is not None:
+                return "labelled", f"{said}; {shown}"
+    return "open", f"{said}; that it is for {clause.label} was not shown"
+
+
+@dataclass
+class _Ran:
+    """What became of programs that a condition refuses, without it.
+
+    Attributes:
+        same: how many are the same within the rule's bound.
+        unwritten: how many cannot be written.
+        reason: what the condition says of the first.
+        rounds: that more ops round than before, or that digits are lost.
+        wrong: one that is not the same.
+    """
+
+    same: int = 0
+    unwritten: int = 0
+    reason: str = ""
+    rounds: str = ""
+    wrong: str = ""
+
+
+def _run(rewrite: type[RuleRewrite], clause: Where) -> _Ran:
+    ran = _Ran()
+    for form in _withouts(rewrite, clause):
+        for program, refusal in form.programs():
+            ran.reason = ran.reason or ("" if refusal is None else refusal.reason)
+            try:
+                written = applied(form.bare, program, form.matcher, form.writer)
+            except (Unproven, NotWritten):
+                written = None
+            if written is None or written.misfits:
+                ran.unwritten += 1
+                continue
+            found = differs(written, rewrite.bound) if _can_run(program) else "agrees"
+            if isinstance(found, Counterexample):
+                ran.wrong = f"; it is needed: {found}"
+                return ran
+            ran.same += 1
+            ran.rounds = ran.rounds or _rounds_more(written) or _is_further_off(written, rewrite)
+    return ran
 
 
 def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
     """What it refuses is the same without it, or no program of the target."""
-    same, refused, reason, rounds = 0, 0, "", ""
-    for form in _withouts(rewrite, clause):
-        for program, refusal in form.programs():
-            reason = reason or ("" if refusal is None else refusal.reason)
-            try:
-                written = applied(form.bare, program, form.matcher, form.writer)
-            except (Unproven, NotWritten):
-                refused += 1
-                continue
-            if written is None or written.misfits:
-                refused += 1
-                continue
-            found = differs(written, rewrite.bound) if _can_run(program) else "agrees"
-            if isinstance(found, Counterexample):
-                return "open", f"it is needed: {found}"
-            same += 1
-            rounds = rounds or _rounds_more(written) or _is_further_off(written, rewrite)
-    if clause.label == "accuracy" and same:
-        return ("labelled" if rounds else "open"), f"{same} the same within its bound; {rounds}"
-    if clause.label == "choice" and same:
-        return "labelled", f"{same} that it refuses are the same within its bound"
-    if not same + refused:
+    ran = _run(rewrite, clause)
+    if ran.wrong:
+        return "open", ran.wrong.removeprefix("; ")
+    if clause.label == "accuracy" and ran.same:
+        kind = "labelled" if ran.rounds else "open"
+        return kind, f"{ran.same} the same within its bound; {ran.rounds}"
+    if clause.label == "choice" and ran.same:
+        return "labelled", f"{ran.same} that it refuses are the same within its bound"
+    if not ran.same + ran.unwritten:
         return "open", "no program was drafted that it refuses"
-    kind = "labelled" if reason else "open"
-    return kind, f"refuses “{reason}”: {refused} that the target has no op for, {same} the same"
+    said = f"{ran.unwritten} that the target has no op for, {ran.same} the same"
+    return "labelled" if ran.reason else "open", f"refuses “{ran.reason}”: {said}"
 
 
 def _rounds_more(written: Written) -> str:

@@ -15,6 +15,9 @@ where are_dequantised_alike(%y, $Q)
 where is_for_the_whole($Q)
 for $move = "aten.view.default", $size = [8], $S = [2, 4], $E = f32
 for $Q = "!quant.uniform<i8:f32, 0.5>"
+not for $move = "aten.dropout.default", $p = 0.5, $train = true
+not for $move = "aten.view_as.default", %other = "tensor<8xf32>"
+not for $Q = "!quant.uniform<i8:f32:0, {0.5, 0.25}>"
 
 rule sink-dequantize-along-axis
     Scales along an axis follow a permutation of it.
@@ -23,10 +26,7 @@ Before:
     %*y = $move of MOVEMENT(%x, …)
 After:
     %*y = dequantised_behind(%y, permuted($Q, $order))
-where only_moves_its_operands(%y)
-where are_dequantised_alike(%y, $Q)
-where not is_for_the_whole($Q)
-with $order = order_of(%y)
+with $order = order_of(%y, $Q)
 for $move = "aten.t.default", $S = [2, 3], $E = f32
 for $Q = "!quant.uniform<i8:f32:0, {0.5, 0.25}>"
 """
@@ -56,8 +56,10 @@ def are_dequantised_alike(value: SSAValue, of: UniformQuantizedType) -> bool:
     return all(isinstance(m, DequantizeCast) and element(m.input.type) == of for m in makers)
 
 
-def order_of(value: SSAValue) -> tuple[int, ...] | Refusal:
-    """The permutation that a movement is."""
+def order_of(value: SSAValue, of: UniformQuantizedType) -> tuple[int, ...] | Refusal | None:
+    """The permutation that a movement of scales along an axis is."""
+    if of.data.is_per_tensor:
+        return None
     order = permutation(cast("SchemaOp", value.owner))
     return Refusal("scales along an axis follow a permutation only") if order is None else order
 

@@ -9,6 +9,8 @@ After:
     %y = viewed(%x, %y)
 unless has_no_view(%x, %y)
 for $size = [6], %x = "tensor<2x3xf32>"
+not for %p = aten.sym_size.int(%i, 0); %q = aten.sym_size.int(%i, 1); $size = [%p, %q],
+    %i = 'tensor<?x?xf32, #stepwell.shape<["p", "q"]>>', %x = 'tensor<?xf32, #stepwell.shape<["p*q"]>>'
 
 rule unit-permute-to-view
     A permute that moves nothing but axes of size 1. XNNPACK permutes any number of symbolic sizes,

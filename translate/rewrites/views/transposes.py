@@ -41,6 +41,7 @@ Before:
 After:
     %y = aten.permute.default(%x, swapped(%x, -1, -2))
 where not is_complex($E) else "the adjoint of a complex tensor conjugates it"
+not for %x = "tensor<2x3xcomplex<f32>>"
 
 rule numpy-transpose-to-permute
     All axes in reverse.

@@ -14,7 +14,7 @@ After:
     %b = half_more($constants)
     %g = $layer(%x, …, weight=%w, bias=%b)
     %y = aten.clamp.default(%g, 0.0, 1.0)
-where reads_once(%l)
+where reads_once(%l) for cost
 unless has_other_rows(%l)
 with $constants = quantised_constants(%l, %y)
 bound of roundings: "the sixth is taken of scales, not of sums"
@@ -26,6 +26,10 @@ for %q = quant.qcast(%y) : (…) -> $Q
 for $layer = "aten.linear.default", %weight = %u
 for %i = "tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>", $W = "tensor<3x4x!quant.uniform<i8:f32, 0.75>>"
 for $Q = "tensor<2x3x!quant.uniform<i8:f32, 0.00390625:-128>>"
+not for $layer = "aten.convolution.default", $transposed = true, $stride = [1], $padding = [0], $groups = 1,
+    $dilation = [1], $output_padding = [0], %i = "tensor<2x4x5x!quant.uniform<i8:f32, 0.5:3>>"; %v = weight : tensor<4 x 3 x 1 x i8>;
+    %u = quant.dcast(%t) : (…) -> tensor<4 x 3 x 1 x f32>; $W = "tensor<4x3x1x!quant.uniform<i8:f32, 0.75>>";
+    %x = quant.dcast(%i) : (…) -> tensor<2 x 4 x 5 x f32>; $Q = "tensor<2x3x5x!quant.uniform<i8:f32, 0.00390625:-128>>"
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ Before:
 After:
     %p = cmsis.part(%x, axis=$axis, start=$start) : … -> tensor<$*T x $Q>
     %y = quant.scast(%p)
-where is_quantised($Q)
-unless is_copied(%x, %y)
+unless is_copied(%x, %y) for target
 with $axis = outermost(%x, $dim)
 with $start = start_of(%y)
 not of empty tensors
@@ -20,6 +19,7 @@ for %b = quant.scast(%y) : (…) -> tensor<$*T x $Q>
 for %z = cmsis.minimum(%b, %b) : (…) -> tensor<$*T x $Q>
 for %a = "tensor<1x4x!quant.uniform<i8:f32, 0.5>>", $S = [1, 4], $T = [1, 2]
 for $Q = "!quant.uniform<i8:f32, 0.5>", $I = i8, $dim = 1, $start = 2, $end = 4
+not for %x = "tensor<1x4x!quant.uniform<i8:f32, 0.5>>"
 
 rule select-as-part
     One step of the outermost axis, of which the axis is taken away.
@@ -30,8 +30,7 @@ After:
     %p = cmsis.part(%x, axis=$axis, start=$start) : … -> tensor<*one_of($S, $axis) x $Q>
     %v = reshaped(%p, $T)
     %y = quant.scast(%v)
-where is_quantised($Q)
-unless is_copied(%x, %y)
+unless is_copied(%x, %y) for target
 with $axis = outermost(%x, $dim)
 with $start = at_index($S, $axis, $index)
 not of empty tensors
@@ -40,6 +39,7 @@ for %b = quant.scast(%y) : (…) -> tensor<$*T x $Q>
 for %z = cmsis.minimum(%b, %b) : (…) -> tensor<$*T x $Q>
 for %a = "tensor<1x3x4x!quant.uniform<i8:f32, 0.5>>", $S = [1, 3, 4], $T = [1, 4]
 for $Q = "!quant.uniform<i8:f32, 0.5>", $I = i8, $dim = 1, $index = -1
+not for %x = "tensor<1x3x4x!quant.uniform<i8:f32, 0.5>>"
 """
 
 from __future__ import annotations

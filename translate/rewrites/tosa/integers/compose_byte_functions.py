@@ -10,10 +10,10 @@ Before:
     %y = $outer of FUNCTIONS(%a, …)
 After:
     %y = tabulated(%x, %a, %y)
-where is_byte_function(%a)
-where is_byte_function(%y)
+where are_byte_functions(%a, %y)
 for %s = weight : tensor<256 x i8>
 for $inner = "tosa.table", $outer = "tosa.table", %x = "tensor<4xi8>", %table = %s
+not for %table = "tensor<256xi8>"
 """
 
 from __future__ import annotations
@@ -50,8 +50,12 @@ def tabulated(rw: Rewriter, x: SSAValue, inner: SSAValue, outer: SSAValue) -> SS
     return b.op(t.TableOp, [x, b.constant(environment[outer])], shape_of(x), i8)
 
 
-def is_byte_function(value: SSAValue, program: Program) -> bool:
-    """What an operator makes of int8 by constants, each element by itself."""
+def are_byte_functions(inner: SSAValue, outer: SSAValue, program: Program) -> bool:
+    """What operators make of int8 by constants, each element by itself."""
+    return all(_is_byte_function(value, program) for value in (inner, outer))
+
+
+def _is_byte_function(value: SSAValue, program: Program) -> bool:
     op = cast(TosaOp, value.owner)
     data = (op.operands[0], op.results[0])
     if any(element(value.type) != i8 for value in data):

@@ -11,7 +11,7 @@ Before:
 After:
     %r = tosa.rescale(%x, …) : … -> tensor<*shape_of(%x) x $E>
     %y = $reduce(%r, …)
-where reads_once(%g) else "another op reads the maximum as it is"
+where reads_once(%g) for cost else "another op reads the maximum as it is"
 where is_rescaled_alike(%x, %y) else "nothing rescales the row by the same numbers"
 where keeps_order(%m) else "its multiplier may be negative, which turns the order of rows"
 for %r = tosa.rescale(%x, %m, %s, %z, %o, input_unsigned=false, output_unsigned=false,

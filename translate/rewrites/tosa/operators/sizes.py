@@ -63,7 +63,7 @@ def _source(symbol: str, near: SSAValue | Operation) -> tuple[SSAValue, int] | N
     """The argument and the axis whose size a symbol is: of the nearest body that sees no other."""
     size = Size.symbol(symbol)
     for argument in _arguments_around(near):
-        if is_static_or_scalar(argument):
+        if is_static_or_scalar(argument) or size == UNKNOWN:
             continue
         for axis, dim in enumerate(dims(argument.type)):
             if dim == size:

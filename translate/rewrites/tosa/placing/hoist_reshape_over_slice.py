@@ -22,6 +22,7 @@ for %z = "tensor<1x2x3x4xf32>", $X = "tensor<2x1x3x4xf32>"
 for $start = [1, 0, 0, 0], $size = [1, 1, 3, 4], $shape = [3, 4]
 not for $start = [0, 0, 1, 0], $size = [2, 1, 1, 4], $shape = [2, 4]
 not for %x = "tensor<2x1x3x4xf32>"
+not for $shape = "!tosa.shape<1>"
 not for %z = "tensor<1x2x1x1xf32>", $X = "tensor<2x1x1x1xf32>", $size = [1, 1, 1, 1], $shape = []
 not for %z = "tensor<1x3x2x2xf32>", $X = "tensor<3x1x2x2xf32>", $size = [2, 1, 2, 2], $shape = [1, 8]
 """

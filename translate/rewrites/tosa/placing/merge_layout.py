@@ -29,7 +29,7 @@ Before:
 After:
     %y = in_order(%x, $order)
 where is_spelled(%x) else "the shape is not known"
-where moves_nothing(%x, $order)
+where moves_nothing(%x, $order) for termination
 for $order = [1, 0, 2], %x = "tensor<1x3x4xf32>"
 
 rule merge-reshapes
@@ -40,8 +40,8 @@ Before:
 After:
     %y = in_shape(%x, sizes_of(%y))
 where is_spelled(%y) else "the shape is not known"
-where is_spelled(%x) for target else "the shape is not known"
 for $shape = [6]
+not for $shape = "!tosa.shape<1>"
 
 rule remove-reshape
     One to the same shape is none.
@@ -51,6 +51,7 @@ After:
     %y = itself(%x)
 where is_spelled(%y) else "the shape is not known"
 for $T = "tensor<2x3xf32>", $shape = [2, 3]
+not for %x = tosa.reshape(%z, [2, 3]) : (…) -> $T; %z = "tensor<6xf32>", $T = "tensor<?x?xf32>", $shape = [3, 2]
 
 rule reshape-constant
     A constant is reshaped ahead of time.
@@ -61,6 +62,7 @@ After:
     %y = in_shape(%w, sizes_of(%y))
 where is_spelled(%y) else "the shape is not known"
 for $shape = [6]
+not for $shape = "!tosa.shape<1>"
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ for %x = tosa.reshape(%z, [1, 3, 4, 8])
 for %r = tosa.reshape(%y, [4, 24])
 for %z = "tensor<3x4x8xf32>", $order = [0, 2, 1, 3]
 not for %x = "tensor<1x3x4x8xf32>"
+not for %x = tosa.reshape(%z, %n) : (…) -> $X; $X = 'tensor<1x?x4x8xf32, #stepwell.shape<[1, "?", 4, 8]>>', %n = "!tosa.shape<4>"
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ Before:
 After:
     %n = without_axes(%y, $added)
     %y = in_shape(%n, sizes_of(%y))
-where reads_a_reshape(%y)
-unless cannot_follow(%y)
 with $added = axes_added(%y)
+unless cannot_follow(%y)
 for %a = tosa.reshape(%x, [1, 3, 4])
 for %x = "tensor<3x4xf32>", $op = "tosa.exp"
+not for %a = tosa.reshape(%x, %n) : (…) -> $A; $A = 'tensor<1x?x4xf32, #stepwell.shape<[1, "?", 4]>>', %x = 'tensor<?x4xf32, #stepwell.shape<["?", 4]>>', %n = "!tosa.shape<3>"
 
 rule sink-reshape
     A reshape of any kind that nothing else reads, behind what computes each element for itself.
@@ -23,11 +23,11 @@ Before:
 After:
     %n = in_source_shape(%y, $source)
     %y = in_shape(%n, sizes_of(%y))
-where reads_a_reshape(%y)
-unless cannot_follow(%y)
 with $source = shape_before(%y)
+unless cannot_follow(%y)
 for %a = tosa.reshape(%x, [2, 6])
 for %x = "tensor<3x4xf32>", $op = "tosa.exp"
+not for %a = tosa.reshape(%x, %n) : (…) -> $A; $A = 'tensor<2x?xf32, #stepwell.shape<[2, "?"]>>', %n = "!tosa.shape<2>"
 """
 
 from __future__ import annotations
@@ -58,11 +58,6 @@ KEEPING = (*ELEMENTWISE, *REDUCTIONS)
 Shape = tuple[Dim, ...]
 
 
-def reads_a_reshape(value: SSAValue) -> bool:
-    """Whether a reshape gives what an operator computes of."""
-    return any(isinstance(v.owner, t.ReshapeOp) for v in data_of(value))
-
-
 def cannot_follow(value: SSAValue) -> Refusal | None:
     """Shapes that are known, of elements that stand for themselves."""
     data = data_of(value)
@@ -76,8 +71,9 @@ def cannot_follow(value: SSAValue) -> Refusal | None:
 
 def axes_added(value: SSAValue) -> tuple[int, ...] | Refusal | None:
     """The axes, of size 1 in every operand, that all reshapes put in and did nothing else."""
-    op, data = cast("TosaOp", value.owner), data_of(value)
-    first = next(v for v in data if isinstance(v.owner, t.ReshapeOp))
+    op, data, first = cast("TosaOp", value.owner), data_of(value), _reshaped(value)
+    if first is None:
+        return None
     added = tuple(sorted(dropped_units(shape_of(first), _source_shape(first)) or ()))
     if not added:
         return None
@@ -95,11 +91,12 @@ def axes_added(value: SSAValue) -> tuple[int, ...] | Refusal | None:
     return added
 
 
-def shape_before(value: SSAValue) -> Shape | Refusal:
+def shape_before(value: SSAValue) -> Shape | Refusal | None:
     """The one shape from which all operands were reshaped; constants fit both."""
-    op, data = cast("TosaOp", value.owner), data_of(value)
-    source = next(_source_shape(v) for v in data if isinstance(v.owner, t.ReshapeOp))
-    result = shape_of(value)
+    op, data, first = cast("TosaOp", value.owner), data_of(value), _reshaped(value)
+    if first is None:
+        return None
+    source, result = _source_shape(first), shape_of(value)
     for operand in data:
         shape = shape_of(operand)
         if isinstance(operand.owner, t.ReshapeOp):
@@ -115,6 +112,11 @@ def shape_before(value: SSAValue) -> Shape | Refusal:
     if per_channel and source[-1:] != result[-1:]:
         return Refusal("it rescales each channel, which must be the last axis")
     return source
+
+
+def _reshaped(value: SSAValue) -> SSAValue | None:
+    """The first of what an operator computes of that a reshape gives."""
+    return next((v for v in data_of(value) if isinstance(v.owner, t.ReshapeOp)), None)
 
 
 def data_of(value: SSAValue) -> list[SSAValue]:

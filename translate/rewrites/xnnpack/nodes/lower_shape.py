@@ -9,9 +9,10 @@ Before:
     %y = aten.view.default(%x, …)
 After:
     %y = reshape(%x, sizes_of(%y))
-where not has_open_sizes(%y)
+where not has_open_sizes(%y) for cost
 unless stays_outside(%y) for target
 for $size = [3, 2]
+not for %x = 'tensor<?x1x?xf32, #stepwell.shape<["n", 1, "m"]>>'; %n = aten.sym_size.int(%x, 0); $size = [%n, -1]
 
 rule lower-permute
     Axes are counted from the front.

@@ -22,10 +22,11 @@ Before:
     %y = quant.qcast(%x) : (tensor<$*S x $E>) -> tensor<$*S x $Q>
 After:
     %y = xnnpack.convert(%x)
-unless not_static_int8(%y)
+unless not_static_int8(%y) for target
 unless not_computed_range(%y)
 bound by conversion_to($Q): "PT2E divides by the scale in float64"
 for $S = [4], $E = f32, $Q = "!quant.uniform<i8:f32, 0.5:3>"
+not for $S = [30], $Q = "!quant.uniform<i8<-4:4>:f32, 0.5:3>"
 
 rule lower-dequantisation
     The node that dequantises.
