@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
@@ -41,6 +42,6 @@ def _is_pure_class(cls: type[Operation]) -> bool:
 
 
 @cache
-def is_one_of(cls: type[Operation], anchors: tuple[type[Operation], ...]) -> bool:
+def is_one_of(cls: type[Any], anchors: tuple[type[Any], ...]) -> bool:
     """`issubclass`, which takes its time over abstract classes, asked once."""
     return issubclass(cls, anchors)

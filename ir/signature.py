@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.ir.once_each import once_each
 from stepwell.ir.records import dataclass
 from stepwell.ir.syntax.nesting import spell, unspell
 
@@ -76,6 +77,7 @@ def _port_attr(port: Port) -> DictionaryAttr:
     return DictionaryAttr(attributes)
 
 
+@once_each
 def _port(attr: Attribute) -> Port:
     held = cast(DictionaryAttr, attr).data
     order = held.get("dim_order")

@@ -7,6 +7,7 @@ the whole module; here each problem becomes one block that names op, value and s
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from xdsl.dialects.builtin import ModuleOp, NoneAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -254,13 +255,19 @@ def _signature_problems(func: FuncOp) -> Iterator[Problem]:
 def _spec_problem(spec: str) -> str | None:
     """Why a text does not say how values nest, or None. Its grammar is that of torch's pytrees."""
     try:
-        pytree.treespec_loads(spec)
+        _loads(spec)
     except (
         ValueError, KeyError, TypeError, IndexError, AttributeError, AssertionError,
         NotImplementedError, RecursionError,
     ) as error:  # fmt: skip
         return str(error) or type(error).__name__
     return None
+
+
+@lru_cache
+def _loads(spec: str) -> None:
+    """Read a specification; one that was read before is sound."""
+    pytree.treespec_loads(spec)
 
 
 def first_line(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
+from stepwell.ir.purity import is_one_of
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import (
@@ -25,8 +26,8 @@ from stepwell.ir.rewriting.rewrite import (
     Rewrite,
     Step,
     Together,
-    anchors_of,
     apply_step,
+    is_driven,
     looks_at,
     parts_of,
     step_name,
@@ -71,7 +72,7 @@ class Pipeline(Shown):
     def __post_init__(self) -> None:
         """Refuse two steps of one name: an edit could not say which of them it means."""
         for step in self.steps:
-            if not isinstance(step, Rewrite | Pass):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not is_one_of(type(step), (Rewrite, Pass)):
                 raise StepwellError(
                     f"pipeline {self.name!r}: {step!r} is no step",
                     help="a step is an instance of a Rewrite or of a Pass",
@@ -212,7 +213,7 @@ class Pipeline(Shown):
                     failure.at = at
                     raise
                 seconds = time.perf_counter() - started
-                if applied or history.swept != swept or anchors_of(step) is None:
+                if applied or history.swept != swept or not is_driven(step):
                     census = _census(program)
             run.steps.append(StepRecord(step_name(step), applied, seconds, census.total()))
             if observer is not None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Generic
+from functools import cache
+from typing import Any, ClassVar, Generic, cast
 
 from typing_extensions import TypeVar
 from xdsl.dialects.func import FuncOp
@@ -25,6 +26,7 @@ from stepwell.ir.outside.xdsl_private import discard, operands_of
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead, is_empty, is_one_of
 from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.dispatch import Ask, candidates_of, dispatch_of
 from stepwell.ir.rewriting.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.rewriting.history import Event, History
 from stepwell.ir.rewriting.rewriter import Rewriter, Scope, neighbours
@@ -51,8 +53,6 @@ Value = Callable[[SSAValue], Any]
 """Gives the run-time value of any SSA value that stands in the program."""
 
 
-Ask = Callable[[Any, Program], Any]
-"""What looks at an op, as `Rewrite.match`."""
 M = TypeVar("M")
 O = TypeVar("O", bound=Operation, default=Any, contravariant=True)  # noqa: E741
 
@@ -184,7 +184,13 @@ class Named(Pass):
 
 def step_name(step: Step) -> str:
     """The kebab-case name of a step."""
-    return step.label if isinstance(step, Together | Named) else step.name
+    return cast("Together | Named", step).label if _is_labelled(type(step)) else step.name
+
+
+@cache
+def _is_labelled(cls: type[Any]) -> bool:
+    """Whether steps of a class hold others; `isinstance` takes its time over abstract classes."""
+    return issubclass(cls, Together | Named)
 
 
 def parts_of(step: Step) -> tuple[Step, ...]:
@@ -201,10 +207,11 @@ def bound_of(step: Step) -> Bound:
 
 def anchors_of(step: Step) -> tuple[type[Operation], ...] | None:
     """The classes of op that a step looks at; None for a pass that looks at the whole program."""
-    if isinstance(step, Named):
-        return anchors_of(step.held)
-    if isinstance(step, Together):
-        return tuple(anchor for rewrite in step.rewrites for anchor in rewrite.anchors)
+    if _is_labelled(type(step)):
+        if isinstance(step, Named):
+            return anchors_of(step.held)
+        held = cast(Together, step).rewrites
+        return tuple(anchor for rewrite in held for anchor in rewrite.anchors)
     if isinstance(step, Rewrite) and type(step).apply is Rewrite.apply:
         return step.anchors
     return None
@@ -230,44 +237,26 @@ def run_rewrites(
     return _Driver(program, rewrites, history if history is not None else History()).run()
 
 
-_Dispatch = dict[type[Operation], tuple[tuple[Rewrite[Any], Ask], ...]]
-"""By class of op: the rewrites whose anchors it is one of, in order, each with what is asked."""
-_DISPATCHES: dict[int, tuple[tuple[Rewrite[Any], ...], _Dispatch]] = {}
-_MOST_DISPATCHES = 1024
-
-
 def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
     """Whether a step looks at ops of one of some classes; a pass looks at the whole program."""
-    if isinstance(step, Named):
+    if type(step) is Named:
         return looks_at(step.held, classes)
-    if isinstance(step, Together):
-        dispatch = _dispatch_of(step.rewrites)
-        return any(_candidates(cls, step.rewrites, dispatch) for cls in classes)
+    if type(step) is Together:
+        dispatch = dispatch_of(step.rewrites)
+        idle = dispatch.idle
+        if idle.issuperset(classes):
+            return False
+        idle.update(c for c in classes if not candidates_of(c, step.rewrites, dispatch))
+        return not idle.issuperset(classes)
     anchors = anchors_of(step)
     return anchors is None or any(is_one_of(cls, anchors) for cls in classes)
 
 
-def _candidates(
-    cls: type[Operation], rewrites: Sequence[Rewrite[Any]], dispatch: _Dispatch
-) -> tuple[tuple[Rewrite[Any], Ask], ...]:
-    """The rewrites whose anchors a class is one of, in order."""
-    candidates = dispatch.get(cls)
-    if candidates is None:
-        candidates = tuple((r, r.asked_of(cls)) for r in rewrites if is_one_of(cls, r.anchors))
-        dispatch[cls] = candidates
-    return candidates
-
-
-def _dispatch_of(rewrites: Sequence[Rewrite[Any]]) -> _Dispatch:
-    """What earlier runs of the same rewrites found out of classes; pipelines live long."""
-    if not isinstance(rewrites, tuple) or len(rewrites) < 2:
-        return {}
-    dispatch = _DISPATCHES.get(id(rewrites))
-    if dispatch is None or dispatch[0] is not rewrites:
-        if len(_DISPATCHES) >= _MOST_DISPATCHES:
-            _DISPATCHES.clear()
-        dispatch = _DISPATCHES[id(rewrites)] = (rewrites, {})
-    return dispatch[1]
+def is_driven(step: Step) -> bool:
+    """Whether a step is rewrites alone, each at ops of its anchors."""
+    if type(step) is Named:
+        return is_driven(step.held)
+    return type(step) is Together or anchors_of(step) is not None
 
 
 class _Driver:
@@ -283,7 +272,7 @@ class _Driver:
         self.rewrites = rewrites
         self.history = history
         self.applied = 0
-        self._dispatch = _dispatch_of(rewrites)
+        self._dispatch = dispatch_of(rewrites)
         self._work: deque[Operation] = deque()
         self._waiting: set[int] = set()
         self._depths: dict[int, tuple[Operation, int]] = {}
@@ -298,7 +287,7 @@ class _Driver:
         ops = walk(self.program.module)
         self._allowed = DEEP_APPLICATIONS + len(ops)
         dispatch, rewrites = self._dispatch, self.rewrites
-        candidates = {cls: _candidates(cls, rewrites, dispatch) for cls in set(map(type, ops))}
+        candidates = {cls: candidates_of(cls, rewrites, dispatch) for cls in set(map(type, ops))}
         work = self._work = deque([op for op in ops[1:] if candidates[type(op)] or is_dead(op)])
         waiting, visits = self._waiting, 0
         waiting.update(map(id, work))
@@ -325,7 +314,7 @@ class _Driver:
                 continue
             candidates = dispatch.get(type(op))
             if candidates is None:
-                candidates = _candidates(type(op), self.rewrites, dispatch)
+                candidates = candidates_of(type(op), self.rewrites, dispatch)
             if candidates or is_dead(op):
                 waiting.add(id(op))
                 work.append(op)

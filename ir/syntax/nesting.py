@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import Any
 
 _LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
@@ -19,6 +20,7 @@ MAX_DEPTH = 64
 """Deeper nesting is no model's; a text that nests so is refused, not followed."""
 
 
+@lru_cache
 def spell(spec: str) -> str:
     """A pytree spec (torch's JSON) as short text; unchanged where there is none."""
     try:
@@ -29,6 +31,7 @@ def spell(spec: str) -> str:
     return short if version == _VERSION and _is_same(short, spec) else spec
 
 
+@lru_cache
 def unspell(text: str) -> str:
     """The JSON of a short text; JSON is returned as it is.
 

@@ -1,0 +1,54 @@
+"""Which rewrites of a step look at ops of a class: asked once a step and class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdsl.ir import Operation
+
+from stepwell.ir.program import Program
+from stepwell.ir.purity import is_one_of
+
+Ask = Callable[[Any, Program], Any]
+"""What looks at an op, as `Rewrite.match`."""
+
+
+Candidates = tuple[tuple[Any, Ask], ...]
+"""Rewrites, each with what is asked of it."""
+
+
+class Dispatch(dict[type[Operation], Candidates]):
+    """By class of op: the rewrites whose anchors it is one of, in order, each with what is asked.
+
+    `idle` are classes that are known to be of no rewrite.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle: set[type[Operation]] = set()
+
+
+_DISPATCHES: dict[int, tuple[tuple[Any, ...], Dispatch]] = {}
+_MOST_DISPATCHES = 1024
+
+
+def candidates_of(cls: type[Operation], rewrites: Sequence[Any], dispatch: Dispatch) -> Candidates:
+    """The rewrites whose anchors a class is one of, in order."""
+    candidates = dispatch.get(cls)
+    if candidates is None:
+        candidates = tuple((r, r.asked_of(cls)) for r in rewrites if is_one_of(cls, r.anchors))
+        dispatch[cls] = candidates
+    return candidates
+
+
+def dispatch_of(rewrites: Sequence[Any]) -> Dispatch:
+    """What earlier runs of the same rewrites found out of classes; pipelines live long."""
+    if not isinstance(rewrites, tuple) or len(rewrites) < 2:
+        return Dispatch()
+    dispatch = _DISPATCHES.get(id(rewrites))
+    if dispatch is None or dispatch[0] is not rewrites:
+        if len(_DISPATCHES) >= _MOST_DISPATCHES:
+            _DISPATCHES.clear()
+        dispatch = _DISPATCHES[id(rewrites)] = (rewrites, Dispatch())
+    return dispatch[1]
