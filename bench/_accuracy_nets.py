@@ -416,6 +416,10 @@ class Net:
     steps: int = 500
     batch: int = 128
     rate: float = 3e-3
+    after: Callable[[nn.Module], None] = lambda model: None
+    """What is done to it when it is trained."""
+    hard: str = ""
+    """What is hard about it."""
 
     def batches(self, split: str, count: int) -> list[tuple[tuple[Tensor], Tensor]]:
         """Held-out batches, the same ones every time."""
@@ -442,6 +446,7 @@ class Net:
             loss.backward()
             optimiser.step()
             schedule.step()
+        self.after(model)
         return model.eval()
 
 

@@ -148,3 +148,27 @@ def test_a_site_that_all_samples_share_is_no_obstacle() -> None:
     pair = paired(imported(given, data[0][0]), source)
     ranks = {site.name: rank for site, rank in estimates(pair, data).items()}
     assert ranks["head"] > 0 and ranks["add"] == 0  # Whose integers have no floats to be freed to.
+
+
+class Normed(nn.Module):
+    """A layer norm between two layers of one size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.norm, self.out = nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.norm(self.into(x)))
+
+
+@pytest.mark.parametrize("form", ["int8-cortex-m", "int8-tosa"])
+def test_layers_that_a_quantiser_makes_of_a_norm_are_none_of_the_models(form: str) -> None:
+    torch.manual_seed(0)
+    model, x = Normed().eval(), torch.randn(64, 16)
+    quantised = imported(stepwell.quantise(model, form, [(x,)]), (x,))
+    pair = paired(quantised, imported(model, (x,)))
+    assert [site.name for site in pair.sites if site.floats] == ["into", "out"]
+    (wanted,) = pair.original.run(x)
+    apart = [float((Playback(pair, (x,), free=free).outputs[0] - wanted).norm() / wanted.norm())
+             for free in (True, False)]  # fmt: skip
+    assert apart[0] < apart[1] / 3, apart

@@ -137,11 +137,21 @@ class Quantised:
 
     @cached_property
     def layers(self) -> dict[Operation, Operation]:
-        """Layers of the quantised program with those of the float one; none if they differ."""
+        """Layers of the quantised program with those of the float one; none if they differ.
+
+        Between them the quantised one may have others, which its quantiser made of a norm: then
+        modules tell which are meant.
+        """
         ours = [op for op in self.func.body.block.ops if _is_layer(op)]
         theirs = [op for op in self.original.method().body.block.ops if _is_layer(op)]
-        sizes = [[sum(_elements(v) for v in _weights(op)) for op in ops] for ops in (ours, theirs)]
-        return dict(zip(ours, theirs, strict=True)) if sizes[0] == sizes[1] else {}
+        if [*map(_size, ours)] == [*map(_size, theirs)]:
+            return dict(zip(ours, theirs, strict=True))
+        rest = iter(ours)
+        pairs = [
+            (next((op for op in rest if _is_named_like(op, one)), None), one) for one in theirs
+        ]
+        found = {op: one for op, one in pairs if op is not None}
+        return found if len(found) == len(theirs) else {}
 
 
 def paired(program: Program, original: Program) -> Quantised:
@@ -179,6 +189,17 @@ def _weights(op: Operation) -> Iterator[SSAValue]:
 def _is_layer(op: Operation) -> bool:
     is_named = op_name(op).startswith((*LAYERS, MxConv2dOp.name))
     return is_named and not isinstance(op, WeightOp) and any(_weights(op))
+
+
+def _size(op: Operation) -> int:
+    """Of a layer's weights."""
+    return sum(map(_elements, _weights(op)))
+
+
+def _is_named_like(op: Operation, other: Operation) -> bool:
+    """Whether two layers are of one module and one size."""
+    module, theirs = module_path(op.location), module_path(other.location)
+    return module == theirs and _size(op) == _size(other)
 
 
 def _shape(value: SSAValue) -> Sequence[Any]:
