@@ -12,8 +12,9 @@ what in the file uses them. A test is near
     3  if it is near what imports the changed names (1 or 2, one step on).
 
 Ids count in files that try all rewrites or ops, one a test; nothing else of such files is run. Time
-ends the run: a minute of CPU for a rewrite, two for an op, four for an emitter; what was left out
-is said, and status 6 says that nothing failed but not all were run.
+ends the run, in the middle of a test too: a minute of CPU for a rewrite, two for an op, four for an
+emitter, with imports and every process that a test starts; what was left out is said, and status 6
+says that nothing failed but not all were run.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ import argparse
 import ast
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -205,6 +208,22 @@ def selected(changed: Iterable[Change]) -> dict[Path, int]:
     return files
 
 
+def spent() -> float:
+    """CPU seconds of this process and of those below it, with those that each has waited for."""
+    rows: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # It has ended.
+            continue
+        rows[int(path.parent.name)] = [int(fields[1]), *map(int, fields[11:15])]
+    below, ticks = {os.getpid()}, sum(rows[os.getpid()][1:])
+    while more := {process for process, row in rows.items() if row[0] in below} - below:
+        below |= more
+        ticks += sum(sum(rows[process][1:]) for process in more)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 @dataclass(eq=False)  # A plug-in of pytest is hashed.
 class Selection:
     """The plug-in of pytest: nearest tests first, until the time is over."""
@@ -214,11 +233,28 @@ class Selection:
     seconds: float
     ran: int = 0
     left: int = 0
+    is_cut: bool = False
+    """Whether the time was over while a test ran, or while files were collected."""
 
     @property
     def is_over(self) -> bool:
         """Whether the time is."""
-        return time.process_time() + sum(os.times()[2:4]) > self.seconds
+        return self.is_cut or spent() > self.seconds
+
+    def begin(self) -> None:
+        """From now on what runs ends when the time is over."""
+
+        def end(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        def watch() -> None:
+            while not self.is_over:
+                time.sleep(0.5)
+            self.is_cut = True
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        signal.signal(signal.SIGUSR1, end)
+        threading.Thread(target=watch, daemon=True).start()
 
     def place(self, item: Any) -> int | None:
         """How near a test is; None: it is not run."""
@@ -232,13 +268,17 @@ class Selection:
         placed = [(place, item) for item in items if (place := self.place(item)) is not None]
         items[:] = [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
-    def pytest_runtest_protocol(self, item: Any) -> bool | None:
+    def pytest_runtest_protocol(self) -> bool | None:
         """Leave out what comes when the time is over."""
-        if self.is_over:
-            self.left += 1
-            return True
-        self.ran += 1
-        return None
+        return True if self.is_over else None
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """What is left, until it has run."""
+        self.left += len(session.items)
+
+    def pytest_runtest_logfinish(self) -> None:
+        """One more has run."""
+        self.ran, self.left = self.ran + 1, self.left - 1
 
 
 def main() -> int:
@@ -259,6 +299,7 @@ def main() -> int:
     seconds = asked.seconds or max(SECONDS.get(c.path.parts[0], LONGEST) for c in changed)
     words = {word for change in changed for word in change.words}
     selection = Selection(files, words, seconds)
+    selection.begin()
     code, begun = 0, 0
     for places in ((0, 1), (2, 3)):  # What is far is not even collected if something near fails.
         paths = sorted(
@@ -269,12 +310,15 @@ def main() -> int:
         if not paths or selection.is_over:
             continue
         begun += len(paths)
-        code = int(pytest.main(["-q", "-x", *paths], plugins=[selection]))
-        if code not in (0, 5):  # 5: nothing of these files is near.
+        try:
+            code = int(pytest.main(["-q", "-x", *paths], plugins=[selection]))
+        except KeyboardInterrupt:  # Between tests.
+            code = int(pytest.ExitCode.INTERRUPTED)
+        if selection.is_cut or code not in (0, 5):  # 5: nothing of these files is near.
             break
     left = f"{selection.left} tests and {len(files) - begun} files left out"
     print(f"{selection.ran} tests of {begun} files; {left}")
-    if code in (0, 5):
+    if code in (0, 5) or (selection.is_cut and code == pytest.ExitCode.INTERRUPTED):
         return 6 if selection.left or begun < len(files) else 0
     return code
 
