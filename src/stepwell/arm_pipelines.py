@@ -43,6 +43,7 @@ from stepwell.translate.rewrites.cmsis import (
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
 from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
+from stepwell.translate.rewrites.cmsis.placing.lower_permute import LowerPermute
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
@@ -175,7 +176,7 @@ def tosa_pipeline(target: str) -> Pipeline:
 
 MEETING = (*CANCEL_CASTS, *MERGE_TRANSPOSES, *RELABEL_PORTS, *MERGE_VIEWS)
 PLACE_LAYOUTS = (
-    Together("lower-layouts", (*MEETING, step(cmsis_borders.permute))),
+    Together("lower-layouts", (*MEETING, LowerPermute())),
     CmsisLayouts(),
     Together("merge-layouts", MEETING),
     AbsorbFlatten(),

@@ -33,9 +33,9 @@ from stepwell.translate.rewrites.ethosu import (
     LowerForNpu,
     PartitionEthosu,
     RescaleConstant,
-    RescaleForEachReader,
     SpreadConstant,
     hoist_reshape_over_rescale,
+    rescale_for_each_reader,
 )
 from stepwell.translate.rewrites.normal_form import NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
@@ -71,7 +71,7 @@ def ethosu_pipeline(
             one with the fewest; else their rows are columns of an image.
     """
     to_npu = steps_to_npu("width")
-    fuse = (Together("keep-bytes", (RescaleForEachReader(),)),)
+    fuse = (Together("keep-bytes", tuple(rule() for rule in rescale_for_each_reader.RULES)),)
     behind = _on_cpu(accelerator, cpu, fuse)
     lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS, behind=behind, refused=_refused)
     if optimise == CYCLES:

@@ -7,9 +7,9 @@ import torch
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.ethosu import (
     RescaleConstant,
-    RescaleForEachReader,
     SpreadConstant,
 )
+from stepwell.translate.rewrites.ethosu import rescale_for_each_reader as readers
 from stepwell.translate.rewrites.ethosu.hoist_reshape_over_rescale import RULES
 from stepwell.translate.rewrites.ethosu.rescale_constant import bytes_of
 
@@ -109,8 +109,38 @@ def read(*lines: str) -> str:
 """
 
 
+def copies(apply: Any, text: str) -> list[str]:
+    """The rules that fire, in turn, until none does."""
+    names: list[str] = []
+    for rule in readers.RULES:
+        done = apply(text, rule())
+        names += [rule.name] * done.count
+    return names
+
+
+PAIR = "(tensor<2x4xi32>, tensor<2x4xi32>) -> tensor<2x4xi32>"
+
+
 def test_an_operator_that_reads_a_rescale_twice_is_one_reader(apply: Any) -> None:
-    pair = "(tensor<2x4xi32>, tensor<2x4xi32>) -> tensor<2x4xi32>"
-    assert apply(read(f"%y = tosa.add %r, %r : {pair}"), RescaleForEachReader()).count == 0
-    two = read(f"%a = tosa.add %r, %r : {pair}", f"%y = tosa.sub %a, %r : {pair}")
-    assert apply(two, RescaleForEachReader()).count == 1
+    assert copies(apply, read(f"%y = tosa.add %r, %r : {PAIR}")) == []
+    two = read(f"%a = tosa.add %r, %r : {PAIR}", f"%y = tosa.sub %a, %r : {PAIR}")
+    assert copies(apply, two) == ["rescale-for-each-term", "rescale-for-each-square"]
+
+
+def test_the_last_reader_keeps_the_rescale(apply: Any) -> None:
+    two = read(f"%a = tosa.add %r, %x32 : {PAIR}", f"%y = tosa.sub %a, %r : {PAIR}")
+    two = two.replace("%x: tensor<2x4xi8>", "%x: tensor<2x4xi8>, %x32: tensor<2x4xi32>")
+    assert copies(apply, two) == ["rescale-for-each-term"]
+
+
+def test_a_rescale_of_int32_is_left_to_its_readers(apply: Any) -> None:
+    two = read(f"%a = tosa.add %r, %r : {PAIR}", f"%y = tosa.sub %a, %r : {PAIR}")
+    wide = two.replace("2x4xi8", "2x4xi32").replace(
+        "tensor<1xi8>, tensor<1xi32>)", "tensor<1xi32>, tensor<1xi32>)"
+    )
+    assert (
+        copies(
+            apply, wide.replace('"z"> "constant" : tensor<1xi8>', '"z"> "constant" : tensor<1xi32>')
+        )
+        == []
+    )

@@ -1,4 +1,4 @@
-"""Permutations, pads, and the casts that are left between floats and integers."""
+"""Pads, and the casts that are left between floats and integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from stepwell.dialects.quant import QuantizeCast, StorageCast
 from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.quant.types import quantization, storage_dtype, storage_element
 from stepwell.ir.core import weight_key
-from stepwell.ir.declared.families import ops_of
 from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, is_static, with_element
@@ -23,38 +22,14 @@ from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.cmsis.values import written
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.quantised.layers import Layer, Parts
-from stepwell.translate.quantised.recognise import Activation, Use, narrowed, not_int8
+from stepwell.translate.quantised.recognise import Activation, Use, narrowed
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
-from stepwell.translate.rewrites.cmsis.placing.reshape import padded, permuted, stored_type
-from stepwell.translate.rewrites.quant.movement import permutation
+from stepwell.translate.rewrites.cmsis.placing.reshape import padded
 
 QUANTIZE, DEQUANTIZE = (
     op_class(f"quantized_decomposed.{name}_per_tensor.default")
     for name in ("quantize", "dequantize")
 )
-
-
-@lowers(
-    *ops_of("permutation", "aten"),
-    to="cmsis",
-    bound=EXACT,
-    name="lower-permute",
-    sample="""
-        %r = quant.scast %x : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x3xi8>
-        %t = aten.t.default(%r) : (tensor<2x3xi8>) -> tensor<3x2xi8>
-        %s = quant.scast %t : tensor<3x2xi8> to tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
-    """,
-)
-def permute(x: Value, *, op: SchemaOp, b: Rewriter) -> Value | None:
-    """Stored integers whose type is known are permuted by `cmsis.transpose`."""
-    held, order = stored_type(op.operands[0]), permutation(op)
-    if held is None or not_int8(held.data) or order is None:
-        return None
-    if len(order) > 4:
-        refuse(f"it permutes {len(order)} dimensions; the kernel takes 4 at most")
-    if list(order) == sorted(order):
-        return Value(op.operands[0], b)
-    return Value(permuted(b, op.operands[0], held, order), b)
 
 
 def _padded(op: SchemaOp) -> Parts | Refusal:

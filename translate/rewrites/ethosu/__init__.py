@@ -3,13 +3,11 @@
 from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu
 from stepwell.translate.rewrites.ethosu.partition_ethosu import PartitionEthosu
 from stepwell.translate.rewrites.ethosu.rescale_constant import RescaleConstant
-from stepwell.translate.rewrites.ethosu.rescale_for_each_reader import RescaleForEachReader
 from stepwell.translate.rewrites.ethosu.spread_constant import SpreadConstant
 
 __all__ = [
     "LowerForNpu",
     "PartitionEthosu",
     "RescaleConstant",
-    "RescaleForEachReader",
     "SpreadConstant",
 ]

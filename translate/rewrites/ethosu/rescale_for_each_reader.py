@@ -5,74 +5,86 @@ else does; a RESCALE of several readers leaves int32 behind, and operators on th
 ExecuTorch's quantised encoder (the sum of exponentials and the product with its reciprocal) took
 twelve times the cycles on a U85.
 
+rule rescale-for-each-term
+    One operand of a sum, a difference or a product.
 Before:
-    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-    %y = tosa.reduce_sum %r {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
-    %w = tosa.add %r, %y : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
-    func.return %y, %w : tensor<2x1xi32>, tensor<2x8xi32>
+    %r = tosa.rescale(%x, %m, %s, %z, %o, …) : (tensor<$*S x $I>, …) -> tensor<$*S x i32>
+    %y = $op of TERMS($left, $right, …)
 After:
-    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-    %r = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-    %y = tosa.reduce_sum %r {axis = 1 : i32} : (tensor<2x8xi32>) -> tensor<2x1xi32>
-    %again = tosa.rescale %x, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<2x8xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<2x8xi32>
-    %w = tosa.add %again, %y : (tensor<2x8xi32>, tensor<2x1xi32>) -> tensor<2x8xi32>
-    func.return %y, %w : tensor<2x1xi32>, tensor<2x8xi32>
+    %n = tosa.rescale(%x, …) : … -> tensor<$*S x i32>
+    %y = $op($new_left, $new_right, …)
+where are_two(%r, %t) for cost
+where is_read_beside(%r, %y) for termination
+for each $left, $right, $new_left, $new_right, $I of (%r, %t, %n, %t, i8), (%t, %r, %t, %n, i8),
+    (%r, %t, %n, %t, i16), (%t, %r, %t, %n, i16)
+for %w = tosa.reverse(%r, axis=0) : (…) -> tensor<$*S x i32>
+for %m = weight : tensor<1 x i32>
+for %s = weight : tensor<1 x i8>
+for %z = weight : tensor<1 x $I>
+for %o = weight : tensor<1 x i32>
+for %t = "tensor<2x8xi32>", %s = "s#ones", %z = "z", %o = "o#zeros", $S = [2, 8]
+for $op = "tosa.add", $per_channel = false, $scale32 = true
+for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
+not for %t = %r
+
+rule rescale-for-each-square
+    Both operands: one copy serves them.
+Before:
+    %r = tosa.rescale(%x, %m, %s, %z, %o, …) : (tensor<$*S x $I>, …) -> tensor<$*S x i32>
+    %y = $op of TERMS(%r, %r, …)
+After:
+    %n = tosa.rescale(%x, …) : … -> tensor<$*S x i32>
+    %y = $op(%n, %n, …)
+where is_read_beside(%r, %y) for termination
+for each $I of i8, i16
+for %w = tosa.reverse(%r, axis=0) : (…) -> tensor<$*S x i32>
+for %m = weight : tensor<1 x i32>
+for %s = weight : tensor<1 x i8>
+for %z = weight : tensor<1 x $I>
+for %o = weight : tensor<1 x i32>
+for %s = "s#ones", %z = "z", %o = "o#zeros", $S = [2, 8]
+for $op = "tosa.add", $per_channel = false, $scale32 = true
+for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
+
+rule rescale-for-each-sum
+    What a REDUCE_SUM adds up, or an extremum is taken of.
+Before:
+    %r = tosa.rescale(%x, %m, %s, %z, %o, …) : (tensor<$*S x $I>, …) -> tensor<$*S x i32>
+    %y = $op of REDUCTIONS(%r, …)
+After:
+    %n = tosa.rescale(%x, …) : … -> tensor<$*S x i32>
+    %y = $op(%n, …)
+where is_read_beside(%r, %y) for termination
+for each $I of i8, i16
+for %w = tosa.reverse(%r, axis=0) : (…) -> tensor<$*S x i32>
+for %m = weight : tensor<1 x i32>
+for %s = weight : tensor<1 x i8>
+for %z = weight : tensor<1 x $I>
+for %o = weight : tensor<1 x i32>
+for %s = "s#ones", %z = "z", %o = "o#zeros", $S = [2, 8]
+for $op = "tosa.reduce_sum", $axis = 1, $per_channel = false, $scale32 = true
+for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from xdsl.ir import Operation, Use
+from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.ir.dtypes import i8, i16, i32
-from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
-from stepwell.ir.rewriting.rewrite import Rewrite, Rewriter
-from stepwell.ir.types import element
+from stepwell.translate.rules import read_rules
+
+TERMS = (t.AddOp, t.SubOp, t.MulOp)
+REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp)
 
 
-@dataclass(frozen=True)
-class SharedRescale:
-    """`uses` are those of the RESCALE's readers after the first."""
-
-    op: t.RescaleOp
-    uses: tuple[Use, ...]
+def are_two(one: SSAValue, other: SSAValue) -> bool:
+    """Two values."""
+    return one is not other
 
 
-@dataclass(frozen=True)
-class RescaleForEachReader(Rewrite[SharedRescale]):
-    """A RESCALE of bytes to int32 for each operator that reads it."""
+def is_read_beside(value: SSAValue, result: SSAValue) -> bool:
+    """Whether another operator than the one that gives a result reads a value, too."""
+    return any(use.operation is not result.owner for use in value.uses)
 
-    name: ClassVar[str] = "rescale-for-each-reader"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (t.RescaleOp,)
 
-    def match(self, op: t.RescaleOp, program: Program) -> SharedRescale | None:
-        """Several readers in one block; one that reads it twice is one."""
-        if element(op.input.type) not in (i8, i16) or element(op.output.type) != i32:
-            return None
-        uses = [use for use in op.output.uses if use.operation.parent is op.parent]
-        if len({use.operation for use in uses}) < 2:
-            return None
-        first: Operation = op
-        while first not in (use.operation for use in uses):
-            assert first.next_op is not None
-            first = first.next_op
-        return SharedRescale(op, tuple(use for use in uses if use.operation is not first))
-
-    def build(self, match: SharedRescale, rw: Rewriter) -> None:
-        """One copy a reader, which stands before it."""
-        copies: dict[Operation, Operation] = {}
-        for use in match.uses:
-            reader = use.operation
-            if reader not in copies:
-                copies[reader] = rw.insert(match.op.clone(), before=reader)
-            rw.set_operand(reader, use.index, copies[reader].results[0])
+RULES = read_rules(__doc__, globals())

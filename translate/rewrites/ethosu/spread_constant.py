@@ -4,94 +4,64 @@ By Vela's estimate a broadcast constant is fetched again and again: scale and sh
 90 pixels in eight channels took 92 160 of a net's 102 206 cycles on a U55-128. As large as what it
 is broadcast to it is fetched from end to end (11 576 cycles), for that many bytes of flash.
 
+rule spread-constant
+    As many bytes as the operator gives, and the same RESCALE of them.
 Before:
-    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-    %c = stepwell.weight <"c"> "constant" : tensor<1x1x4xi8>
-    %r = tosa.rescale %c, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x1x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<1x1x4xi32>
-    %y = tosa.add %x, %r : (tensor<1x2x4xi32>, tensor<1x1x4xi32>) -> tensor<1x2x4xi32>
+    %c = weight : tensor<$*C x i8>
+    %r = tosa.rescale(%c, %m, %s, %z, %o, …) : (…) -> tensor<$*C x i32>
+    %y = $op of TERMS($left, $right, …) : (…) -> tensor<$*S x i32>
 After:
-    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
-    %s = stepwell.weight <"s#ones"> "constant" : tensor<1xi8>
-    %z = stepwell.weight <"z"> "constant" : tensor<1xi8>
-    %o = stepwell.weight <"o#zeros"> "constant" : tensor<1xi32>
-    %1 = tosa.rescale dense<[[[2, 0, 1, 0], [2, 0, 1, 0]]]>, %m, %s, %z, %o {input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true} : (tensor<1x2x4xi8>, tensor<1xi32>, tensor<1xi8>, tensor<1xi8>, tensor<1xi32>) -> tensor<1x2x4xi32>
-    %y = tosa.add %x, %1 : (tensor<1x2x4xi32>, tensor<1x2x4xi32>) -> tensor<1x2x4xi32>
+    %b = weight tosa_spread(%c, shape=$whole)
+    %n = tosa.rescale(%b, …) : … -> tensor<$*S x i32>
+    %y = $op($new_left, $new_right, …)
+with $whole = spread_sizes(%c, %y)
+for each $left, $right, $new_left, $new_right of (%x, %r, %x, %n), (%r, %x, %n, %x)
+for %m = weight : tensor<1 x i32>
+for %s = weight : tensor<1 x i8>
+for %z = weight : tensor<1 x i8>
+for %o = weight : tensor<1 x i32>
+for %x = "tensor<1x2x4xi32>", $S = [1, 2, 4], $C = [1, 1, 4], $op = "tosa.add", $per_channel = false
+for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
+for %s = "s#ones", %z = "z", %o = "o#zeros", $scale32 = true
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar
 
 import torch
-from xdsl.ir import Operation
+from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
-from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import i8, i32
-from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
-from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import element, is_static
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.types import is_static
 from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.tosa.operators.building import Builder, shape_of
+from stepwell.translate.rewrites.tosa.operators.building import shape_of
+from stepwell.translate.rules import read_rules
 
+TERMS = (t.AddOp, t.SubOp, t.MulOp)
+"""What broadcasts an operand."""
 MOST = 16 * 1024
 """Bytes of flash that a constant may take."""
 
 
-@dataclass(frozen=True)
-class Broadcast:
-    """Operand `place` of `op` is a RESCALE of weight `key`, which is broadcast."""
-
-    op: TosaOp
-    place: int
-    key: str
-
-
-@dataclass(frozen=True)
-class SpreadConstant(Rewrite[Broadcast]):
-    """`x · rescale(c)` with `c` as large as `x`."""
-
-    name: ClassVar[str] = "spread-constant"
-    anchors: ClassVar[tuple[type[Operation], ...]] = (t.AddOp, t.SubOp, t.MulOp)
-
-    def match(self, op: TosaOp, program: Program) -> Broadcast | Refusal | None:
-        """More than one byte, before whose last axis the result has others."""
-        for place, operand in enumerate(op.operands[:2]):
-            rescale = operand.owner
-            if not isinstance(rescale, t.RescaleOp) or not is_static(op.results[0].type):
-                continue
-            key = weight_key(rescale.operands[0])
-            if key is None or element(rescale.operands[0].type) != i8:
-                continue
-            own, whole = shape_of(operand), shape_of(op.results[0])
-            if len(own) != len(whole) or prod(own) == 1 or own == whole:
-                continue
-            if prod(whole) > MOST:
-                return Refusal(f"spread it would take {prod(whole)} bytes of flash")
-            return Broadcast(op, place, key)
+def spread_sizes(constant: SSAValue, result: SSAValue) -> list[int] | Refusal | None:
+    """The sizes of a result that broadcasts more than one byte, if flash holds as many."""
+    if not is_static(result.type):
         return None
-
-    def build(self, match: Broadcast, rw: Rewriter) -> None:
-        """The same RESCALE of more of the same bytes."""
-        op, b = match.op, Builder(rw)
-        rescale = op.operands[match.place].owner
-        assert isinstance(rescale, t.RescaleOp)
-        shape = list(shape_of(op.results[0]))
-        spread = b.weight(rw.weights.derive("tosa_spread", [match.key], shape=shape))
-        operands = [spread, *rescale.operands[1:]]
-        replaced = list(op.operands)
-        replaced[match.place] = b.op(t.RescaleOp, operands, shape, i32, **rescale.properties)
-        rw.replace(op, [b.op(type(op), replaced, shape, i32)])
+    own, whole = shape_of(constant), [int(size) for size in shape_of(result)]
+    if len(own) != len(whole) or prod(own) == 1 or [*own] == whole:
+        return None
+    if prod(whole) > MOST:
+        return Refusal(f"spread it would take {prod(whole)} bytes of flash")
+    return whole
 
 
 @recipe("tosa_spread")
 def tosa_spread(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Broadcast to a shape of the same rank."""
     return weight.expand(*shape).contiguous()
+
+
+(SpreadConstant,) = RULES = read_rules(__doc__, globals())
