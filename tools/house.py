@@ -73,7 +73,10 @@ def rows() -> Iterator[tuple[str, str]]:
     functions = [cls for cls in steps if issubclass(cls, Lowering)]
     layers = sum(issubclass(cls, LayerLowering) for cls in functions)
     yield "functions (of layers between casts)", f"{len(functions)} ({layers})"
-    yield "classes with match and build", str(len(steps) - len(rules) - len(functions))
+    written = [cls for cls in steps if not issubclass(cls, RuleRewrite | Lowering)]
+    yield "classes with match and build", str(len(written))
+    alone = sorted(cls.name for cls in written if is_of_one_op(cls))
+    yield "of them, whose example is one op (15)", f"{len(alone)}: {', '.join(alone)}"
     for name, engine in ENGINES.items():
         yield f"users of the one engine: {name}", ", ".join(users(engine))
     yield "cost constants outside dialects/*/costs", str(len(cost_constants()))
@@ -83,6 +86,20 @@ def rows() -> Iterator[tuple[str, str]]:
     toy = (ROOT / "tests/layout/toy3.py").read_text(encoding="utf-8").splitlines()
     yield "lines of a toy target on all engines", str(len(toy))
     yield from census.rows()
+
+
+def is_of_one_op(rewrite: Any) -> bool:
+    """Whether what a rewrite's example replaces is one op, beside its weights."""
+    from stepwell.ir.core import WeightOp
+    from stepwell.ir.syntax.text import parse_module
+    from stepwell.translate.rewrites.documentation import examples_of
+
+    beside = ("builtin.module", "func.func", "func.return", WeightOp.name)
+    examples = examples_of(sys.modules[rewrite.__module__])
+    ops = [
+        [op for op in parse_module(text).walk() if op.name not in beside] for text, _ in examples
+    ]
+    return bool(ops) and min(map(len, ops)) == 1
 
 
 def names_another_dialect(rule: Any) -> bool:
