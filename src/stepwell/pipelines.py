@@ -294,7 +294,7 @@ XNNPACK_PUBLISHED = Pipeline(
     "xnnpack-published",
     (
         Together("take-apart", (DecomposeForKernels(),)),
-        Together("remove-noop-expands", tuple(rule() for rule in expands.RULES)),
+        Together("remove-noop-expands", tuple(rule() for rule in expands.RULES[:2])),
         Together("lift-scalars", (step(constants.lift_constant_scalar, protect_attention=False),)),
         Together("normalise", (*NORMAL_FORM, GATHER_STRIDES)),
         Together("lower-products", (step(xnnpack_products.matmul),)),

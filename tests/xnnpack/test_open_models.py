@@ -13,6 +13,7 @@ import stepwell
 BATCH, HEIGHT, WIDTH = Dim("b", min=1, max=8), Dim("h", min=6, max=24), Dim("w", min=6, max=24)
 IMAGE, ALL = {2: HEIGHT, 3: WIDTH}, {0: BATCH, 2: HEIGHT, 3: WIDTH}
 LENGTH = Dim("l", min=4, max=24)
+HINTED = {2: Dim.DYNAMIC(min=6, max=24), 3: Dim.DYNAMIC(min=6, max=24)}
 PICTURE, ROWS = (2, 3, 12, 10), (3, 10, 16)
 
 
@@ -45,6 +46,11 @@ WHOLE = {
     "planes": (Of(lambda x: x.mean((2, 3))), PICTURE, ALL),
     "inner axes": (Of(lambda x: x.mean((1, 2), keepdim=True)), PICTURE, {0: BATCH, 3: WIDTH}),
     "sum over channels": (Of(lambda x: x.sum(1, keepdim=True)), PICTURE, ALL),
+    "greatest of channels": (Of(lambda x: x.amax(-1)), ROWS, {0: BATCH, 1: LENGTH}),
+    "log softmax": (Of(lambda x: x.log_softmax(-1)), ROWS, {1: LENGTH}),
+    "windows over the edge": (Of(lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True)), PICTURE, HINTED),
+    "padded windows over it": (Of(lambda x: F.max_pool2d(x, 3, 2, 1, 1, True)), PICTURE, HINTED),
+    "averages with padding": (Of(lambda x: F.avg_pool2d(x, 3, 2, 1)), PICTURE, ALL),
     "rows of an open axis": (Of(lambda x: x[:, :, 1:4] * x[:, :, :1]), PICTURE, ALL),
     "tokens of any number": (Of(lambda x: x.mean(1)), ROWS, {1: LENGTH}),
     "tokens of any batch": (Of(lambda x: x.sum(1)), ROWS, {0: BATCH}),
@@ -74,6 +80,24 @@ def test_what_reduces_static_axes_or_whole_planes_is_one_delegate(name: str) -> 
     lowered = stepwell.lower(exported(model, shape, dynamic), "xnnpack")
     assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
     assert_right(lowered, model, shape, dynamic)
+
+
+@pytest.mark.parametrize("correction", (0, 1))
+def test_a_deviation_along_an_open_axis_asks_the_input_for_its_size(correction: int) -> None:
+    model = Of(lambda x: torch.cat([x.std(1, correction=correction), x.exp().var(1)], -1))
+    lowered = stepwell.lower(exported(model, ROWS, {1: Dim("l", min=2, max=24)}), "xnnpack")
+    assert lowered.report.delegates == 1
+    assert set(lowered.report.outside) == {"aten.sym_size.int", "aten.full.default"}
+    for size in (2, 3, 24):
+        x = torch.randn(3, size, 16)
+        torch.testing.assert_close(lowered.run(x)[0], model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_length_that_divides_is_not_repeated() -> None:
+    model = Of(lambda x: F.normalize(x.exp(), dim=1).exp())
+    lowered = stepwell.lower(exported(model, ROWS, {1: LENGTH}), "xnnpack")
+    assert lowered.report.delegates == 1
+    assert_right(lowered, model, ROWS, {1: LENGTH})
 
 
 PROVED = {

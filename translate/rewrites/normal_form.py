@@ -48,7 +48,7 @@ from stepwell.translate.rewrites.views import expands, merge_views, permutes, tr
 
 NOOPS: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in choose_from_one.RULES),
-    *(rule() for rule in expands.RULES),
+    *(rule() for rule in expands.RULES[:2]),
     *(rule() for rule in noops.RULES),
     *(rule() for rule in copies.RULES),
     *(rule() for rule in neutral_arithmetic.RULES),
@@ -66,6 +66,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.strided_slice_to_view),
     step(slices.stack_to_cat),
     step(views.normalise_expand),
+    *(rule() for rule in expands.RULES[2:]),
     step(views.repeat_to_expand),
     step(slices.roll_to_cat),
     step(slices.index_to_slices),

@@ -87,8 +87,8 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
         (step(slices.roll_to_cat), "roll.default(%x, [1], [0])", ("s0", 3), ("s0", 3), "symbolic"),
         (
             step(normalisations.variance_to_means),
-            "var.correction(%x, [1], correction=1)",
-            (2, "s0"),
+            "var.correction(%x, [1, 2], correction=1)",
+            (2, "s0", 3),
             (2,),
             "symbolic",
         ),

@@ -40,7 +40,7 @@ def test_rows_are_folded_or_stood_upright(
 
 @pytest.mark.parametrize(
     ("shape", "held", "reason"),
-    [("2x4", "i32", "float32 or float16"), ('?x4xf32, #stepwell.shape<["n", 4]>', "", "symbolic")],
+    [("2x4", "i32", "float32 or float16"), ('?x4xf32, #stepwell.shape<["n", 4]>', "", "no node")],
 )
 def test_what_no_pooling_takes_is_left(
     shape: str, held: str, reason: str, refused: Any, method: Any

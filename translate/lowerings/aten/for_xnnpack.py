@@ -16,6 +16,7 @@ from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.dtypes import f16, f32, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
@@ -179,8 +180,8 @@ def average_by_convolution(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value
     no_refusal(not_for_xnnpack(op))
     if out.dtype == f16 and carries_nans(op.operands, b.program):
         refuse("on some CPUs a convolution of halves makes −∞ of a NaN")
-    if x.rank != 4 or not x.is_static:
-        refuse("the input is not a batch of images of known sizes")
+    if x.rank != 4 or not isinstance(x.shape[1], int):
+        refuse("the input is not a batch of images of a known number of channels")
     if isinstance(op, aten.AvgPool2dDefault):
         kernel, padding = (_pair(op.arg(name)) for name in ("kernel_size", "padding"))
         if any(padding) and not op.arg("count_include_pad"):
@@ -193,6 +194,8 @@ def average_by_convolution(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value
         (rows, columns), sizes = x.shape[2:], out.shape[2:]
         if sizes == (1, 1):
             return None  # Whole planes, which XNNPACK has a node for.
+        if isinstance(rows, Size) or isinstance(columns, Size):
+            refuse("the image has a symbolic size, and so have its windows")
         if rows % sizes[0] or columns % sizes[1]:
             refuse(f"{rows}×{columns} become {sizes[0]}×{sizes[1]}, in windows of several sizes")
         kernel = stride = [rows // sizes[0], columns // sizes[1]]

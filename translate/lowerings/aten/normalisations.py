@@ -13,6 +13,7 @@ from stepwell.dialects import aten
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import recipe
 from stepwell.translate.affine.own_weights import are_from_weights
@@ -20,6 +21,7 @@ from stepwell.translate.lowerings.aten.values import Value, needs_static
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import axes, cast, emit, is_known
 from stepwell.translate.rewrites.norms.row_statistics import less_first, squares_overflow
+from stepwell.translate.rewrites.sizes.sizes import size_as_tensor
 
 NORM = ("2x3x4xf32", None, None, "3xf32", "3xf32", False, 0.1, 1.0, False)
 
@@ -196,17 +198,20 @@ def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, .
         refuse("torch accumulates this dtype in float32")
     listed = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
     over = axes(listed, x.rank) if listed else tuple(range(x.rank))
-    sizes = [x.shape[at] for at in over]
-    if not all(isinstance(size, int) for size in sizes):
-        refuse("the reduced axis is symbolic")
-    count, correction = prod(sizes), correction_of(op)
-    if count <= correction:
+    count, correction = prod(x.shape[at] for at in over), correction_of(op)
+    if isinstance(count, Size) and (count not in x.shape or correction not in (0, 1)):
+        refuse("several axes are reduced of which one is symbolic, or the correction is no 0 or 1")
+    if isinstance(count, int) and count <= correction:
         refuse(f"{count} elements less {correction} leave nothing to divide by")
     average = x.reduce(aten.MeanDim, over)
     centred = x - average
     value = (centred * centred).reduce(aten.MeanDim, over)
-    factor = count / (count - correction)
-    value = value if factor == 1 else value * factor
+    if isinstance(count, int):
+        factor = count / (count - correction)
+        value = value if factor == 1 else value * factor
+    elif correction:  # One element is divided by nothing: 0 · (1 / 0) is NaN, as torch gives it.
+        number = Value(size_as_tensor(x.b, count, x.ssa), x.b)
+        value = value * number.call(aten.DivTensor, number - 1.0)
     value = value.call(aten.SqrtDefault) if form else value
     return tuple(
         made.view(*Value(old, x.b).shape) if old.uses else None

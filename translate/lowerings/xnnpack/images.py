@@ -37,6 +37,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
 from stepwell.translate.rewrites.xnnpack.nodes.windows import (
     channels_last,
     edges,
+    may_miss_the_image,
     stated_scale,
     steps_by_sizes,
 )
@@ -112,8 +113,8 @@ def pooling_of(op: SchemaOp) -> Pooling:
     if isinstance(op, aten.AdaptiveAvgPool2dDefault | aten._AdaptiveAvgPool2dDefault):
         return _of_several_elements(_adaptive(op))
     if isinstance(op, aten.MaxPool2dDefault | aten.AvgPool2dDefault):
-        if op.arg("ceil_mode") and any(isinstance(d, Size) for d in shape):
-            refuse("a size is symbolic; windows may hang over the edge by any amount")
+        if any(isinstance(d, Size) for d in shape[2:]) and may_miss_the_image(op):
+            refuse("a size is symbolic, and the last window may lie in the padding alone")
         is_max = isinstance(op, aten.MaxPool2dDefault)
         return _of_several_elements(_max(op) if is_max else _average(op))
     size = dims(op.results[0].type)[2:]

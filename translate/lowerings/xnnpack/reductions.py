@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
@@ -30,12 +30,12 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
+from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
-from stepwell.translate.rewrites.building import axes, emit, permute, put, size_of, view
+from stepwell.translate.rewrites.building import axes, emit, permute, put, view
 from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_rows
-from stepwell.translate.rewrites.sizes.sizes import size_of_input
+from stepwell.translate.rewrites.sizes.sizes import size_as_tensor
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans, nans_along
 from stepwell.translate.rewrites.xnnpack.floats.singles import widened
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, stays_outside
@@ -153,12 +153,7 @@ def _times(rw: Rewriter, value: SSAValue, count: Dim, source: SSAValue) -> SSAVa
     """Multiplied by a size; one of run time is asked of an input, or else of a value that has it."""
     if isinstance(count, int):
         return put(rw, aten.MulScalar, value, float(count))
-    owner = source.owner
-    asked = size_of_input(owner if isinstance(owner, Block) else owner.parent_block(), count)
-    size = asked.value(rw) if asked else size_of(rw, source, dims(source.type).index(count))
-    kind = tensor([1], element(value.type))
-    number = aten.FullDefault.make([1], size, dtype=element(value.type), result_types=[kind])
-    return put(rw, aten.MulTensor, value, emit(rw, number))
+    return put(rw, aten.MulTensor, value, size_as_tensor(rw, count, source))
 
 
 def _extent(shape: Sequence[Dim]) -> Dim:
@@ -215,15 +210,21 @@ def _loses(op: Any, program: Program) -> Deviation | None:
 )
 def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) -> Value:
     """Pooled run by run from behind; the shape is restored by a view."""
-    needs_static(x, what="a dimension is symbolic")
     shape, value = list(x.shape), x.ssa
     reduced = axes(dim or range(x.rank), x.rank)
+    if _symbols([shape[at] for at in reduced]):
+        refuse("the greatest along an axis of symbolic size has no node")
+    for first, end in runs_of(reduced):
+        if _symbols(shape[end:]) or (_symbols(shape) > 1 and (end < x.rank or first > 2)):
+            refuse(
+                "axes of symbolic size lie behind one of which the greatest is taken, or beside it"
+            )
     if form:
         value = emit(b, aten.NegDefault.make(value))
     for first, end in runs_of(reduced):
-        count = prod(shape[first:end])
+        count = _count(shape[first:end])
         if count > 1:
-            value = _greatest(b, value, shape[:first], count, prod(shape[end:]))
+            value = _greatest(b, value, shape[:first], count, _count(shape[end:]))
         shape[first:end] = [1] * (end - first)
     if form:
         value = emit(b, aten.NegDefault.make(value))
@@ -239,10 +240,16 @@ LINES = (8, 16, 4, 32)
 
 
 def _greatest(
-    rw: Rewriter, value: SSAValue, leading: list[int], count: int, behind: int
+    rw: Rewriter, value: SSAValue, leading: list[Dim], count: int, behind: int
 ) -> SSAValue:
-    """The greatest of each `count` elements which have `behind` elements behind each of them."""
-    rows = prod(leading)
+    """The greatest of each `count` elements which have `behind` elements behind each of them.
+
+    Two leading axes of symbolic size stay two, batch and height of images of one channel.
+    """
+    if _symbols(leading) > 1:
+        image = view(rw, value, [*leading, *[1] * (2 - len(leading)), count, 1])
+        return _windows_pooled(rw, image, 1, count)
+    rows = _extent(leading)
     if behind == 1:
         line = next((size for size in LINES if count % size == 0 and count > 2 * size), None)
         if line is not None:
@@ -250,16 +257,14 @@ def _greatest(
                 rw, view(rw, value, [rows, count // line, 1, line]), count // line
             )
             count = line
-        elif leading and leading[-1] >= min(LINES):
-            value = permute(
-                rw, view(rw, value, [rows // leading[-1], leading[-1], count]), [0, 2, 1]
-            )
-            rows, behind = rows // leading[-1], leading[-1]
+        elif leading and isinstance(leading[-1], int) and leading[-1] >= min(LINES):
+            rows, behind = _extent(leading[:-1]), leading[-1]
+            value = permute(rw, view(rw, value, [rows, behind, count]), [0, 2, 1])
     return _windows_pooled(rw, view(rw, value, [rows, count, 1, behind]), count)
 
 
-def _windows_pooled(rw: Rewriter, image: SSAValue, height: int) -> SSAValue:
-    windows = {"kernel": (height, 1), "stride": (height, 1)}
+def _windows_pooled(rw: Rewriter, image: SSAValue, height: int, width: int = 1) -> SSAValue:
+    windows = {"kernel": (height, width), "stride": (height, width)}
     fields = {**windows, "padding": (0, 0, 0, 0), "dilation": (1, 1)}
     return node(rw, xnnpack.MaxPooling2d, image, **fields).ssa
 

@@ -20,7 +20,8 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
 from stepwell.ir.sizes.size_values import OF_TWO, computed
-from stepwell.ir.types import BoolType, FloatType, IntType, dims
+from stepwell.ir.types import BoolType, FloatType, IntType, dims, element, tensor
+from stepwell.translate.rewrites.building import size_of
 
 
 def can_compute(
@@ -122,6 +123,18 @@ def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
                     if share is not None:
                         return InputSize(argument, axis, share)
     return None
+
+
+def size_as_tensor(rw: Rewriter, size: Size, source: SSAValue) -> SSAValue:
+    """A size as one element of a value's type: asked of an input, or else of the value, which has it."""
+    owner = source.owner
+    asked = size_of_input(owner if isinstance(owner, Block) else owner.parent_block(), size)
+    count = asked.value(rw) if asked else size_of(rw, source, dims(source.type).index(size))
+    kind = tensor([1], element(source.type))
+    full = op_class("aten.full.default").make(
+        [1], count, dtype=element(source.type), result_types=[kind]
+    )
+    return rw.insert(full).results[0]
 
 
 class Sizes:

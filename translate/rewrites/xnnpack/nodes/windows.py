@@ -45,6 +45,16 @@ def stated_scale(op: SchemaOp, at: int) -> float | None:
     return None if scale is None else float(scale)
 
 
+def may_miss_the_image(op: SchemaOp) -> bool:
+    """Whether `ceil_mode` may start a window behind the image, which torch then leaves out."""
+    kernel, padding = op.arg("kernel_size"), op.arg("padding")
+    stride = op.arg("stride") or kernel
+    dilation = op.arg("dilation") if "dilation" in op.SCHEMA.by_name else [1, 1]
+    return bool(op.arg("ceil_mode")) and any(
+        stride[at] + padding[at] > dilation[at] * (kernel[at] - 1) + 1 for at in (0, 1)
+    )
+
+
 def edges(op: SchemaOp, padding: tuple[int, ...]) -> tuple[int, ...]:
     """Top, right, bottom and left padding; with `ceil_mode` the last windows hang over the edge."""
     kernel, padded = op.arg("kernel_size"), op.arg("padding")
@@ -54,7 +64,8 @@ def edges(op: SchemaOp, padding: tuple[int, ...]) -> tuple[int, ...]:
     for at in (0, 1):
         size, windows = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
         if isinstance(size, Size) or isinstance(windows, Size):
-            over.append(0)  # Windows that hang over have been refused.
+            # So far that `(size + over) // stride` is the quotient rounded up, for any size.
+            over.append(stride[at] - 1 if op.arg("ceil_mode") else 0)
             continue
         reach = (windows - 1) * stride[at] + dilation[at] * (kernel[at] - 1) + 1
         over.append(max(0, reach - (size + 2 * padded[at])))
