@@ -253,7 +253,9 @@ class AxisMap:
 def _window(link: Along, box: Range, size: Dim, result: Dim) -> Range:
     """The range of an operand's axis that a range of a result's axis reads."""
     range_ = numbers(box)
-    if range_ is None or (box == (0, result) and size == result and link.is_plain):
+    if size == result and link.is_plain:
+        return box
+    if range_ is None:
         return (0, size)
     if range_[0] == range_[1]:
         return (0, 0)

@@ -93,6 +93,36 @@ def test_a_deviation_along_an_open_axis_asks_the_input_for_its_size(correction: 
         torch.testing.assert_close(lowered.run(x)[0], model(x), rtol=1e-4, atol=1e-5)
 
 
+class Tail(nn.Module):
+    """Some rows of what layers give of all."""
+
+    def __init__(self, *cuts: slice) -> None:
+        super().__init__()
+        self.first, self.last, self.cuts = nn.Linear(16, 16), nn.Linear(16, 4), cuts
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.first(x).exp()
+        parts = [rows[:, cut] for cut in self.cuts]
+        return self.last(parts[0] if len(parts) == 1 else parts[0] - parts[1])
+
+
+@pytest.mark.parametrize(
+    ("cuts", "made"),
+    [
+        ((slice(-1, None),), (1, 1)),
+        ((slice(-3, None),), (1, 1)),
+        ((slice(1, -1),), (1, 1)),
+        ((slice(-3, None), slice(-2, -1)), (1, 1)),  # Of the last three the second.
+        ((slice(1, None), slice(None, -1)), (2, 2)),  # All is read: nothing is gained ahead.
+    ],
+)
+def test_the_end_of_an_open_axis_is_cut_off_the_input(cuts: Any, made: tuple[int, int]) -> None:
+    model = Tail(*cuts)
+    lowered = stepwell.lower(exported(model, ROWS, {1: LENGTH}), "xnnpack")
+    assert (lowered.report.delegates, lowered.report.outside["aten.slice.Tensor"]) == made
+    assert_right(lowered, model, ROWS, {1: LENGTH})
+
+
 def test_a_length_that_divides_is_not_repeated() -> None:
     model = Of(lambda x: F.normalize(x.exp(), dim=1).exp())
     lowered = stepwell.lower(exported(model, ROWS, {1: LENGTH}), "xnnpack")

@@ -29,7 +29,7 @@ from stepwell.ir.dtypes import f16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node

@@ -4,7 +4,8 @@ A classifier that reads the class token alone needs one row of the last block: o
 output projection and its queries, though keys and values of all tokens. What is read is followed
 from the slices upwards through whatever works on each row for itself. Each connected set of nodes
 that could do less is narrowed if that saves more multiplications and copies than the slices cost
-which then stand at its edge.
+which then stand at its edge. No node slices from the end of an axis of open length: such a slice
+is a kernel's, and moves as far up as it can, to an input at best.
 
 Before:
     %a = xnnpack.exp(%x) : (tensor<1x5x4xf32>) -> tensor<1x5x4xf32>
@@ -23,23 +24,34 @@ import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, SSAValue
 
-from stepwell.dialects import xnnpack
+from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
 from stepwell.dialects.xnnpack.costs import costs_of
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
-from stepwell.ir.axes.boxes import Box, elements, is_nothing, join, nothing, shape_of, whole
+from stepwell.ir.axes.boxes import (
+    Box,
+    elements,
+    estimated,
+    is_nothing,
+    join,
+    nothing,
+    shape_of,
+    whole,
+)
 from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
+from stepwell.ir.sizes.size import Size, number_of, settled
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.ir.walking import connected, makers_and_readers
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.building import TO_THE_END, axis, emit, slice_op
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import concatenate
 
 
@@ -96,6 +108,8 @@ def demands(block: Block) -> dict[Operation, Narrowed]:
                 made, reads = narrowed
                 if made != full:
                     found[op] = Narrowed(made, reads)
+        if (cut := cut_by_kernel(op)) is not None:
+            reads = (cut,)
         for index, value in enumerate(op.operands):
             box = reads[index] if reads is not None else whole_or_nothing(value)
             asked[value] = join(asked[value], box) if value in asked else box
@@ -152,6 +166,22 @@ def _takes_parts(op: XnnpackOp) -> bool:
     )
 
 
+def cut_by_kernel(op: Operation) -> Box | None:
+    """What is read by a slice of an axis of open length whose ends are so far off the axis' ends."""
+    if not isinstance(op, aten.SliceTensor) or op.arg("step") != 1:
+        return None
+    shape = dims(op.operands[0].type)
+    at = axis(op.arg("dim"), len(shape))
+    size, ends = shape[at], (op.arg("start"), op.arg("end"))
+    if not isinstance(size, Size) or not all(isinstance(end, int) for end in ends):
+        return None
+    start, stop = (end if 0 <= end < TO_THE_END else size + min(end, 0) for end in ends)
+    stop = size if ends[1] == TO_THE_END else stop
+    if settled(Size.of(stop) - start) != dims(op.results[0].type)[at]:
+        return None
+    return tuple((start, stop) if i == at else (0, d) for i, d in enumerate(shape))
+
+
 def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed], copy: float) -> bool:
     """Whether the nodes of a set and the slices at its edge cost less than the nodes do now.
 
@@ -168,9 +198,10 @@ def gains(part: Iterable[Operation], found: Mapping[Operation, Narrowed], copy: 
         edges |= _edges(op.operands, narrowed.reads, found)
         readers |= {use.operation for use in op.results[0].uses}
     for reader in readers - set(part):
-        if isinstance(reader, xnnpack.StaticSlice):
-            before += copy * elements(whole(reader.output.type))
-            edges |= _edges(reader.operands, [sliced(reader)], found)
+        cut = sliced(reader) if isinstance(reader, xnnpack.StaticSlice) else cut_by_kernel(reader)
+        if cut is not None:
+            before += copy * elements(whole(reader.results[0].type))
+            edges |= _edges(reader.operands[:1], [cut], found)
     after += copy * sum(elements(box) for value, box in edges if weight_key(value) is None)
     return after < before
 
@@ -204,7 +235,7 @@ def _work(op: Operation, box: Box, copy: float) -> float:
     size = elements(box)
     if isinstance(op, xnnpack.FullyConnected | xnnpack.BatchMatrixMultiply):
         inner = dims(op.operands[0].type)[-1]
-        return size * (inner if isinstance(inner, int) else 1)
+        return size * estimated(inner)
     return 0 if isinstance(op, xnnpack.StaticReshape) else copy * size
 
 
@@ -232,23 +263,25 @@ def _write(
         return cuts[value, box]
 
     for op in tuple(block.ops):
-        narrowed = found.get(op)
-        source = op.operands[0] if isinstance(op, xnnpack.StaticSlice) else None
+        narrowed, cut = found.get(op), cut_by_kernel(op)
+        source = op.operands[0] if cut or isinstance(op, xnnpack.StaticSlice) else None
         if narrowed is None and source not in made:
             continue
-        assert isinstance(op, XnnpackOp)
         root = (op_name(op), node_name(op.location))
         if narrowed is not None and is_nothing(narrowed.made):
             history.events.append(
                 Event(NarrowToWhatIsRead.name, root, (root,), (), describe_op(op))
             )
             continue
-        rw = Rewriter(op, program, scopes)
-        if isinstance(op, xnnpack.StaticSlice):
+        rw, result = Rewriter(op, program, scopes), op.results[0]
+        if cut is not None:
+            box = whole(result.type)
+            new = part_of(rw, op.operands[0], cut)
+        elif isinstance(op, xnnpack.StaticSlice):
             box = narrowed.made if narrowed else whole(op.output.type)
             new = part_of(rw, op.input, sliced(op, box))
         else:
-            assert narrowed is not None
+            assert narrowed is not None and isinstance(op, XnnpackOp)
             box = narrowed.made
             operands = [
                 part_of(rw, value, read)
@@ -259,15 +292,16 @@ def _write(
                 new = concatenate(rw, operands, op.integer("axis", 0))
             else:
                 new = rw.insert(_rebuilt(op, operands, box)).results[0]
-        new.name_hint = new.name_hint or op.output.name_hint
-        made[op.output] = (new, box)
+        new.name_hint = new.name_hint or result.name_hint
+        made[result] = (new, box)
         history.events.append(
             Event(NarrowToWhatIsRead.name, root, (root,), (root,), describe_op(op))
         )
-        if box == whole(op.output.type):
-            op.output.replace_all_uses_with(new)
+        if box == whole(result.type):
+            result.replace_all_uses_with(new)
     for op in reversed(tuple(block.ops)):
-        if (op in found or isinstance(op, xnnpack.StaticSlice)) and not op.results[0].first_use:
+        is_slice = isinstance(op, xnnpack.StaticSlice) or cut_by_kernel(op) is not None
+        if (op in found or is_slice) and not op.results[0].first_use:
             op.detach()
             op.erase()
 
@@ -275,13 +309,17 @@ def _write(
 def _cut(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
     """The elements of `box` out of a value that holds those of `have`."""
     starts: list[int] = []
-    for asked, held in zip(box, have, strict=True):
-        start, first = asked[0], held[0]
-        if asked == held or not (isinstance(start, int) and isinstance(first, int)):
-            starts.append(0)
-        else:
-            starts.append(start - first)
+    for at, (asked, held) in enumerate(zip(box, have, strict=True)):
+        start, length = settled(Size.of(asked[0]) - held[0]), settled(Size.of(asked[1]) - asked[0])
+        if asked != held and (isinstance(start, Size) or isinstance(length, Size)):
+            ends = [settled(Size.of(end) - held[1]) for end in asked]
+            first = start if isinstance(start, int) else number_of(ends[0])
+            last = number_of(ends[1]) or TO_THE_END
+            value, start = emit(rw, slice_op(value, at, first, last, length)), 0
+        starts.append(number_of(start))
     shape = shape_of(box)
+    if shape == dims(value.type):
+        return value
     key = weight_key(value)
     sizes = [size if isinstance(size, int) else 0 for size in shape]
     if key is not None:
