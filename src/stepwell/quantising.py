@@ -7,7 +7,9 @@ and dequantize operators in it. `quantise` is the same from Python, on as many i
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from stepwell.ir.calls.arguments import takes
@@ -61,7 +63,9 @@ def _tosa(bits: int) -> Any:
     return of.TOSAQuantizer(TosaSpecification.create_from_string(name)).set_global(configs[wide]())
 
 
-def by_torchao(bits: int, group: int | None, *, inputs: bool = True) -> Quantiser:
+def by_torchao(
+    bits: int, group: int | None, *, inputs: bool = True, dtype: Any = None
+) -> Quantiser:
     """Linear layers whose weights have few bits, and whose inputs are int8 of each token.
 
     Scales of groups are numbers of bfloat16, as XNNPACK's kernels hold them
@@ -71,6 +75,7 @@ def by_torchao(bits: int, group: int | None, *, inputs: bool = True) -> Quantise
         bits: of a weight.
         group: weights that share a scale; None: a row. Layers whose rows are no whole groups stay.
         inputs: whether inputs are int8; they stay floats otherwise.
+        dtype: that weights are taken in first; by default their own.
     """
 
     def quantise(module: Any, example: Sequence[Any], *more: Sequence[Any]) -> Any:
@@ -82,28 +87,48 @@ def by_torchao(bits: int, group: int | None, *, inputs: bool = True) -> Quantise
         )
         from torchao.quantization.granularity import PerAxis, PerGroup
 
-        dtype = getattr(torch, f"int{bits}")
+        integer = getattr(torch, f"int{bits}")
         shared = PerAxis(0) if group is None else PerGroup(group)
         config = (
-            Int8DynamicActivationIntxWeightConfig(weight_dtype=dtype, weight_granularity=shared)
+            Int8DynamicActivationIntxWeightConfig(weight_dtype=integer, weight_granularity=shared)
             if inputs
-            else IntxWeightOnlyConfig(weight_dtype=dtype, granularity=shared)
+            else IntxWeightOnlyConfig(weight_dtype=integer, granularity=shared)
         )
 
-        def fits(layer: Any, name: str) -> bool:
-            is_linear = isinstance(layer, torch.nn.Linear)
-            return is_linear and (group is None or layer.in_features % group == 0)
+        def of_rows(numbers: Any) -> Any:
+            part = torch.nn.Linear(*reversed(numbers.shape), bias=False, device="meta")
+            part.weight = torch.nn.Parameter(numbers, requires_grad=False)
+            quantize_(part, config)
+            if group is not None:
+                _round_scales(part.weight, numbers, bits)
+            return part.weight
 
         with torch.no_grad():
-            for name, layer in module.named_modules():
-                if fits(layer, name):
-                    numbers = layer.weight
-                    quantize_(layer, config)
-                    if group is not None:
-                        _round_scales(layer.weight, numbers, bits)
+            for layer in module.modules():
+                is_linear = isinstance(layer, torch.nn.Linear)
+                if is_linear and (group is None or layer.in_features % group == 0):
+                    # Memory of a few rows is used again; that of a matrix is asked for each time.
+                    rows = max(1, ROWS_OF // layer.in_features)
+                    parts = [of_rows(x.to(dtype or x.dtype)) for x in layer.weight.split(rows)]
+                    layer.weight = torch.nn.Parameter(below_each_other(parts), requires_grad=False)
         return unwrapped(module)
 
     return quantise
+
+
+ROWS_OF = 1 << 20
+"""Weights that are in hand at a time."""
+
+
+def below_each_other(parts: Sequence[Any]) -> Any:
+    """One tensor of torchao, of rows that are in several."""
+    import torch
+
+    first = parts[0]
+    tensors = (
+        torch.cat([getattr(part, name) for part in parts]) for name in first.tensor_data_names
+    )
+    return type(first)(*tensors, *(getattr(first, name) for name in first.tensor_attribute_names))
 
 
 def _round_scales(weight: Any, numbers: Any, bits: int) -> None:
@@ -117,6 +142,39 @@ def _round_scales(weight: Any, numbers: Any, bits: int) -> None:
         numbers, weight.block_size, scale, weight.zero_point, torch.int8, -top, top - 1
     )
     weight.scale = scale
+
+
+@contextmanager
+def in_floats(model: Any) -> Generator[None]:
+    """Let a model's layers of few bits take floats for a while, to be compared with another form.
+
+    An input of eight bits that lies between two integers becomes the one or the other by the order
+    of a sum, and a model of many layers moves by that as far as by a mistake.
+    """
+    import torch
+    from torch import nn
+
+    def linear(weight: Any, bias: Any, x: Any) -> Any:
+        rows = max(1, ROWS_OF // weight.shape[1])
+        begins = range(0, len(weight), rows)
+        parts = [nn.functional.linear(x, weight[at : at + rows].dequantize()) for at in begins]
+        made = torch.cat(parts, -1)
+        return made if bias is None else made + bias
+
+    layers = [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, nn.Linear)
+        and type(layer).forward is nn.Linear.forward
+        and is_quantised(layer)
+    ]
+    try:
+        for layer in layers:
+            layer.forward = partial(linear, layer.weight, layer.bias)
+        yield
+    finally:
+        for layer in layers:
+            vars(layer).pop("forward", None)
 
 
 def is_quantised(layer: Any) -> bool:

@@ -18,6 +18,7 @@ from stepwell.causal_lm.states import loose_tensors
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.switches import kept_stderr, without_native_lines
+from stepwell.quantising import in_floats
 from stepwell.translate.exporting import export
 
 Caches = Literal["static", "dynamic"]
@@ -249,15 +250,15 @@ def _compare(model: Any, decoder: Decoder) -> None:
     parts = list(zip((0, *ends), ends, strict=False))
     used = model.config._attn_implementation
     try:
-        with without_native_lines(_is_operators_log):
+        with without_native_lines(_is_operators_log), in_floats(model):
             said = [
                 decoder(said_to[:, begin:end], torch.tensor([begin])).reshape(
                     form.batch, -1, vocabulary
                 )[:, -1]
                 for begin, end in parts
             ]
-        model.set_attn_implementation(own_attention(model))
-        whole = model(input_ids=tokens, use_cache=False).logits
+            model.set_attn_implementation(own_attention(model))
+            whole = model(input_ids=tokens, use_cache=False).logits
     except StepwellError:
         raise
     except Exception as error:  # a model fails as it likes on a cache that it does not know

@@ -14,6 +14,7 @@ from stepwell.causal_lm.attention import OBSERVED, Call, meaningful
 from stepwell.causal_lm.states import Place, left_behind, loose_tensors, places
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.records import dataclass
+from stepwell.quantising import in_floats
 
 
 @dataclass
@@ -102,7 +103,7 @@ def _run(model: Any, found: Observed, config: Any, batch: int) -> None:
         "use_cache": True,
     }
     try:
-        with torch.no_grad():
+        with torch.no_grad(), in_floats(model):
             model(**accepted(model, arguments))
     except Exception as error:  # transformers fails as it likes on a cache that it does not know
         line = (str(error).strip().splitlines() or [""])[0]

@@ -63,7 +63,9 @@ def prepare(
         model = find_quantiser(quantise)(_computing_in(model, dtype), ())
     elif quantise is not None:
         bits = BITS[quantise]
-        one = by_torchao(bits, group or (32 if bits == 4 else None))
+        one = by_torchao(
+            bits, group or (32 if bits == 4 else None), dtype=DTYPES[dtype] if dtype else None
+        )
         _spell_linears(model)
         layers = [
             layer
@@ -75,7 +77,7 @@ def prepare(
         _untie(model, table)
         for layer in layers:
             if not is_quantised(layer):
-                one(_computing_in(layer, dtype), ())
+                one(layer, ())
     model = unwrapped(model)
     if new_table is not None:
         model.set_input_embeddings(new_table)

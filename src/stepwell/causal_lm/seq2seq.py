@@ -20,6 +20,7 @@ from stepwell.causal_lm.observing import accepted, cache_argument, own_attention
 from stepwell.causal_lm.states import places, remembers
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.quantising import in_floats
 
 _USUAL_CONTEXT = 512
 
@@ -109,13 +110,13 @@ def export_seq2seq(model: Any, *, context: int | None = None) -> dict[str, Any]:
     with as_it_was(model), asked_quietly():
         model.set_attn_implementation(own_attention(model))
         given, open_axes = _example(model, size)
-        encoder = Encoder(model)
-        states = encoder(given)
+        encoder, one = Encoder(model), torch.zeros(1, 1, dtype=torch.long)
         cache = static_cache(config, size)
-        one = torch.zeros(1, 1, dtype=torch.long)
-        _said(model, cache, one, states, torch.zeros(1, dtype=torch.long))
-        decoder = TextDecoder(model, cache, size)
-        _compare(model, decoder, given, states)
+        with in_floats(model):
+            states = encoder(given)
+            _said(model, cache, one, states, torch.zeros(1, dtype=torch.long))
+            decoder = TextDecoder(model, cache, size)
+            _compare(model, decoder, given, states)
         axes = None if open_axes is None else {1: open_axes}
         programs = {
             "encoder": exported(model, encoder, (given,), (axes,)),

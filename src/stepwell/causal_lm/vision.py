@@ -18,6 +18,7 @@ from stepwell.causal_lm.exporting import agrees, as_it_was, export_causal_lm, ex
 from stepwell.causal_lm.observing import own_attention
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.quantising import in_floats
 
 _OTHERWISE = {
     "token_type_ids": "lets the tokens of an image see those behind them",
@@ -99,7 +100,8 @@ def export_vision_language(
     with as_it_was(model), asked_quietly():
         model.set_attn_implementation(own_attention(model))
         encoder = VisionEncoder(model)
-        _compare(model, encoder(image), image)
+        with in_floats(model):
+            _compare(model, encoder(image), image)
         axes = {1: torch.export.Dim("tokens", min=1, max=size - 1)}
         table = exported(model, TokenEmbedding(model), (tokens,), (axes,))
         seen = exported(model, encoder, (image,), None)
