@@ -24,6 +24,34 @@ class Scaled(nn.Module):
         return rows * self.scale.to(rows.dtype)
 
 
+class OfHalves(nn.Module):
+    """A table of eight bits in groups whose scales are halves, as GGUF's Q8_0 has them.
+
+    ExecuTorch's kernel takes such scales too, but torch's own meaning of it multiplies in halves.
+    """
+
+    def __init__(self, integers: Tensor, scales: Tensor) -> None:
+        """Keep integers `[rows, columns]` and scales `[rows, groups]`."""
+        super().__init__()
+        self.weight: Tensor
+        self.scales: Tensor
+        self.register_buffer("weight", integers)
+        self.register_buffer("scales", scales)
+        self.dtype = torch.float32
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Give another type; scales are what the file has, whatever a model computes in."""
+        self.dtype = fn(torch.zeros((), dtype=self.dtype)).dtype
+        return self
+
+    def forward(self, indices: Tensor) -> Tensor:
+        """Rows."""
+        integers = nn.functional.embedding(indices, self.weight).float()
+        scales = nn.functional.embedding(indices, self.scales).float()
+        rows = integers.unflatten(-1, (scales.shape[-1], -1)) * scales[..., None]
+        return rows.flatten(-2).to(self.dtype)
+
+
 def quantised_table(table: nn.Module, bits: int, group: int | None) -> nn.Module:
     """A table of few bits in the place of an embedding.
 
@@ -71,6 +99,19 @@ def table_of(
     Raises:
         StepwellError: the embedding does something else than look rows up.
     """
+    halves = scales.half()
+    are_halves = (
+        bits == 8 and scales.numel() > len(integers) and torch.equal(halves.float(), scales.float())
+    )
+    made = OfHalves(integers, halves) if are_halves else _of_kernel(bits, integers, scales)
+    scale = getattr(table, "embed_scale", None)
+    lookup = made if scale is None else Scaled(made, scale)
+    _refuse_another_lookup(table, lookup, numbers)
+    return lookup
+
+
+def _of_kernel(bits: int, integers: Tensor, scales: Tensor) -> nn.Module:
+    """A table that ExecuTorch's kernels of quantised embeddings look up."""
     from executorch.examples.models.llama.source_transformation.quantize import (
         QuantizedGroupEmbedding,
     )
@@ -90,10 +131,7 @@ def table_of(
         shifted = integers.add(8).view(torch.uint8).view(rows, columns // 2, 2)
         integers = shifted[:, :, 0] << 4 | shifted[:, :, 1]
     made.weight, made.scales = integers, scales.reshape(made.scales.shape).float()
-    scale = getattr(table, "embed_scale", None)
-    lookup = made if scale is None else Scaled(made, scale)
-    _refuse_another_lookup(table, lookup, numbers)
-    return lookup
+    return made
 
 
 def _refuse_another_lookup(table: nn.Embedding, module: nn.Module, numbers: Tensor) -> None:
