@@ -1,0 +1,241 @@
+"""A language model beside llama.cpp and stock ExecuTorch: its file, a token, a prompt.
+
+    pip download --no-binary :all: --no-deps llama-cpp-python   # unpack; in vendor/llama.cpp:
+    cmake -G Ninja -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build --target llama
+    python bench/llama_cpp.py --package FOLDER --keep FOLDER [--stock FILE] [--table FILE]
+
+Four layers of Llama (dim 2048, hidden 5632, 32 heads over 8, 32 000 tokens) with random weights: a
+folder in bfloat16, lowered with `--quantise 8da4w --embedding 8`, and a file of GGUF in Q4_0, its
+table in Q8_0, which llama.cpp runs, its caches in halves, and which is lowered too. Times are CPU
+milliseconds of a call on one thread, the tenth percentile of runs in turn. `read` adds as many
+bytes up as a token reads: weights and the cache up to its position. `--stock` is a `.pte` of
+ExecuTorch's own flow of the same size (`bench/language_models.py` makes such).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import sys
+import time
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _report import RESULTS, between_markers, cpu_name, prepare, show, write
+
+import stepwell
+from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.reading.models import open_model
+from stepwell.zoo.vision import imported
+
+DIM, HIDDEN, LAYERS, HEADS, SHARED, VOCABULARY, CONTEXT = 2048, 5632, 4, 32, 8, 32000, 4096
+SIZE = DIM // HEADS
+Call = Callable[[], Any]
+
+
+def write_models(folder: Path) -> None:
+    """The same numbers as a folder of transformers and as a file of GGUF."""
+    transformers, gguf = imported("transformers"), imported("gguf")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=DIM,
+        intermediate_size=HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=SHARED,
+        max_position_embeddings=CONTEXT,
+    )
+    model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
+    model.save_pretrained(folder / "llama")
+    writer = gguf.GGUFWriter(folder / "llama.gguf", "llama")
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(DIM)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(HIDDEN)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(SHARED)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_dimension_count(SIZE)
+    writer.add_vocab_size(VOCABULARY)
+    writer.add_tokenizer_model("no_vocab")
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, LAYERS)
+    for name, tensor in model.state_dict().items():
+        numbers = tensor.float().numpy()
+        if ".q_proj" in name or ".k_proj" in name:  # Halves of heads become neighbours.
+            turned = numbers.reshape(-1, 2, SIZE // 2, DIM).swapaxes(1, 2)
+            numbers = np.ascontiguousarray(turned.reshape(numbers.shape))
+        there = names.get_name(name, try_suffixes=(".weight",))
+        if tensor.dim() == 1:
+            writer.add_tensor(there, numbers)
+            continue
+        kind = gguf.GGMLQuantizationType["Q8_0" if "embed" in name else "Q4_0"]
+        writer.add_tensor(there, gguf.quantize(numbers, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def lowered(folder: Path, source: str, **how: Any) -> Path:
+    """Our `.pte` of a model in a folder; one that is there is taken as it is."""
+    file = folder / f"{source}.pte"
+    if not file.exists():
+        model = open_model(
+            str(folder / source), language={"context": CONTEXT} | how.pop("language", {}), **how
+        )
+        stepwell.lower(model.program, "xnnpack").save(file)
+    return file
+
+
+class LlamaCpp:
+    """A file of GGUF in llama.cpp, by the declarations of its Python package."""
+
+    def __init__(self, package: Path, file: Path) -> None:
+        """Load a library that was built in the package's `vendor/llama.cpp/build`."""
+        os.environ["LLAMA_CPP_LIB_PATH"] = str(package / "vendor/llama.cpp/build/bin")
+        bare = types.ModuleType("llama_cpp")  # Without what the package imports beside it.
+        bare.__path__ = [str(package / "llama_cpp")]
+        sys.modules["llama_cpp"] = bare
+        import llama_cpp.llama_cpp as of  # pyright: ignore
+
+        self.of: Any = of
+        quiet = of.llama_log_callback(lambda *_: None)
+        self.quiet = quiet
+        of.llama_log_set(quiet, ctypes.c_void_p(0))
+        of.llama_backend_init()
+        asked = of.llama_model_default_params()
+        self.model = of.llama_model_load_from_file(str(file).encode(), asked)
+        how = of.llama_context_default_params()
+        how.n_ctx, how.n_batch, how.n_ubatch = CONTEXT, 512, 512
+        how.n_threads = how.n_threads_batch = 1
+        self.context = of.llama_init_from_model(self.model, how)
+        self.memory = of.llama_get_memory(self.context)
+
+    def say(self, tokens: Sequence[int]) -> None:
+        """Let it read tokens behind those it has read."""
+        given = (self.of.llama_token * len(tokens))(*tokens)
+        batch = self.of.llama_batch_get_one(given, len(tokens))
+        assert self.of.llama_decode(self.context, batch) == 0
+
+    def forget(self, begin: int) -> None:
+        """Let it have read only the tokens before a position."""
+        assert self.of.llama_memory_seq_rm(self.memory, 0, begin, -1)
+
+    def logits(self) -> np.ndarray[Any, Any]:
+        """Of the last token."""
+        made = self.of.llama_get_logits_ith(self.context, -1)
+        return np.ctypeslib.as_array(made, (VOCABULARY,)).copy()
+
+
+def measured(calls: dict[str, Call], runs: int) -> dict[str, float]:
+    """CPU milliseconds of each, in turn."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(runs):
+        for name, call in calls.items():
+            began = time.process_time()
+            call()
+            times[name].append((time.process_time() - began) * 1e3)
+    return {name: sorted(each)[runs // 10] for name, each in times.items()}
+
+
+def bytes_of_a_token(position: int) -> int:
+    """What a token reads: weights of four bits, two bytes a group, caches of singles."""
+    weights = LAYERS * (2 * DIM * DIM + 2 * DIM * SHARED * SIZE + 3 * DIM * HIDDEN)
+    weights += DIM * VOCABULARY
+    return weights * 18 // 32 + LAYERS * 2 * position * SHARED * SIZE * 4
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a row a length."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--package", type=Path, help="unpacked, and built; else nothing is run")
+    parser.add_argument("--keep", type=Path, default=RESULTS / "llama", help="models and programs")
+    parser.add_argument("--stock", type=Path, help="a .pte of ExecuTorch's own flow")
+    parser.add_argument("--positions", type=int, nargs="+", default=[128, 1024, 2000, 4000])
+    parser.add_argument("--prompts", type=int, nargs="+", default=[128, 512])
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--table", type=Path, help="write the table between its marks here")
+    given = parser.parse_args(arguments)
+    if given.package is None:
+        print("no --package of llama.cpp is given: nothing is measured")
+        return
+    prepare()
+    folder = given.keep
+    if not (folder / "llama.gguf").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_models(folder)
+    programs = {"ours": lowered(folder, "llama", quantise="8da4w", language={"embedding": 8})}
+    of_gguf = lowered(folder, "llama.gguf")
+    if given.stock:
+        programs["stock"] = given.stock
+    sessions = {name: PteSession.load(file.read_bytes()) for name, file in programs.items()}
+    llama = LlamaCpp(given.package, folder / "llama.gguf")
+
+    seeded = torch.Generator().manual_seed(0)
+    tokens = torch.randint(VOCABULARY, (1, CONTEXT), generator=seeded)
+    words: list[int] = tokens[0].tolist()
+    llama.say(words[:16])
+    same = PteSession.load(of_gguf.read_bytes()).run(tokens[:, :16].contiguous(), torch.tensor([0]))
+    want = llama.logits()
+    off = float(np.abs(same[0][0].numpy() - want).max() / np.abs(want).max())
+    ratio = of_gguf.stat().st_size / (folder / "llama.gguf").stat().st_size
+
+    rows: list[dict[str, Any]] = []
+    for position in given.positions:
+        llama.forget(0)
+        for begin in range(0, position, 512):
+            llama.say(words[begin : min(begin + 512, position)])
+        at, one = torch.tensor([position]), tokens[:, :1].contiguous()
+        memory = torch.zeros(bytes_of_a_token(position) // 4)
+
+        def token(position: int = position) -> None:
+            llama.say(words[:1])
+            llama.forget(position)
+
+        calls: dict[str, Call] = {
+            name: (lambda session=session, at=at, one=one: session.run(one, at))
+            for name, session in sessions.items()
+        }
+        calls |= {"llama.cpp": token, "read": lambda memory=memory: memory.sum()}
+        rows.append({"what": f"a token at {position}", **measured(calls, given.runs)})
+        print(rows[-1], flush=True)
+    for count in given.prompts:
+        part, zero = tokens[:, :count].contiguous(), torch.tensor([0])
+
+        def prompt(count: int = count) -> None:
+            llama.forget(0)
+            llama.say(words[:count])
+
+        calls = {
+            name: (lambda session=session, part=part, zero=zero: session.run(part, zero))
+            for name, session in sessions.items()
+        }
+        calls["llama.cpp"] = prompt
+        rows.append({"what": f"{count} tokens", **measured(calls, max(10, given.runs // 3))})
+        print(rows[-1], flush=True)
+    head = ["what", *programs, "llama.cpp", "read"]
+    cells = [
+        [row["what"], *(f"{row[name]:.1f}" if name in row else "" for name in head[1:])]
+        for row in rows
+    ]
+    title = (
+        f"{cpu_name()}, one thread, ms. The file of the GGUF's integers is {ratio:.3f} times the "
+        f"GGUF, and its logits are off llama.cpp's by {off:.1%} of the largest."
+    )
+    show(title, head, cells)
+    write("llama_cpp", {"rows": rows, "file": ratio, "off": off})
+    if given.table:
+        lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)]
+        between_markers(given.table, "llama_cpp", [title, "", *lines])
+
+
+if __name__ == "__main__":
+    main()
