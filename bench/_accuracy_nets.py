@@ -67,14 +67,16 @@ class Block(nn.Module):
 
 
 class Vit(nn.Module):
-    """Patches of 2 × 2 pixels, two blocks."""
+    """Patches of 2 × 2 pixels, two blocks, classes of the mean."""
 
-    def __init__(self, width: int = 64, depth: int = 2) -> None:
+    def __init__(
+        self, channels: int = 1, tokens: int = 16, classes: int = 10, width: int = 64
+    ) -> None:
         super().__init__()
-        self.patch = nn.Conv2d(1, width, 2, 2)
-        self.place = nn.Parameter(torch.randn(1, 16, width) * 0.02)
-        self.blocks = nn.Sequential(*(Block(width, 4) for _ in range(depth)))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
+        self.patch = nn.Conv2d(channels, width, 2, 2)
+        self.place = nn.Parameter(torch.randn(1, tokens, width) * 0.02)
+        self.blocks = nn.Sequential(*(Block(width, 4) for _ in range(2)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.patch(x).flatten(2).transpose(1, 2) + self.place
@@ -99,11 +101,11 @@ class MixerBlock(nn.Module):
 class Mixer(nn.Module):
     """An MLP-Mixer of two blocks."""
 
-    def __init__(self, width: int = 64) -> None:
+    def __init__(self, tokens: int = 16, classes: int = 10, width: int = 64) -> None:
         super().__init__()
         self.patch = nn.Conv2d(1, width, 2, 2)
-        self.blocks = nn.Sequential(*(MixerBlock(width, 16) for _ in range(2)))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
+        self.blocks = nn.Sequential(*(MixerBlock(width, tokens) for _ in range(2)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.patch(x).flatten(2).transpose(1, 2)

@@ -17,9 +17,10 @@ from _accuracy_nets import (
     Block,
     Data,
     Excite,
-    MixerBlock,
+    Mixer,
     Net,
     Residual,
+    Vit,
     conv,
     ending,
     images,
@@ -103,21 +104,6 @@ def make_uneven(model: nn.Module) -> None:
                 reader.weight.div_(by.reshape([-1 if at == axis else 1 for at in range(4)]))
 
 
-class Transformer(nn.Module):
-    """Patches of 2 × 2 pixels, blocks, classes of the mean."""
-
-    def __init__(self, channels: int, tokens: int, classes: int, width: int = 64) -> None:
-        super().__init__()
-        self.patch = nn.Conv2d(channels, width, 2, 2)
-        self.place = nn.Parameter(torch.randn(1, tokens, width) * 0.02)
-        self.blocks = nn.Sequential(*(Block(width, 4) for _ in range(2)))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.patch(x).flatten(2).transpose(1, 2) + self.place
-        return self.head(self.norm(self.blocks(x)).mean(1))
-
-
 def give_outliers(model: nn.Module) -> None:
     """The same function, three channels behind each norm 30 times as large: as in large models."""
     random = torch.Generator().manual_seed(1)
@@ -129,20 +115,6 @@ def give_outliers(model: nn.Module) -> None:
                     norm.weight[at] *= 30
                     norm.bias[at] *= 30
                     reader.weight[:, at] /= 30
-
-
-class PairMixer(nn.Module):
-    """An MLP-Mixer over pairs."""
-
-    def __init__(self, width: int = 64) -> None:
-        super().__init__()
-        self.patch = nn.Conv2d(1, width, 2, 2)
-        self.blocks = nn.Sequential(*(MixerBlock(width, 32) for _ in range(2)))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 100)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.patch(x).flatten(2).transpose(1, 2)
-        return self.head(self.norm(self.blocks(x)).mean(1))
 
 
 class Dense(nn.Module):
@@ -276,7 +248,7 @@ HARDER: dict[str, Net] = {
         hard="channels up to 16 times larger or smaller ahead of depthwise layers",
     ),
     "outliers": Net(
-        lambda: Transformer(1, 16, 10),
+        Vit,
         images,
         500,
         128,
@@ -285,14 +257,14 @@ HARDER: dict[str, Net] = {
         hard="three channels behind each norm 30 times as large",
     ),
     "fine": Net(
-        lambda: Transformer(3, 64, 32),
+        lambda: Vit(3, 64, 32),
         textures,
         300,
         64,
         2e-3,
         hard="attention over colours, 32 fine classes",
     ),
-    "pair-mixer": Net(PairMixer, pairs, 400, hard="100 classes"),
+    "pair-mixer": Net(lambda: Mixer(32, 100), pairs, 400, hard="100 classes"),
     "dense": Net(Dense, faint, 300, 96, hard="one scale for results of five layers"),
     "shuffle": Net(shuffled, faint, 300, 96, hard="groups of channels dealt out anew"),
     "efficient": Net(efficient, faint, 300, 96, hard="SiLU, squeeze and excitation"),

@@ -16,12 +16,12 @@ four. `read` adds the numbers of the cache up.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
-from _report import between_markers, cpu_name, prepare, show, write
+from _report import between_markers, cpu_name, in_turn, prepare, show, write
 from torch import Tensor, nn
 
 import stepwell
@@ -113,14 +113,12 @@ def ways(query_heads: int, heads: int, size: int, length: int) -> dict[str, Way]
 
 def measured(functions: dict[str, Way], at: int, runs: int) -> dict[str, float]:
     """Milliseconds of all layers, by way."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(runs):
-        for name, function in functions.items():
-            began = time.process_time()
-            for layer in range(LAYERS):
-                function(layer, at)
-            times[name].append((time.process_time() - began) * 1e3)
-    return {name: sorted(each)[runs // 10] for name, each in times.items()}
+
+    def of_all(function: Way) -> None:
+        for layer in range(LAYERS):
+            function(layer, at)
+
+    return in_turn({name: partial(of_all, way) for name, way in functions.items()}, runs)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

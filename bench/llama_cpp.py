@@ -18,7 +18,6 @@ import argparse
 import ctypes
 import os
 import sys
-import time
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _report import RESULTS, between_markers, cpu_name, prepare, show, write
+from _report import RESULTS, between_markers, cpu_name, in_turn, prepare, show, write
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
@@ -133,17 +132,6 @@ class LlamaCpp:
         return np.ctypeslib.as_array(made, (VOCABULARY,)).copy()
 
 
-def measured(calls: dict[str, Call], runs: int) -> dict[str, float]:
-    """CPU milliseconds of each, in turn."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(runs):
-        for name, call in calls.items():
-            began = time.process_time()
-            call()
-            times[name].append((time.process_time() - began) * 1e3)
-    return {name: sorted(each)[runs // 10] for name, each in times.items()}
-
-
 def bytes_of_a_token(position: int) -> int:
     """What a token reads: weights of four bits, two bytes a group, caches of singles."""
     weights = LAYERS * (2 * DIM * DIM + 2 * DIM * SHARED * SIZE + 3 * DIM * HIDDEN)
@@ -205,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name, session in sessions.items()
         }
         calls |= {"llama.cpp": token, "read": lambda memory=memory: memory.sum()}
-        rows.append({"what": f"a token at {position}", **measured(calls, given.runs)})
+        rows.append({"what": f"a token at {position}", **in_turn(calls, given.runs)})
         print(rows[-1], flush=True)
     for count in given.prompts:
         part, zero = tokens[:, :count].contiguous(), torch.tensor([0])
@@ -219,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name, session in sessions.items()
         }
         calls["llama.cpp"] = prompt
-        rows.append({"what": f"{count} tokens", **measured(calls, max(10, given.runs // 3))})
+        rows.append({"what": f"{count} tokens", **in_turn(calls, max(10, given.runs // 3))})
         print(rows[-1], flush=True)
     head = ["what", *programs, "llama.cpp", "read"]
     cells = [

@@ -13,7 +13,6 @@ from stepwell.ir.purity import is_one_of
 Ask = Callable[[Any, Program], Any]
 """What looks at an op, as `Rewrite.match`."""
 
-
 Candidates = tuple[tuple[Any, Ask], ...]
 """Rewrites, each with what is asked of it."""
 

@@ -8,7 +8,7 @@ rule rescale-constant
 Before:
     %r = tosa.rescale(%x, %m, %s, %z, %o, …) : (…) -> tensor<$*S x i32>
     %c = weight : tensor<$*C x i32>
-    %y = $op of SUMS($left, $right, …)
+    %y = $op of TERMS($left, $right, …)
 After:
     %b = rescaled($bytes, $C)
     %y = $op($new_left, $new_right, …)
@@ -43,7 +43,7 @@ from stepwell.translate.rewrites.tosa.integers.integers import fixed_point, resc
 from stepwell.translate.rewrites.tosa.operators.building import Builder
 from stepwell.translate.rules import read_rules
 
-SUMS = (t.AddOp, t.SubOp, t.MulOp)
+TERMS = (t.AddOp, t.SubOp, t.MulOp)
 """What Vela runs on two operands of bytes."""
 
 Bytes = tuple[str, dict[str, Any]]

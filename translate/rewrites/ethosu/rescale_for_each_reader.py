@@ -71,9 +71,9 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.tosa import generated as t
+from stepwell.translate.rewrites.ethosu import rescale_constant
 from stepwell.translate.rules import read_rules
 
-TERMS = (t.AddOp, t.SubOp, t.MulOp)
 REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp)
 
 
@@ -87,4 +87,4 @@ def is_read_beside(value: SSAValue, result: SSAValue) -> bool:
     return any(use.operation is not result.owner for use in value.uses)
 
 
-RULES = read_rules(__doc__, globals())
+RULES = read_rules(__doc__, vars(rescale_constant) | globals())

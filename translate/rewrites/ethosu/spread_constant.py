@@ -33,15 +33,13 @@ from math import prod
 import torch
 from xdsl.ir import SSAValue
 
-from stepwell.dialects.tosa import generated as t
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import is_static
 from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.ethosu import rescale_constant
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
 from stepwell.translate.rules import read_rules
 
-TERMS = (t.AddOp, t.SubOp, t.MulOp)
-"""What broadcasts an operand."""
 MOST = 16 * 1024
 """Bytes of flash that a constant may take."""
 
@@ -64,4 +62,4 @@ def tosa_spread(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     return weight.expand(*shape).contiguous()
 
 
-(SpreadConstant,) = RULES = read_rules(__doc__, globals())
+(SpreadConstant,) = RULES = read_rules(__doc__, vars(rescale_constant) | globals())

@@ -47,26 +47,28 @@ def stated_scale(op: SchemaOp, at: int) -> float | None:
 
 def may_miss_the_image(op: SchemaOp) -> bool:
     """Whether `ceil_mode` may start a window behind the image, which torch then leaves out."""
-    kernel, padding = op.arg("kernel_size"), op.arg("padding")
-    stride = op.arg("stride") or kernel
+    rows = zip(*_steps_and_extents(op), op.arg("padding"), strict=True)
+    return bool(op.arg("ceil_mode")) and any(step + pad > extent for step, extent, pad in rows)
+
+
+def _steps_and_extents(op: SchemaOp) -> tuple[list[int], list[int]]:
+    """How far windows lie apart, and how far one extends, down and across."""
+    kernel = op.arg("kernel_size")
     dilation = op.arg("dilation") if "dilation" in op.SCHEMA.by_name else [1, 1]
-    return bool(op.arg("ceil_mode")) and any(
-        stride[at] + padding[at] > dilation[at] * (kernel[at] - 1) + 1 for at in (0, 1)
-    )
+    extents = [apart * (cells - 1) + 1 for apart, cells in zip(dilation, kernel, strict=True)]
+    return op.arg("stride") or kernel, extents
 
 
 def edges(op: SchemaOp, padding: tuple[int, ...]) -> tuple[int, ...]:
     """Top, right, bottom and left padding; with `ceil_mode` the last windows hang over the edge."""
-    kernel, padded = op.arg("kernel_size"), op.arg("padding")
-    stride = op.arg("stride") or kernel
-    dilation = op.arg("dilation") if "dilation" in op.SCHEMA.by_name else [1, 1]
+    padded, (steps, extents) = op.arg("padding"), _steps_and_extents(op)
     over: list[int] = []
     for at in (0, 1):
         size, windows = dims(op.operands[0].type)[2 + at], dims(op.results[0].type)[2 + at]
         if isinstance(size, Size) or isinstance(windows, Size):
             # So far that `(size + over) // stride` is the quotient rounded up, for any size.
-            over.append(stride[at] - 1 if op.arg("ceil_mode") else 0)
+            over.append(steps[at] - 1 if op.arg("ceil_mode") else 0)
             continue
-        reach = (windows - 1) * stride[at] + dilation[at] * (kernel[at] - 1) + 1
+        reach = (windows - 1) * steps[at] + extents[at]
         over.append(max(0, reach - (size + 2 * padded[at])))
     return (padding[0], padding[1] + over[1], padding[0] + over[0], padding[1])
