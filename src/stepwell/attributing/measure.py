@@ -143,11 +143,12 @@ def _spent(
     from stepwell.weighing.budgeting import measure
 
     limit, what = budget
+    how: dict[str, Any] = {**options}
     if what == "bits":
         return {"limit": limit}
 
     def cost(program: Program) -> float:
-        lowered = lower(program, target, pipeline, **options)
+        lowered = lower(program, target, pipeline, **how)
         if callable(what):
             return what(lowered)
         found = getattr(measure(lowered), what, None)

@@ -123,7 +123,7 @@ def layer_of(blocks: Blocks, bias: Tensor | None, order: Tensor | None = None) -
     blocks = blocks.upright()
     rows, columns = blocks.integers.shape
     group = None if blocks.scales.shape[1] == 1 else blocks.group
-    layer = nn.Linear(columns, rows, bias=False)
+    layer: Any = nn.Linear(columns, rows, bias=False)
     layer.bias = None if bias is None else nn.Parameter(bias.float(), requires_grad=False)
     by_torchao(max(blocks.bits, 4), group)(layer, ())
     weight: Any = layer.weight

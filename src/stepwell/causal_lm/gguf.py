@@ -159,7 +159,8 @@ def _blocks(package: Any, weight: Array, rows: Sequence[Row]) -> Blocks:
     steps = np.divide(weight - begins, wide, out=np.zeros_like(weight), where=wide != 0)
     integers = np.rint(steps)
     assert np.abs(steps - integers).max() < 0.01, "a type does not lie in its bytes as LAYOUTS says"
-    return Blocks(*map(torch.from_numpy, (integers.astype(np.int16), scales, least)))
+    parts = [torch.from_numpy(part) for part in (integers.astype(np.int16), scales, least)]
+    return Blocks(parts[0], parts[1], parts[2])
 
 
 def _unpacked(package: Any, data: Array, kind: Any) -> Array:

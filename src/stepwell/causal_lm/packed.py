@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -138,7 +138,7 @@ def load_packed(
     tensors: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         tensors |= load_file(file)
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config: Any = AutoConfig.from_pretrained(folder, local_files_only=True)
     del config.quantization_config
     with torch.device("meta"):
         known = dict(kind(config).named_modules())
@@ -190,7 +190,9 @@ def give_kernels(model: Any, notes: list[str] | None) -> Any:
             model.set_submodule(name, layer_of(blocks, module.bias))
         elif module is model.get_input_embeddings() and blocks.is_symmetric:
             integers = (blocks.integers - blocks.middle).to(torch.int8)
-            table = table_of(module, blocks.bits, integers, blocks.scales, blocks.numbers())
+            table = table_of(
+                cast(nn.Embedding, module), blocks.bits, integers, blocks.scales, blocks.numbers()
+            )
             model.set_input_embeddings(table)
         else:
             module.weight = nn.Parameter(blocks.numbers(), requires_grad=False)
@@ -207,8 +209,8 @@ def _of_torchao(name: str, weight: Any) -> Blocks:
     bits = {"torch.int2": 2, "torch.int4": 4, "torch.int8": 8}.get(
         str(getattr(weight, "target_dtype", torch.int8))
     )
-    is_read = kind in ("IntxUnpackedToInt8Tensor", "Int8Tensor") and bits is not None
-    if not is_read or getattr(weight, "act_pre_scale", None) is not None:
+    is_known = kind in ("IntxUnpackedToInt8Tensor", "Int8Tensor")
+    if bits is None or not is_known or getattr(weight, "act_pre_scale", None) is not None:
         raise StepwellError(
             f"layer {name} is a {kind} of torchao, whose integers are not read",
             help="Int8DynamicActivationIntxWeightConfig, IntxWeightOnlyConfig, Int8Tensor are",

@@ -24,8 +24,7 @@ def renew(
     new = old.clone()
     key = program.weights.constant(tensor.contiguous(), f"{old.key.data}.{why}")
     new.properties["key"] = WeightAttr(key)
-    if isinstance(held := old.result.type, TensorType):
-        set_type(new.result, TensorType(held.element_type, tensor.shape))
+    set_type(new.result, TensorType(old.result.type.element_type, tensor.shape))
     block = old.parent
     assert block is not None
     block.insert_op_after(new, old)

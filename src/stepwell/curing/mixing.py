@@ -54,9 +54,9 @@ def payloads_of(site: Site) -> tuple[str, str]:
 def ways_of(weights: Weights, site: Site) -> tuple[Way, ...]:
     """How a site may be quantised, first as it is; none where there is nothing to choose."""
     if site.is_mx:
-        sides = ((p, WIDER) if payload_named(p).bits < payload_named(WIDER).bits else (p,)
-                 for p in payloads_of(site))  # fmt: skip
-        return tuple(product(*sides))
+        first, second = ((p, WIDER) if payload_named(p).bits < payload_named(WIDER).bits else (p,)
+                         for p in payloads_of(site))  # fmt: skip
+        return tuple(product(first, second))
     if site.weight is None or (site, site.weight) not in weights.stepped:
         return ()
     op, steps = site.op.operands[site.weight].owner, weights.stepped[site, site.weight][1]

@@ -13,7 +13,7 @@ from stepwell.dialects import aten
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.rewriting.rewrite import Rewriter
-from stepwell.ir.sizes.size import Size
+from stepwell.ir.sizes.size import Size, settled
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import recipe
 from stepwell.translate.affine.own_weights import are_from_weights
@@ -198,7 +198,7 @@ def variance_to_means(x: Value, *, form: bool, op: Any) -> tuple[Value | None, .
         refuse("torch accumulates this dtype in float32")
     listed = op.arg("dim") if "dim" in op.SCHEMA.by_name else None
     over = axes(listed, x.rank) if listed else tuple(range(x.rank))
-    count, correction = prod(x.shape[at] for at in over), correction_of(op)
+    count, correction = settled(prod(x.shape[at] for at in over)), correction_of(op)
     if isinstance(count, Size) and (count not in x.shape or correction not in (0, 1)):
         refuse("several axes are reduced of which one is symbolic, or the correction is no 0 or 1")
     if isinstance(count, int) and count <= correction:
