@@ -20,8 +20,8 @@ from stepwell.ir.dtypes import i32, torch_dtype
 from stepwell.ir.syntax.text import structurally_equal
 from stepwell.ir.types import element, is_static
 from stepwell.joining.stock import stock_pte
+from stepwell.staging.ports import given_back, taken
 from stepwell.staging.stages import stages_of
-from stepwell.sweeping.ports import given_back, taken
 from stepwell.terminal.sources import random_values
 from stepwell.zoo.catalogue import find
 

@@ -8,7 +8,9 @@ as it is there (a second call goes on behind them):
 - `rank`: the cheap rank of layers beside each of them measured alone, on the same net: Spearman's
   correlation of the divergence from the float model, and the share of CPU seconds;
 - `int8`: points of accuracy that quantising loses, and classes of the first batch that the
-  artefact gives otherwise on its engine;
+  artefact gives otherwise on its engine; where it is more than 0.1, `saved`: what cures leave of
+  it, and `why`: the sentence, and what is left with int16 where it says (a second call, as these
+  rows are chosen by what the file holds);
 - `lost`: what int4 by torchao, tables of 4 and 8 bits and caches of int8 lose on language models;
 - `cure`: what mixing, rounding and distilling win back, fitted on training data, each accepted on
   one part of the held-out data, reported on another.
@@ -27,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _accuracy_nets import NETS, Cache, Net
+from _accuracy_nets import BATCH, NETS, Cache, Net
 from _harder_nets import HARDER
 from _report import between_markers, cpu_name
 from torch import Tensor
@@ -37,7 +39,9 @@ from stepwell.attributing.attribute import estimates
 from stepwell.attributing.measure import imported
 from stepwell.attributing.metrics import Batch, Judged, Tally, judged
 from stepwell.attributing.playback import Playback
+from stepwell.attributing.remedies import with_int16
 from stepwell.attributing.sites import Quantised, paired
+from stepwell.attributing.stages import in_floats
 from stepwell.curing.mixing import bits_a_weight, bits_read
 from stepwell.quantising import by_torchao, unwrapped
 
@@ -96,15 +100,22 @@ CURES = {**NEEDS, **{f"{name} fp4e2m1": 0.0 for name in NETS if f"{name} fp4e2m1
 """The same with all other nets, which may lose nothing by cures."""
 INT8 = {"xnnpack": "int8-xnnpack", "cortex-m55": "int8-cortex-m", "tosa-1.0+int": "int8-tosa"}
 """Targets, with the quantiser of each."""
-INT8_CURES = ("balancing", "biases")
-"""What is tried on nets that int8 takes more points of than `CURED_FROM`, and than noise."""
-CURED_FROM = 1.0
+INT8_CURES = ("rounding", "distilling")
+"""What is tried where int8 takes more than `MOST_POINTS` of the score."""
+BALANCED_FROM = 1.0
+"""Points from which channels are balanced ahead of that."""
 MOST_POINTS = 0.1
 """What int8 may lose of the score; where it loses more, a sentence says which layer."""
+WHY, SITES = 2000, 8
+"""Sites times batches that the sentence rests on, and sites that are measured alone."""
 RANKS = [f"{name} {form}" for form in ("fp4e2m1", "int8-xnnpack")
          for name in ("vit", "mixer", "mobilenet", "language")]  # fmt: skip
 TEST, ACCEPT, FIT, BRUTE = 6, 3, 16, 8
 """Batches; the cheap rank takes one of the last."""
+SAMPLES, TEXTS = 24_576, 12
+"""Images and sounds that int8 is measured on, noise drawn anew for each; batches of text."""
+FEWER = {"fine": 6_144}
+"""Of slow nets."""
 
 
 def trained(name: str, folder: Path) -> torch.nn.Module:
@@ -182,29 +193,78 @@ def lost(name: str, form: str, folder: Path) -> dict[str, Any]:
 
 
 def int8(name: str, target: str, folder: Path) -> dict[str, Any]:
-    net = ALL[name]
-    model = trained(name, folder)
-    pair = pair_of(model, net, INT8[target])
-    data: list[Any] = net.batches("test", 12)
-    with torch.no_grad():  # The module's: what its quantiser put in between has no float form.
-        floats = [judged(y, labels, y) for (x, labels) in data for y in [(model(*x),)]]
-    low = answers(pair, data)
+    """What quantising loses, and the artefact beside the program."""
+    net, model, pair, data = measured(name, target, folder)
+    floats, low = of_module(model, data), answers(pair, data)
     loss = by_row(floats, "loss", net.rows) - by_row(low, "loss", net.rows)
     told: dict[str, Any] = {"score": round(means(floats)[1], 5), "samples": len(loss),
-                            "lost_loss": round(-float(loss.mean()), 5),
-                            **points_lost(floats, low, net)}  # fmt: skip
-    if told["lost_points"] > MOST_POINTS:
-        found = stepwell.accuracy(model, target, data[:6], quantised=pair.program, levels=0)
-        told["sentence"] = found.sentence
-    if told["lost_points"] > max(CURED_FROM, 2 * told["standard_error"]):
-        told["cures"], better = saved(model, net, target, pair)
-        told["cured"] = points_lost(floats, answers(paired(better, pair.original), data), net)
-    if target.startswith("tosa"):
-        return told  # Its artefact takes integers.
-    inputs: Any = data[0][0]
-    given = stepwell.lower(pair.program, target).run(*inputs)[0].argmax(-1)
+                            "lost_loss": round(-float(loss.mean()), 5)}  # fmt: skip
+    return {**told, **points_lost(floats, low, net), **artefact_of(pair, target, data[0][0])}
+
+
+def saved(name: str, target: str, folder: Path) -> dict[str, Any]:
+    """What is lost with the cures that win, fitted on training data."""
+    net, model, pair, data = measured(name, target, folder)
+    started = time.process_time()
+    accept: list[Any] = net.batches("accept", ACCEPT)
+    lost = points_lost(of_module(model, accept), answers(pair, accept), net)["lost_points"]
+    found = stepwell.accuracy(
+        model, target, accept, quantised=pair.program, levels=0, most=1,
+        cures=("balancing", *INT8_CURES) if lost > BALANCED_FROM else INT8_CURES,
+        fit=net.batches("train", FIT),
+    )  # fmt: skip
+    spent = seconds(started)
+    assert found.program is not None
+    better = paired(found.program, pair.original)
+    kept = {"cures": [cure.name for cure in found.cures if cure.kept], "seconds": spent}
+    left = points_lost(of_module(model, data), answers(better, data), net)
+    alike = {"ops_alike": ops_of(found.program) == ops_of(pair.program)}
+    return {**kept, **left, **alike, **artefact_of(better, target, data[0][0])}
+
+
+def why(name: str, target: str, folder: Path) -> dict[str, Any]:
+    """The sentence, and what is still lost with int16 where it says."""
+    net, model, pair, data = measured(name, target, folder)
+    batches = data[: max(TEXTS, WHY // len(pair.sites))]
+    started = time.process_time()
+    found = stepwell.accuracy(model, target, batches, quantised=pair.program, levels=0, most=SITES)
+    told: dict[str, Any] = {"sentence": found.sentence, "seconds": seconds(started),
+                            "samples": len(batches) * net.rows}  # fmt: skip
+    if found.wider:
+        last = found.wider[-1]
+        wide = with_int16(pair, [site for site in pair.sites if site.name in last.sites])
+        floats = of_module(model, data)
+        told |= {"sites": len(last.sites), "of": len(pair.sites)}
+        told |= points_lost(floats, answers(wide, data), net)
+    return told
+
+
+def measured(
+    name: str, target: str, folder: Path
+) -> tuple[Net, torch.nn.Module, Quantised, list[Batch]]:
+    """A net, its model, that quantised, and all that is held out to report on."""
+    net, model = ALL[name], trained(name, folder)
+    return net, model, pair_of(model, net, INT8[target]), [*net.batches("test", held_out(net))]
+
+
+def artefact_of(pair: Quantised, target: str, inputs: Any) -> dict[str, int]:
+    """Classes of a batch that the artefact gives otherwise than the program."""
+    lowered = stepwell.lower(pair.program, target)
+    given = in_floats(lowered.program, lowered.run)(*inputs)[0].argmax(-1)
     wanted = Playback(pair, inputs, free=False).outputs[0].argmax(-1)
-    return {**told, "artefact_flips": int((given != wanted).sum()), "of": given.numel()}
+    return {"artefact_flips": int((given != wanted).sum()), "of": given.numel()}
+
+
+def held_out(net: Net) -> int:
+    """Batches that int8 is measured on: of texts as many as there are bytes held out."""
+    fewer = next((count for name, count in FEWER.items() if net is ALL[name]), SAMPLES)
+    return TEXTS if net.rows < BATCH else fewer // BATCH
+
+
+def of_module(model: torch.nn.Module, data: list[Any]) -> list[Judged]:
+    """What the module gives: what its quantiser puts in between has no float form."""
+    with torch.no_grad():
+        return [judged(y, labels, y) for (x, labels) in data for y in [(model(*x),)]]
 
 
 def points_lost(floats: list[Judged], low: list[Judged], net: Net) -> dict[str, float]:
@@ -212,16 +272,6 @@ def points_lost(floats: list[Judged], low: list[Judged], net: Net) -> dict[str, 
     moved = 100 * (by_row(floats, "score", net.rows) - by_row(low, "score", net.rows))
     error = float(moved.std()) / len(moved) ** 0.5
     return {"lost_points": round(float(moved.mean()), 3), "standard_error": round(error, 3)}
-
-
-def saved(model: Any, net: Net, target: str, pair: Quantised) -> tuple[list[str], stepwell.Program]:
-    """The cures of int8 that win, fitted on training data, and the program that they make."""
-    found = stepwell.accuracy(
-        model, target, net.batches("accept", ACCEPT), quantised=pair.program, levels=0, most=1,
-        cures=INT8_CURES, fit=net.batches("train", ACCEPT),
-    )  # fmt: skip
-    assert found.program is not None
-    return [cure.name for cure in found.cures if cure.kept], found.program
 
 
 def cure(name: str, form: str, folder: Path) -> dict[str, Any]:
@@ -290,6 +340,13 @@ def main() -> None:
     tasks += [(f"lost {name} {form}", lost) for name in LANGUAGES for form in LANGUAGE_FORMS]
     tasks += [(f"rank {one}", rank) for one in RANKS]
     tasks += [(f"int8 {name} {target}", int8) for target in INT8 for name in ALL]
+    loses = [
+        (f"{name} {target}")
+        for target in INT8
+        for name in ALL
+        if rows.get(f"int8 {name} {target}", {}).get("lost_points", 0) > MOST_POINTS
+    ]
+    tasks += [(f"{make.__name__} {one}", make) for make in (saved, why) for one in loses]
     for row, make in tasks:
         if given.only not in row:
             continue
@@ -331,9 +388,9 @@ def language_table(rows: dict[str, Any]) -> list[str]:
 
 
 def int8_table(rows: dict[str, Any]) -> list[str]:
-    """Points that int8 loses on the harder nets, ± two standard errors, cures and sentences."""
+    """Points that int8 loses, ± two standard errors; what cures leave; sentences."""
 
-    def points(one: dict[str, float]) -> str:
+    def points(one: dict[str, Any]) -> str:
         return f"{one['lost_points']:+.2f} ± {2 * one['standard_error']:.2f}"
 
     lines = [
@@ -341,22 +398,50 @@ def int8_table(rows: dict[str, Any]) -> list[str]:
         f"|---|---|---|{'---|' * len(INT8)}",
     ]
     said: list[str] = []
-    for name, net in HARDER.items():
+    least: dict[str, list[tuple[float, str]]] = {target: [] for target in INT8}
+    counts = Counter[str]()
+    flips: dict[str, tuple[float, str]] = {}
+    for name, net in {**HARDER, **NETS}.items():
         cells: list[str] = []
         floats = ""
         for target in INT8:
-            row = rows.get(f"int8 {name} {target}")
+            row, better, told = (
+                rows.get(f"{kind} {name} {target}") for kind in ("int8", "saved", "why")
+            )
             if row is None:
                 cells.append("–")
                 continue
+            counts["cells"] += 1
             floats = f"{100 * row['score']:.1f}"
             cells.append(points(row))
-            if "cured" in row:
-                cells[-1] += f"; {', '.join(row['cures']) or 'no cure'}: {points(row['cured'])}"
-            if "sentence" in row:
-                said.append(f"- `{name}`, {target}: {row['sentence']}")
+            if row["lost_points"] > MOST_POINTS and better is not None:
+                cells[-1] += f"; {', '.join(better['cures']) or 'no cure'}: {points(better)}"
+            left = row if better is None or not better["cures"] else better
+            if "of" in left:
+                part = (
+                    left["artefact_flips"] / left["of"],
+                    f"{left['artefact_flips']} of {left['of']}",
+                )
+                flips[target] = max(flips.get(target, part), part)
+            least[target].append((left["lost_points"], f"`{name}` {points(left)}"))
+            counts["plain"] += row["lost_points"] <= MOST_POINTS
+            counts["cured"] += row["lost_points"] > MOST_POINTS >= left["lost_points"]
+            if told is not None:
+                where = f"; {told['samples']} samples"
+                if "sites" in told:
+                    where = (
+                        f"; int16 for {told['sites']} of {told['of']} sites leaves {points(told)}"
+                    )
+                said.append(f"- `{name}`, {target}: {told['sentence'][:-1]}{where}.")
         lines.append(f"| {name} | {net.hard} | {floats} | {' | '.join(cells)} |")
-    return [*lines, "", *said]
+    worst = "; ".join(f"{target} {max(each)[1]}" for target, each in least.items() if each)
+    summary = (
+        f"Of {counts['cells']} cells {counts['plain']} lose at most {MOST_POINTS} point plainly, "
+        f"{counts['cured']} more with cures; the worst behind them: {worst}. Of classes of a batch "
+        "artefacts on their engines give otherwise than the quantised program at most "
+        f"{', '.join(f'{text} ({target})' for target, (_, text) in flips.items())}."
+    )
+    return [*lines, "", summary, *([""] if said else []), *said]
 
 
 if __name__ == "__main__":

@@ -123,6 +123,16 @@ def test_data_of_other_forms_is_refused(data: Any, said: str) -> None:
         stepwell.accuracy(model, "xnnpack", data, levels=0)
 
 
+@pytest.mark.parametrize("target", ["xnnpack", "cortex-m55", "tosa-1.0+int"])
+def test_every_stage_is_called_as_the_model_is(target: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    data = [((torch.randn(16, 6),), None)]
+    stages = stepwell.accuracy(model, target, data).stages
+    assert [stages[0].name, stages[-1].name] == ["model", "artefact"] and len(stages) > 6
+    assert abs(stages[-1].mean[0] - stages[2].mean[0]) < 1e-3  # TOSA takes integers there.
+
+
 def test_an_operand_without_axes_has_causes_too() -> None:
     one = Operand("input", torch.tensor(2.0), torch.tensor(3.0), None)
     assert wrong_gain(one) == "the scale of its input is wrong: numbers come out 1.5 times"

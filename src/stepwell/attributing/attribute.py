@@ -81,6 +81,22 @@ class Attribution:
     modules: dict[str, Tally] = field(default_factory=dict[str, Tally])
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the loss surely rises, or the score of the samples surely falls."""
+        return self.rises or self.falls
+
+    @property
+    def rises(self) -> bool:
+        """Whether the loss surely rises; one that is no number does."""
+        return self.loss.is_sure and not self.loss.mean < 0
+
+    @property
+    def falls(self) -> bool:
+        """Whether the score surely falls, where each sample has one."""
+        of_samples = self.score.count == self.loss.count
+        return of_samples and self.score.is_sure and self.score.mean < 0
+
+    @property
     def module(self) -> str | None:
         """The module that loses most, where it does surely and no site of its own does."""
         if any(share.freed.is_sure for share in self.worst[:1]):

@@ -12,7 +12,7 @@ from stepwell.attributing.attribute import MEASURED, Progress, attribute, whole
 from stepwell.attributing.causes import calibration, cause_of, cause_of_several
 from stepwell.attributing.metrics import Batch, Metric
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.remedies import int16_activations, wider_payload
+from stepwell.attributing.remedies import Widened, int16_activations, wider_payload
 from stepwell.attributing.result import Accuracy
 from stepwell.attributing.sites import Quantised, paired
 from stepwell.attributing.stages import Way, down
@@ -191,11 +191,25 @@ def _measured(
         inside.sort(key=lambda site: -found.shares[site.name].alone.mean)
         name, guilty = whole(module), [site for site in pair.sites if site.module == module]
         causes[name] = cause_of_several(inside[:NAMED], play)
-    if name in causes and not remedies.get(name):
-        remedies[name] = int16_activations(guilty, pair, batches, metric, found)
+    wider: tuple[Widened, ...] = ()
+    if found.is_lost and not remedies.get(name):
+        named = guilty if name in causes and found.rises else []
+        wider = int16_activations(named, pair, batches, metric, found)
+        if wider and named:
+            remedies[name] = f"int16 there wins back {wider[0].won:.0%}"
     general = calibration(pair.sites, play) or ""
     return Accuracy(
-        target, form, tuple(way.stages), found, causes, remedies, general, step, (), pair.program
+        target,
+        form,
+        tuple(way.stages),
+        found,
+        causes,
+        remedies,
+        general,
+        step,
+        (),
+        pair.program,
+        wider,
     )
 
 

@@ -151,3 +151,11 @@ def flips(one: Judged, other: Judged) -> int:
     if one.choice is None or other.choice is None:
         return 0
     return int((one.choice != other.choice).sum())
+
+
+def difference(one: Sequence[Judged], other: Sequence[Judged], what: str) -> Tally:
+    """Sample by sample."""
+    tally = Tally()
+    for a, b in zip(one, other, strict=True):
+        tally.add(getattr(a, what) - getattr(b, what))
+    return tally

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from xdsl.dialects.builtin import IntegerType
 
 from stepwell.attributing.attribute import Attribution
-from stepwell.attributing.metrics import Batch, Metric, Tally, judged
+from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, difference, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.sites import MX, Quantised, Site
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import op_name
+from stepwell.ir.records import dataclass
 from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
 
 LARGEST = (1 << 15) - 1
 """Of int16, whose zero point is 0."""
+NAMED = 4
+"""Sites that a sentence names; of more it has the number."""
+REST = 0.1
+"""Part of what is lost that may be left."""
 
 
 def wider_payload(site: Site, pair: Quantised) -> str:
@@ -35,49 +41,123 @@ def wider_payload(site: Site, pair: Quantised) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Widened:
+    """What is still lost with 16 bits for what some sites read.
+
+    Attributes:
+        sites: their names.
+        loss, score: less the float model's.
+        won: the part that comes back, of the loss, or of the score where the loss is not sure.
+        is_sure: whether that is more than noise.
+        enough: whether what is left of both is noise, or a tenth of what was lost at most.
+        everywhere: whether no other site reads eight bits.
+    """
+
+    sites: tuple[str, ...]
+    loss: Tally
+    score: Tally
+    won: float
+    is_sure: bool
+    enough: bool
+    everywhere: bool
+
+    @property
+    def ends(self) -> bool:
+        """Whether more sites are not tried."""
+        return self.enough or self.everywhere
+
+    def where(self, told: int = 0) -> str:
+        """The sites in words, without those told already."""
+        if self.everywhere:
+            return "everywhere"
+        names = [f"`{name}`" for name in self.sites[told:]]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return f"at {', '.join(names[:NAMED])}{more}"
+
+
 def int16_activations(
-    sites: Sequence[Site],
+    guilty: Sequence[Site],
     pair: Quantised,
     batches: Sequence[Batch],
     metric: Metric | None,
     attribution: Attribution,
-) -> str:
-    """What the loss would get back if what sites read had 16 bits, measured; or ""."""
-    wide = with_int16(pair, sites)
-    if wide is None:
-        return ""
-    won = Tally()
-    for inputs, labels in batches:
-        floats = Playback(pair, inputs, free=True).outputs
-        losses = [
-            judged(Playback(each, inputs, free=False).outputs, labels, floats, metric).loss
-            for each in (pair, wide)
+) -> tuple[Widened, ...]:
+    """What is lost if what sites read had 16 bits: the guilty, then twice as many, until enough.
+
+    Of the others those that were measured come first, by how near the float model the answers to
+    one batch are if they read floats. None where no site reads eight bits, or the guilty would win
+    back nothing that is sure.
+    """
+    play, inputs = Playback(pair, batches[0][0], free=False), batches[0][0]
+    exact = Playback(pair, inputs, free=True).outputs
+
+    def apart(site: Site) -> float:
+        reads = {at: play.values[pair.ahead[value]]
+                 for at, value in enumerate(site.op.operands) if value in pair.ahead}  # fmt: skip
+        return float(judged(play.again((), {site: reads}), None, exact).divergence.mean())
+
+    known = [site for site in pair.sites if site.name in attribution.shares]
+    order = [*guilty, *sorted(known, key=apart), *pair.sites]
+    narrow = [site for site in dict.fromkeys(order) if _narrow(pair, [site])]
+    count = sum(site in guilty for site in narrow)
+    if not narrow or (guilty and not count):
+        return ()
+    floats = [Playback(pair, inputs, free=True).outputs for inputs, _ in batches]
+
+    def judge(outputs: Iterable[Sequence[Any]]) -> list[Judged]:
+        return [
+            judged(given, labels, wanted, metric)
+            for given, (_, labels), wanted in zip(outputs, batches, floats, strict=True)
         ]
-        won.add(losses[0] - losses[1])
-    if not won.is_sure or won.mean <= 0 or not attribution.loss.mean > 0:
-        return ""
-    return f"int16 there wins back {won.mean / attribution.loss.mean:.0%}"
+
+    def run(each: Quantised) -> list[Judged]:
+        return judge(Playback(each, inputs, free=False).outputs for inputs, _ in batches)
+
+    base, low, what = judge(floats), run(pair), "loss" if attribution.rises else "score"
+    found: list[Widened] = []
+    while not found or not found[-1].ends:
+        count = max(1, count if not found else 2 * count)
+        chosen = narrow[:count]
+        now = run(with_int16(pair, chosen))
+        won = difference(*((low, now) if what == "loss" else (now, low)), what)
+        is_sure = won.is_sure and won.mean > 0
+        if guilty and not found and not is_sure:
+            return ()
+        loss, score = (difference(now, base, of) for of in ("loss", "score"))
+        enough = all(
+            sign * left.mean <= 0 or not left.is_sure or abs(left.mean) <= abs(whole.mean) * REST
+            for sign, left, whole in ((1, loss, attribution.loss), (-1, score, attribution.score))
+        )
+        part = won.mean / abs(getattr(attribution, what).mean)
+        names = tuple(site.name for site in chosen)
+        found.append(Widened(names, loss, score, part, is_sure, enough, count >= len(narrow)))
+    return tuple(found)
 
 
-def with_int16(pair: Quantised, sites: Sequence[Site]) -> Quantised | None:
-    """A program to run, in which activations that sites read have int16; None if none has int8."""
+def with_int16(pair: Quantised, sites: Sequence[Site]) -> Quantised:
+    """A program to run, in which activations that sites read have int16."""
     wide = replace(pair, program=pair.program.clone())
-    named = {site.name: site for site in wide.sites}
-    narrow = [
-        source
-        for site in sites
-        for value in named[site.name].op.operands
-        if isinstance(ahead := value.owner, SchemaOp)
-        and ahead.results[0] in wide.ahead
-        and isinstance(source := ahead.operands[0].owner, SchemaOp)
-        and "per_tensor.default" in op_name(source)
-        and source.arg("quant_max") < LARGEST
-    ]
-    for source in dict.fromkeys(narrow):
+    for source in dict.fromkeys(_narrow(wide, sites)):
         scale, zero = source.arg("scale"), source.arg("zero_point")
         reach = max(source.arg("quant_max") - zero, zero - source.arg("quant_min")) * scale
         for op in (source, *(use.operation for use in source.results[0].uses)):
             fields = {"scale": reach / LARGEST, "zero_point": 0, "quant_min": -LARGEST,
                       "quant_max": LARGEST, "dtype": IntegerType(16)}  # fmt: skip
             op.properties.update((name, attribute(of)) for name, of in fields.items())
-    return wide if narrow else None
+    return wide
+
+
+def _narrow(pair: Quantised, sites: Sequence[Site]) -> list[SchemaOp]:
+    """What quantises what sites of these names read, to eight bits by a scale known ahead."""
+    named = {site.name: site for site in pair.sites}
+    return [
+        source
+        for site in sites
+        for value in named[site.name].op.operands
+        if isinstance(ahead := value.owner, SchemaOp)
+        and ahead.results[0] in pair.ahead
+        and isinstance(source := ahead.operands[0].owner, SchemaOp)
+        and "per_tensor.default" in op_name(source)
+        and source.arg("quant_max") < LARGEST
+    ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.attributing.attribute import Attribution, Share, whole
 from stepwell.attributing.metrics import SURE, Tally
+from stepwell.attributing.remedies import Widened
 from stepwell.attributing.stages import Stage
 from stepwell.ir.above import Shown
 from stepwell.ir.outside.bars import Plot, plot
@@ -57,6 +58,7 @@ class Accuracy(Shown):
         step: the step of the lowering that loses, where one does.
         cures: what was tried.
         program: the quantised program, with the cures that were kept.
+        wider: what is still lost with int16 for what more and more sites read, until enough.
     """
 
     target: str
@@ -69,6 +71,7 @@ class Accuracy(Shown):
     step: str | None = None
     cures: tuple[Cured, ...] = ()
     program: Program | None = field(default=None, repr=False)
+    wider: tuple[Widened, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -80,24 +83,39 @@ class Accuracy(Shown):
                 f"The stage `{guilty.name}` loses it{by}: the loss rises by {_said(guilty.loss)}, "
                 f"and {guilty.loss.flips} of {guilty.samples} answers change."
             )
-        total = self.attribution.loss
-        if not total.is_sure or total.mean < 0:
-            flipped = f"{total.flips} of {total.count} answers change"
-            return f"Nothing is lost beyond noise: the loss moves by {_said(total)}, {flipped}."
+        total, score = self.attribution.loss, self.attribution.score
+        flipped = f"{total.flips} of {total.count} answers change"
+        moves = f"the loss moves by {_said(total)}"
+        if not self.attribution.is_lost:
+            return f"Nothing is lost beyond noise: {moves}, the score by {_said(score)}, {flipped}."
         if self.general:
             return f"Quantised, it loses {_said(total)}: {self.general}."
         worst = self.attribution.worst
-        if (module := self.attribution.module) is not None:
+        if self.attribution.rises and (module := self.attribution.module) is not None:
             name, freed = whole(module), self.attribution.modules[module]
             text = f"All sites of `{module}` lose {freed.mean / total.mean:.0%} of it together"
-        elif worst and worst[0].freed.is_sure:
+        elif worst and worst[0].freed.is_sure and self.attribution.rises:
             name = worst[0].name
             text = f"`{name}` loses {self.share(worst[0]):.0%} of it"
         else:
-            return f"Quantised, it loses {_said(total)}, and no site alone more than noise."
+            text = f"Quantised, {moves}, the score by {_said(score)}"
+            text += ", and no site alone loses more than noise"
+            return text + (f"; int16 {self._int16()}" if self.wider else "") + "."
         text += f" ({_said(total)} in all)"
         why, remedy = self.causes.get(name, ""), self.remedies.get(name, "")
+        if len(self.wider) > 1:
+            remedy += f", {self._int16(len(self.wider[0].sites))}"
         return text + (f": {why}" if why else "") + (f"; {remedy}" if remedy else "") + "."
+
+    def _int16(self, told: int = 0) -> str:
+        """Where 16 bits are needed, and what they win back; so many sites are named ahead of it."""
+        last = self.wider[-1]
+        if not last.is_sure:
+            return f"{last.where()} wins back no more than noise: weights lose it"
+        where = last.where(told)
+        where = f"there and {where}" if told and not last.everywhere else where
+        rest = "" if last.enough else ", and no more: weights lose the rest"
+        return f"{where} {'' if told else 'wins back '}{last.won:.0%}{rest}"
 
     def share(self, one: Share) -> float:
         """The part of the lost loss that freeing a site wins back."""
@@ -155,6 +173,8 @@ class Accuracy(Shown):
                        "remedy": self.remedies.get(o.name, "")} for o in self.attribution.worst],
             "pairs": {name: told(t) for name, t in self.attribution.pairs.items()},
             "modules": {name: told(t) for name, t in self.attribution.modules.items()},
+            "int16": [{"sites": list(w.sites), "left": told(w.loss), "score": told(w.score),
+                       "won": w.won, "sure": w.is_sure, "enough": w.enough} for w in self.wider],
             "cures": [{"name": c.name, "recovered": c.recovered, "kept": c.kept, "why": c.why,
                        "score": told(c.score)} for c in self.cures],
         }  # fmt: skip
@@ -180,6 +200,9 @@ class Accuracy(Shown):
             lines.append(f"{name}: {_said(tally)} freed together")
         for name, tally in self.attribution.modules.items():
             lines.append(f"{whole(name)}: {_said(tally)} freed together")
+        for w in self.wider:
+            left = f"{_said(w.loss)} is left, of the score {_said(w.score)}"
+            lines.append(f"int16 {w.where()}: {left}")
         for c in self.cures:
             what = "kept" if c.kept else f"not kept: {c.why}"
             lines.append(f"cure {c.name}: {c.recovered:.0%} of the loss is won back, {what}")

@@ -13,6 +13,7 @@ from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import step_name
 from stepwell.lowering import lower
 from stepwell.staging.pipeline_text import prepared
+from stepwell.staging.ports import given_back, taken
 from stepwell.staging.stages import START, stages_of
 from stepwell.target import PipelineLike
 from stepwell.targets import find_target
@@ -86,15 +87,21 @@ def down(
             continue
         ahead = way.last
         lowered = lower(program, target, pipeline, stop=stage, **options)
-        way.take(stage, lowered.program.run)
+        way.take(stage, in_floats(lowered.program, lowered.program.run))
         end = names.index(step) + 1 if step else len(names)
         now = way.stages[-1].loss
         if guilty is None and now.is_sure and now.mean > 0:
             guilty = _step(way, ahead, program, target, pipeline, options, names[at:end])
         at = end
     whole = lower(program, target, pipeline, **options)
-    way.take("artefact", whole.run)
+    way.take("artefact", in_floats(whole.program, whole.run))
     return guilty
+
+
+def in_floats(program: Program, run: Run) -> Run:
+    """A run of a program called as the model is, with floats for what it takes as integers."""
+    func = program.method()
+    return lambda *inputs: given_back(func, run(*taken(func, inputs)))
 
 
 def _step(
@@ -110,7 +117,8 @@ def _step(
 
     def is_lost(name: str) -> bool:
         probe = Way(way.batches[:1], way.reference[:1], way.metric, [], ahead[:1])
-        probe.take(name, lower(program, target, pipeline, stop=name, **options).program.run)
+        part = lower(program, target, pipeline, stop=name, **options).program
+        probe.take(name, in_floats(part, part.run))
         return probe.stages[-1].loss.is_sure and probe.stages[-1].loss.mean > 0
 
     low, high = 0, len(names) - 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, judged
+from stepwell.attributing.metrics import Batch, Judged, Metric, difference, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.result import Accuracy, Cured
 from stepwell.attributing.sites import Quantised
@@ -88,11 +88,3 @@ def cured(
         if wins:
             best, now, kept = weights, given, True
     return replace(accuracy, cures=tuple(tried), program=best.program() if kept else pair.program)
-
-
-def difference(one: Sequence[Judged], other: Sequence[Judged], what: str) -> Tally:
-    """Sample by sample."""
-    tally = Tally()
-    for a, b in zip(one, other, strict=True):
-        tally.add(getattr(a, what) - getattr(b, what))
-    return tally

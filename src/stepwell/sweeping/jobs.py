@@ -21,7 +21,7 @@ ENGINES = ("torch", "executorch", "torchao", "xdsl", "tosa-tools")
 """Distributions whose versions a row hangs on, besides those that the model comes from."""
 BESIDE = ("zoo", "sweeping", "replaying", "commands", "showing")
 """Folders of the front door that no row hangs on, but for `MEASURES`."""
-MEASURES = ("sweeping/measuring.py", "sweeping/accuracy.py", "sweeping/ports.py")
+MEASURES = ("sweeping/measuring.py", "sweeping/accuracy.py", "staging/ports.py")
 """Files beside which a row does hang on."""
 
 

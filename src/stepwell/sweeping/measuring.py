@@ -27,9 +27,9 @@ from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
 from stepwell.quantising import find_quantiser
 from stepwell.reporting.explaining import fates
+from stepwell.staging.ports import given_back, taken
 from stepwell.sweeping.accuracy import distance
 from stepwell.sweeping.memory import peak
-from stepwell.sweeping.ports import given_back, taken
 from stepwell.sweeping.rows import Outcome, Row
 from stepwell.targets import find_target
 from stepwell.translate.exporting import export
