@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
@@ -29,6 +31,8 @@ def without(name: str, condition: str) -> Dropped:
         ("remove-unit-max-pooling", "where are_ones($k)"),
         ("remove-noop-cast", "unless asks_for_layout($m)"),
         ("remove-proven-assert", "where has_sizes(%x, $size)"),
+        ("copy-to-expand", "where is_static(%x)"),  # In sizes that were symbols.
+        ("fold-batch-norm", "where takes_in_constants(%c)"),  # By weights that are not all alike.
     ],
 )
 def test_a_rule_is_wrong_without_a_condition_that_it_needs(rule: str, condition: str) -> None:
@@ -52,6 +56,13 @@ def test_a_rule_is_wrong_without_a_condition_that_it_needs(rule: str, condition:
 def test_a_condition_with_a_label_is_for_that(rule: str, condition: str, shown: str) -> None:
     found = without(rule, condition)
     assert found.kind == "labelled" and shown in found.reason, found
+
+
+def test_a_label_is_not_believed_of_a_condition_that_is_needed() -> None:
+    rule = RULES["copy-to-expand"]
+    (clause,) = conditions(rule.rule)
+    found = dropped("copy-to-expand", rule, replace(clause, label="target"))
+    assert found.kind == "open" and "it is needed" in found.reason, found
 
 
 @pytest.mark.parametrize("name", [n for n, each in RULES.items() if each.rule.misses])

@@ -1,7 +1,7 @@
 """A rule as complete IR: holes become what `for` says, sizes and types without one are chosen.
 
 What stands after is what the rule makes of what stands before. A weight has the key that `for`
-gives it, and ones for elements; another number under a key that says so.
+gives it, and elements each of its own, or one number under a key that says so (`"#ones"`).
 """
 
 from __future__ import annotations
@@ -89,15 +89,18 @@ def elements_of(op: WeightOp) -> torch.Tensor:
     result_quantization = quantization(op.result.type)
     of = storage_element(result_quantization) if result_quantization else element(op.result.type)
     shape = [size if isinstance(size, int) else 1 for size in dims(op.result.type)]
-    if op.key.data.endswith("#counted"):
-        return torch.arange(1, prod(shape) + 1).reshape(shape).to(torch_dtype(of))
-    return torch.full(shape, _number_of(op.key.data), dtype=torch_dtype(of))
+    number, of_torch = _number_of(op.key.data), torch_dtype(of)
+    if number is not None:
+        return torch.full(shape, number, dtype=of_torch)
+    counted = torch.arange(1, prod(shape) + 1).reshape(shape)
+    is_counted = op.key.data.endswith("#counted") or not of_torch.is_floating_point
+    return (counted if is_counted else 0.5 + 0.25 * counted).to(of_torch)
 
 
-def _number_of(key: str) -> float:
-    """What all elements of a weight are, as its key says behind `#`."""
-    numbers = {"zeros": 0, "negative": -1, "tiny": 1e-40, "largest": 3.4e38}
-    return numbers.get(key.partition("#")[2], 1)
+def _number_of(key: str) -> float | None:
+    """What all elements of a weight are, as its key says behind `#`; None where each is another."""
+    numbers = {"zeros": 0, "ones": 1, "negative": -1, "tiny": 1e-40, "largest": 3.4e38}
+    return numbers.get(key.partition("#")[2])
 
 
 def missed(rule: Rule, miss: Miss) -> Rule:

@@ -30,19 +30,20 @@ _FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyErr
 
 @cache
 def by_hash() -> dict[str, type[RuleRewrite]]:
-    """Every rule that is its own text, by the hash of the text."""
-    from stepwell.proving.verdicts import hash_of, rules
+    """Every rule that is its own text, by its hash."""
+    from stepwell.proving.hashes import hash_of
+    from stepwell.proving.verdicts import rules
 
-    return {hash_of(rewrite.rule): rewrite for rewrite in rules().values()}
+    return {hash_of(rewrite): rewrite for rewrite in rules().values()}
 
 
 def hash_of_rule(rule: type[Rewrite[Any]] | None) -> str | None:
     """The hash of a rule that has a proof."""
-    from stepwell.proving.verdicts import hash_of
+    from stepwell.proving.hashes import hash_of
 
     if rule is None or not issubclass(rule, RuleRewrite):
         return None
-    found = hash_of(rule.rule)
+    found = hash_of(rule)
     return found if found in known() and known()[found].is_proved else None
 
 

@@ -29,10 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Print a verdict a rule; 1 if one is refuted."""
-    from stepwell.proving.known import keep, known_conditions
+    from stepwell.proving.hashes import hash_of, whole_hash_of
+    from stepwell.proving.known import is_of_this_prover, keep, known_conditions
     from stepwell.proving.known import known as kept
     from stepwell.proving.running import prove_each
-    from stepwell.proving.verdicts import SAID, Verdict, hash_of, rules, whole_hash_of
+    from stepwell.proving.verdicts import SAID, Verdict, rules
 
     known = rules()
     unknown = [name for name in arguments.rules if name not in known]
@@ -43,15 +44,16 @@ def run(arguments: argparse.Namespace) -> Outcome:
     verdicts: list[Verdict] = []
     files: list[Path] = []
     names = list(arguments.rules or known)
-    texts = {name: hash_of(rewrite.rule) for name, rewrite in known.items()}
+    texts = {name: hash_of(rewrite) for name, rewrite in known.items()}
     if arguments.guards:
-        return _guards(arguments, names, {n: whole_hash_of(r.rule) for n, r in known.items()})
+        return _guards(arguments, names, {n: whole_hash_of(r) for n, r in known.items()})
     held = {
         name: verdict
         for name in names
         if (verdict := kept().get(texts[name])) is not None and verdict.is_proved
     }
-    asked = [name for name in names if name not in held] if arguments.new else names
+    is_new = arguments.new and is_of_this_prover()
+    asked = [name for name in names if name not in held] if is_new else names
     proved = prove_each(asked, arguments.jobs)
     for name in names:
         verdict = next(proved) if name in asked else replace(held[name], rule=name)
@@ -83,16 +85,25 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
 def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, str]) -> Outcome:
     """Drop conditions, and print what becomes of each rule; what is kept is not asked again."""
-    from stepwell.proving.known import Dropped, keep_conditions, known, known_conditions
+    from stepwell.proving.hashes import hash_of
+    from stepwell.proving.known import (
+        CONDITIONS,
+        Dropped,
+        is_of_this_prover,
+        keep_conditions,
+        known,
+        known_conditions,
+    )
     from stepwell.proving.page import with_table
     from stepwell.proving.running import without_conditions
-    from stepwell.proving.verdicts import hash_of, rules
+    from stepwell.proving.verdicts import rules
 
     kept: dict[str, list[Dropped]] = {}
     for row in known_conditions():
         if texts.get(row.rule) == row.hash:
             kept.setdefault(row.rule, []).append(row)
-    asked = [name for name in names if not (arguments.new and name in kept)]
+    is_new = arguments.new and is_of_this_prover(CONDITIONS)
+    asked = [name for name in names if not (is_new and name in kept)]
     shown: list[Dropped] = []
     for name, rows in zip(asked, without_conditions(asked, arguments.jobs), strict=True):
         kept[name] = rows
@@ -106,7 +117,7 @@ def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, st
     print(", ".join(f"{count} {kind}" for kind, count in counted.items()) or "no conditions")
     files: list[Path] = []
     if arguments.table:
-        of_now = (hash_of(rewrite.rule) for rewrite in rules().values())
+        of_now = (hash_of(rewrite) for rewrite in rules().values())
         verdicts = [known()[text] for text in of_now if text in known()]
         page = with_table(arguments.table.read_text(), verdicts, rows)
         write_atomically(arguments.table, page.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import islice, product
+from types import MappingProxyType
 from typing import Any, Literal
 
 from xdsl.dialects.builtin import TensorType
@@ -19,7 +20,7 @@ from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
-from stepwell.ir.sizes.size import Size, number_of
+from stepwell.ir.sizes.size import UNKNOWN, Size, number_of
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.types import IntType, dims, element, tensor
 from stepwell.proving.instances import SOME, Instance, Unknown
@@ -115,10 +116,8 @@ def search(
 
 def _runs(program: Program) -> bool:
     """Whether what stands before is a program that runs."""
-    method = program.method()
-    inputs = tuple(input_of(a.type, number) for number, a in enumerate(method.body.block.args))
     try:
-        values_of(program, inputs, list(root_of(program).results))
+        values_of(program, inputs_of(program), list(root_of(program).results))
     except (StepwellError, RuntimeError, IndexError):
         return False
     return True
@@ -173,12 +172,9 @@ def differs(
         of_classes: look only for what is infinite, or zero, on one side alone.
     """
     program = written.program
-    method = program.method()
     is_special = bound.exact or (bound.absolute and not bound.derived) or of_classes
     table = SPECIAL if is_special else MODERATE
-    inputs = tuple(
-        input_of(a.type, number, table) for number, a in enumerate(method.body.block.args)
-    )
+    inputs = inputs_of(program, table)
     olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
     try:
         wanted = values_of(program, inputs, olds)
@@ -273,11 +269,47 @@ def values_of(program: Program, inputs: tuple[Any, ...], values: list[SSAValue])
     return [environment[value] for value in values]
 
 
-def input_of(type_: Any, number: int, numbers: tuple[float, ...] = SPECIAL) -> Any:
+_FIRST_SIZES = (2, 7, 40)
+"""Of the first symbol; the next is one more."""
+
+
+def sizes_of(program: Program) -> dict[str, int] | None:
+    """A number for each symbol in types of inputs; None where a size has none that fits."""
+    types = [a.type for a in program.method().body.block.args]
+    shapes = [dims(type_) for type_ in types if isinstance(type_, TensorType)]
+    sizes = [size for shape in shapes for size in shape if isinstance(size, Size)]
+    symbols = sorted({name for size in sizes for name in size.symbols})
+    if not UNKNOWN.symbols.isdisjoint(symbols):
+        return None
+    for first in _FIRST_SIZES:
+        chosen = {name: first + number for number, name in enumerate(symbols)}
+        if all(size.evaluate(chosen) >= 0 for size in sizes):
+            return chosen
+    return None
+
+
+def inputs_of(program: Program, numbers: tuple[float, ...] = SPECIAL) -> tuple[Any, ...]:
+    """Inputs of special numbers, in sizes that are chosen where they are symbolic."""
+    sizes = sizes_of(program) or {}
+    types = [a.type for a in program.method().body.block.args]
+    return tuple(input_of(type_, at, numbers, sizes) for at, type_ in enumerate(types))
+
+
+def input_of(
+    type_: Any,
+    number: int,
+    numbers: tuple[float, ...] = SPECIAL,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> Any:
     """Special numbers in an order of its own, so that two inputs meet in all pairs."""
+    if isinstance(type_, IntType) and not isinstance(type_.size, int) and sizes:
+        return type_.size.evaluate(sizes) if type_.size.symbols <= {*sizes} else 3
     if not isinstance(type_, TensorType):
         return 3 if isinstance(type_, IntType) else 1.5
-    shape = [number_of(size) for size in dims(type_)]
+    shape = [
+        size.evaluate(sizes) if sizes and isinstance(size, Size) else number_of(size)
+        for size in dims(type_)
+    ]
     count = math.prod(shape)
     held = quantization(type_)
     if held is not None:

@@ -24,7 +24,6 @@ from math import prod
 from typing import Any
 
 from torch import Tensor
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.core import WeightOp
@@ -36,13 +35,14 @@ from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import number_of
-from stepwell.ir.types import dims, element, is_static
-from stepwell.proving.counterexamples import Counterexample, differs, input_of, values_of
+from stepwell.ir.types import dims, element
+from stepwell.proving.counterexamples import Counterexample, differs, inputs_of, sizes_of, values_of
 from stepwell.proving.drafts import drafts
+from stepwell.proving.hashes import hash_of, whole_hash_of
 from stepwell.proving.instantiating import FAILS, NotWritten, Written, applied, drafted
 from stepwell.proving.known import Dropped, Kind, known
 from stepwell.proving.numbers import Unproven
-from stepwell.proving.verdicts import UNNEEDED, hash_of, whole_hash_of
+from stepwell.proving.verdicts import UNNEEDED
 from stepwell.translate.rules.compiling import Matched, Matcher, Namespace, compile_rule
 from stepwell.translate.rules.examples import missed, root_of
 from stepwell.translate.rules.notation import Computed, Miss, Rule, Where
@@ -98,7 +98,7 @@ def dropped(name: str, rewrite: type[RuleRewrite], clause: Where) -> Dropped:
     """What becomes of a rule without a condition."""
     show = _labelled if clause.label else _needed
     kind, reason = show(rewrite, clause)
-    hash_ = whole_hash_of(rewrite.rule)
+    hash_ = whole_hash_of(rewrite)
     return Dropped(name, spelled(clause), clause.label, kind, _short(reason), hash_)
 
 
@@ -295,8 +295,7 @@ def _wrong(form: _Without, program: Program) -> str | None:
 def _fails(assertion: Operation, program: Program) -> str | None:
     """That an op without results, which would go, fails."""
     arguments = program.method().body.block.args
-    inputs = (input_of(a.type, number) for number, a in enumerate(arguments))
-    environment: dict[SSAValue, Any] = dict(zip(arguments, inputs, strict=True))
+    environment: dict[SSAValue, Any] = dict(zip(arguments, inputs_of(program), strict=True))
     try:
         Interpreter(program.weights).step(assertion, environment)
     except (StepwellError, RuntimeError, AssertionError) as error:
@@ -307,18 +306,16 @@ def _fails(assertion: Operation, program: Program) -> str | None:
 def _lies_otherwise(written: Written) -> str | None:
     """What is replaced by an operand, or has a memory format, and lay in another order."""
     arguments = written.program.method().body.block.args
-    inputs = tuple(input_of(a.type, number) for number, a in enumerate(arguments))
     for pair in written.pairs:
-        one, other = values_of(written.program, inputs, list(pair))
+        one, other = values_of(written.program, inputs_of(written.program), list(pair))
         if isinstance(one, Tensor) and one.stride() != other.stride():
             return f"of {arguments[0].type}: it lies by {one.stride()}, then by {other.stride()}"
     return None
 
 
 def _can_run(program: Program) -> bool:
-    """Whether its inputs have sizes that are numbers."""
-    types = [a.type for a in program.method().body.block.args]
-    return all(is_static(type_) for type_ in types if isinstance(type_, TensorType))
+    """Whether its inputs have sizes that are numbers, or symbols that may be any."""
+    return sizes_of(program) is not None
 
 
 def _lost(form: _Without, program: Program) -> str | None:
@@ -343,7 +340,7 @@ def _labelled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
 
 def _of_statement(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
     """The rule is right without it, by its proof or as far as what it refuses shows."""
-    proof = known().get(hash_of(rewrite.rule))
+    proof = known().get(hash_of(rewrite))
     said = "proved without it"
     if proof is None or not proof.is_proved or not proof.of_labels:
         ran = _run(rewrite, clause)

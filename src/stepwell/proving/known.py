@@ -1,19 +1,21 @@
-"""Verdicts on rules that were reached before, by the hash of a rule's text: nobody needs a solver.
+"""Verdicts on rules that were reached before, by a rule's hash: nobody needs a solver.
 
 `make prove` writes `verdicts.json`, and `conditions.json` for what becomes of rules without each
-condition; a rule whose text has changed since has no verdict here.
+condition. A rule whose text or functions have changed since has no verdict here; `--new` asks
+everything again once the prover has changed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from stepwell.ir.outside.files import write_atomically
 from stepwell.ir.records import dataclass
+from stepwell.proving.hashes import hash_of_prover
 from stepwell.proving.verdicts import Verdict
 
 Kind = Literal["refuted", "labelled", "open"]
@@ -28,7 +30,7 @@ class Dropped:
         label: what the rule's text says that the condition is for.
         kind: whether it is needed, is what its label says, or neither was shown.
         reason: a program that is wrong without it; what the label was shown by; why it is open.
-        hash: of the rule's text.
+        hash: of the rule (`hashes.whole_hash_of`).
     """
 
     rule: str
@@ -52,25 +54,30 @@ FILE = Path(__file__).parent / "verdicts.json"
 
 @cache
 def known() -> dict[str, Verdict]:
-    """By hash of a rule's text, what was proved of it."""
-    if not FILE.exists():
-        return {}
-    held: list[dict[str, Any]] = json.loads(FILE.read_text())
-    rows: list[dict[str, Any]] = [{"of_labels": False, **row} for row in held]
+    """By a rule's hash, what was proved of it."""
+    rows = [{"of_labels": False, **row} for row in _read(FILE)["rows"]]
     return {row["hash"]: Verdict(**row) for row in rows}
 
 
-def written(verdicts: Iterable[Verdict]) -> str:
-    """The file's text."""
-    names = ("rule", "kind", "scope", "reason", "instances", "pairs", "partial", "hash",
-             "of_labels")  # fmt: skip
-    rows = [{name: getattr(verdict, name) for name in names} for verdict in verdicts]
-    return json.dumps(rows, indent=0, ensure_ascii=False) + "\n"
+def _read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text()) if file.exists() else {"prover": "", "rows": []}
+
+
+def _write(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    text = json.dumps({"prover": hash_of_prover(), "rows": [*rows]}, indent=0, ensure_ascii=False)
+    write_atomically(file, text.encode() + b"\n")
+
+
+def is_of_this_prover(file: Path = FILE) -> bool:
+    """Whether what is kept was answered by the prover as it is."""
+    return _read(file)["prover"] == hash_of_prover()
 
 
 def keep(verdicts: Iterable[Verdict]) -> None:
     """Write the file."""
-    write_atomically(FILE, written(verdicts).encode())
+    names = ("rule", "kind", "scope", "reason", "instances", "pairs", "partial", "hash",
+             "of_labels")  # fmt: skip
+    _write(FILE, ({name: getattr(verdict, name) for name in names} for verdict in verdicts))
     known.cache_clear()
 
 
@@ -79,14 +86,12 @@ CONDITIONS = FILE.with_name("conditions.json")
 
 def known_conditions() -> list[Dropped]:
     """What was shown of conditions, in the order of rules."""
-    rows: list[dict[str, Any]] = json.loads(CONDITIONS.read_text()) if CONDITIONS.exists() else []
-    return [Dropped(**row) for row in rows]
+    return [Dropped(**row) for row in _read(CONDITIONS)["rows"]]
 
 
 def keep_conditions(rows: Iterable[Dropped]) -> None:
     """Write their file."""
-    text = json.dumps([vars(row) for row in rows], indent=0, ensure_ascii=False) + "\n"
-    write_atomically(CONDITIONS, text.encode())
+    _write(CONDITIONS, map(vars, rows))
 
 
 def covers(verdict: Verdict, rank: int) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,6 +26,7 @@ from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import IntType, dims, element, is_static
 from stepwell.proving.counterexamples import Counterexample, input_of, search
 from stepwell.proving.deciding import Decision, Proof, decide, go_together
+from stepwell.proving.hashes import hash_of
 from stepwell.proving.instances import Instance, Instances
 from stepwell.proving.instantiating import NotWritten, Statement, Written
 from stepwell.proving.numbers import Path, Unproven, paths
@@ -60,7 +59,7 @@ class Verdict:
         instances, pairs: how many were written down, and how many pairs of values decided.
         partial: of how many shapes not all arguments were tried.
         seconds: of CPU time.
-        hash: of the rule's text.
+        hash: of the rule (`hashes.hash_of`).
         of_labels: whether it holds without the conditions that have a label, but for the target's.
     """
 
@@ -91,23 +90,6 @@ _MOST_DOUBTS = 4
 """Instances with neither a proof nor a counterexample after which a rule is open."""
 
 
-_NOT_FOR = re.compile(r"^not for (?:.*[,;]\n)*.*\n", re.M)
-
-
-def hash_of(rule: Rule) -> str:
-    """A rule's text, in short, but for what it says that it is not for: no proof hangs on it."""
-    return _hash(_NOT_FOR.sub("", rule.text))
-
-
-def whole_hash_of(rule: Rule) -> str:
-    """A rule's whole text, in short."""
-    return _hash(rule.text)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 UNNEEDED = ("target", "accuracy", "choice")
 """Labels of conditions whose instances are run: another type, another engine, what is asked."""
 
@@ -130,7 +112,7 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
     verdict = _Case(rewrite).verdict(bare)
     if bare != whole and not verdict.is_proved:
         verdict = replace(_Case(rewrite).verdict(whole), of_labels=False)
-    return replace(verdict, seconds=time.process_time() - begun, hash=hash_of(rewrite.rule))
+    return replace(verdict, seconds=time.process_time() - begun, hash=hash_of(rewrite))
 
 
 def limits(rewrite: type[RuleRewrite]) -> str:

@@ -16,8 +16,9 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.ir.rewriting.rewriter import Rewriter
+from stepwell.proving.hashes import hash_of
 from stepwell.proving.known import known
-from stepwell.proving.verdicts import hash_of, rules
+from stepwell.proving.verdicts import rules
 from stepwell.translate.rules.compiling import Matched, Matcher, compile_rule
 from stepwell.translate.rules.notation import Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
@@ -127,7 +128,7 @@ def ways() -> list[Way]:
     """Rules of the program's level that are proved, in each direction."""
     every: list[Way] = []
     for name, rewrite in rules().items():
-        verdict = known().get(hash_of(rewrite.rule))
+        verdict = known().get(hash_of(rewrite))
         if verdict is None or not verdict.is_proved:
             continue
         for form in rewrite.rule.forms:

@@ -31,6 +31,7 @@ where not is_true($h) else "half_to_float casts within the softmax, which only C
 where is_negative($d) for termination
 for each $form of softmax, log_softmax
 for $d = -1, $h = false
+not for $h = true, %x = "tensor<2x3xf16>"
 """
 
 from __future__ import annotations

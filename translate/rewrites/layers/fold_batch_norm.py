@@ -25,6 +25,7 @@ for %v = weight : tensor<4 x f32>
 for $layer = "aten.linear.default", %x = "tensor<2x3xf32>", %v = "#positive"
 for %weight = %g, %bias = %b, %running_mean = %m, %running_var = %v
 for $training = false, $momentum = 0.1, $eps = 1e-5, $cudnn_enabled = false
+not for %x = "tensor<2x4x3xf32>"
 
 rule batch-norm-to-affine
     `batch_norm(x)` to `x·s + t`, where no layer takes both in.

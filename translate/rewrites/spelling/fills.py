@@ -15,7 +15,7 @@ Before:
     %y = aten.copy.default(%x, %z, …)
 After:
     %y = spread(%z, %y)
-where is_static(%x) for target else "the shape is symbolic"
+where is_static(%x) else "the shape is symbolic"
 for %z = "tensor<1x3xf32>"
 """
 

@@ -20,9 +20,10 @@ Before:
 After:
     %y = viewed(%x, %y)
 where keeps_row_major_order(%x, $dims)
-where is_open_once(%x)
+where is_open_once(%x) for target else "several sizes are symbolic"
 unless has_no_view(%x, %y)
 for $dims = [1, 0, 2], %x = "tensor<1x6x4xf32>"
+not for %x = 'tensor<1x?x0xf32, #stepwell.shape<[1, "n", 0]>>'
 
 rule squeeze-permute
     Axes of size one are taken out of a permute when the view behind it drops them anyway. A slice of
@@ -49,6 +50,8 @@ After:
 where keeps_row_major_order(%v, $dims)
 unless has_no_view(%x, %y)
 for $size = [1, 6, 4], $dims = [1, 0, 2], %x = "tensor<2x3x4xf32>"
+not for %p = aten.sym_size.int(%i, 0); %q = aten.sym_size.int(%i, 1); $size = [%p, 1, %q],
+    %i = 'tensor<?x?xf32, #stepwell.shape<["p", "q"]>>', %x = 'tensor<?xf32, #stepwell.shape<["p*q"]>>'
 """
 
 from __future__ import annotations

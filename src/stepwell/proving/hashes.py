@@ -1,0 +1,89 @@
+"""What a proof that is kept was of: a rule's text with its functions, and the prover."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from inspect import getsource, unwrap
+from pathlib import Path
+from sys import modules
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from stepwell.translate.rules import functions, predicates
+from stepwell.translate.rules.rewrite import RuleRewrite
+
+_NOT_FOR = re.compile(r"^not for (?:.*[,;]\n)*.*\n", re.M)
+_OURS, _OF_REWRITES = "stepwell.", "stepwell.translate."
+
+
+@cache
+def hash_of(rewrite: type[RuleRewrite]) -> str:
+    """A rule in short, but for what it says that it is not for: no proof hangs on it."""
+    return _hash([_NOT_FOR.sub("", rewrite.rule.text), *_sources(rewrite)])
+
+
+@cache
+def whole_hash_of(rewrite: type[RuleRewrite]) -> str:
+    """A rule in short, with what it says that it is not for."""
+    return _hash([rewrite.rule.text, *_sources(rewrite)])
+
+
+@cache
+def hash_of_prover() -> str:
+    """The prover in short: what it answered before may be of another mind."""
+    return _hash(file.read_text() for file in sorted(Path(__file__).parent.glob("*.py")))
+
+
+def _hash(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def _sources(rewrite: type[RuleRewrite]) -> list[str]:
+    """The functions that a rule's text names, and what those of rewrites call."""
+    namespace = {**vars(functions), **vars(predicates), **rewrite.namespace}
+    waiting = list(_meant(re.findall(r"\w+", rewrite.rule.text), namespace))
+    found = set[FunctionType]()
+    while waiting:
+        function = waiting.pop()
+        if function not in found:
+            found.add(function)
+            if not function.__module__.startswith(_OF_REWRITES):
+                continue
+            waiting += _meant(_names(function.__code__), function.__globals__)
+    return sorted(map(_source, found))
+
+
+@cache
+def _source(function: FunctionType) -> str:
+    return f"{function.__module__}.{function.__qualname__}\n{getsource(function)}"
+
+
+def _meant(names: Iterable[str], namespace: Mapping[str, Any]) -> Iterator[FunctionType]:
+    """The functions, and those of classes and modules, that names stand for."""
+    known = [*dict.fromkeys(names)]
+    held = [namespace[name] for name in known if name in namespace]
+    within = [module for module in held if isinstance(module, ModuleType)]
+    held += [getattr(module, name) for module in within for name in known if hasattr(module, name)]
+    for value in held:
+        is_class = isinstance(value, type) and value.__module__.startswith(_OF_REWRITES)
+        for each in (value, *(vars(value).values() if is_class else ())):
+            function = each.fget if isinstance(each, property) else each
+            function = unwrap(getattr(function, "__func__", function))  # pyright: ignore[reportArgumentType]
+            if isinstance(function, FunctionType) and _is_written(function):
+                yield function
+
+
+def _is_written(function: FunctionType) -> bool:
+    """Whether a module of ours holds its text; of what `dataclass` writes none does."""
+    module = function.__module__
+    return module.startswith(_OURS) and function.__code__.co_filename == modules[module].__file__
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
