@@ -50,7 +50,12 @@ def _xnnpack(**how: bool) -> Any:
         get_symmetric_quantization_config,
     )
 
-    return XNNPACKQuantizer().set_global(get_symmetric_quantization_config(**how))
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(**how))
+    # Those of training are looked for too otherwise, each exported anew: nothing matches in a model
+    # that is evaluated.
+    of_all = XNNPACKQuantizer.SUPPORTED_PATTERNS
+    quantizer.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
+    return quantizer
 
 
 def _tosa(bits: int) -> Any:

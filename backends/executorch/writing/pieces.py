@@ -78,15 +78,15 @@ def plan_pieces(buffers: Sequence[Buffer], alignment: int = ALIGNMENT) -> Plan:
     bound = -(-busiest_moment(buffers) // alignment) * alignment
     table = _Forbidden(buffers, alignment)
     orders = [sorted(solid, key=lambda i: (*weight(buffers[i]), i)) for weight in _WEIGHTS]
-    best: tuple[int, dict[int, int], list[int]] | None = None
+    best: _Placed | None = None
     for order in orders:
-        offsets, arena = _place(order, buffers, table, alignment)
-        if best is None or arena < best[0]:
-            best = arena, offsets, order
+        placed = table.place(order, None if best is None else best[0] - 1)
+        best = placed or best
+        assert best is not None
         if best[0] <= bound:
             break
     assert best is not None
-    best = _improved(best, bound, buffers, table, alignment)
+    best = _improved(best, bound, table)
     return Plan(tuple(best[1].get(i, 0) for i in range(len(buffers))), best[0], bound)
 
 
@@ -116,13 +116,11 @@ def _by_length(buffer: Buffer) -> tuple[int, ...]:
 _WEIGHTS: tuple[Weight, ...] = (_by_size, _by_area, _by_birth, _by_death, _by_length)
 
 
-def _improved(
-    best: tuple[int, dict[int, int], list[int]],
-    bound: int,
-    buffers: Sequence[Buffer],
-    table: _Forbidden,
-    alignment: int,
-) -> tuple[int, dict[int, int], list[int]]:
+_Placed = tuple[int, dict[int, int], Sequence[int]]
+"""The arena's size, an offset for each buffer, and the order in which they were placed."""
+
+
+def _improved(best: _Placed, bound: int, table: _Forbidden) -> _Placed:
     """The best order after moves of one buffer to another place in it."""
     drawn = random.Random(0)
     count = len(best[2])
@@ -131,9 +129,7 @@ def _improved(
             break
         order = list(best[2])
         order.insert(drawn.randrange(count), order.pop(drawn.randrange(count)))
-        offsets, arena = _place(order, buffers, table, alignment)
-        if arena <= best[0]:
-            best = arena, offsets, order
+        best = table.place(order, best[0]) or best
     return best
 
 
@@ -142,22 +138,24 @@ class _Forbidden:
 
     def __init__(self, buffers: Sequence[Buffer], alignment: int) -> None:
         self._buffers, self._alignment = buffers, alignment
-        self._known: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
+        self._sizes = [buffer.size for buffer in buffers]
+        self._lives = [(buffer.first, buffer.last) for buffer in buffers]
+        self._known: list[list[_Intervals | None]] = [[None] * len(buffers) for _ in buffers]
 
-    def between(self, placed: int, other: int) -> tuple[tuple[int, int], ...]:
+    def _between(self, placed: int, other: int) -> _Intervals:
         """Open intervals of (offset of `other` − offset of `placed`)."""
-        key = (placed, other)
-        if key not in self._known:
-            found = self._between(self._buffers[placed], self._buffers[other])
-            self._known[key] = found
-            self._known[other, placed] = tuple((-high, -low) for low, high in reversed(found))
-        return self._known[key]
+        found = self._apart(placed, other)
+        self._known[other][placed] = found
+        self._known[placed][other] = tuple((-high, -low) for low, high in reversed(found))
+        return found
 
-    def _between(self, a: Buffer, b: Buffer) -> tuple[tuple[int, int], ...]:
-        if a.last < b.first or b.last < a.first:
+    def _apart(self, placed: int, other: int) -> _Intervals:
+        a, b = self._buffers[placed], self._buffers[other]
+        lives, others = self._lives[placed], self._lives[other]
+        if lives[1] < others[0] or others[1] < lives[0]:
             return ()
         if len(a.pieces) * len(b.pieces) > _MOST_PAIRS:
-            return ((-b.size, a.size),)
+            return ((-self._sizes[other], self._sizes[placed]),)
         raw = [
             (p.start - q.end, p.end - q.start)
             for p in a.pieces
@@ -165,6 +163,42 @@ class _Forbidden:
             if p.first <= q.last and q.first <= p.last
         ]
         return tuple(_merged(raw))
+
+    def place(self, order: Sequence[int], most: int | None) -> _Placed | None:
+        """Each buffer where the arena grows least, in this order; None if it is over `most`."""
+        offsets: dict[int, int] = {}
+        low = high = 0
+        for index in order:
+            size = self._sizes[index]
+            if not offsets:
+                offsets[index], high = 0, size
+                continue
+            known = self._known[index]
+            banned: list[tuple[int, int]] = []
+            for other, offset in offsets.items():
+                apart = known[other]
+                if apart is None:
+                    apart = self._between(other, index)
+                for start, end in apart:
+                    banned.append((offset + start, offset + end))
+            best = None
+            for at in _feasible(_merged(banned), low, high - size, self._alignment):
+                growth = max(high, at + size) - min(low, at)
+                if best is None or (growth, at) < best:
+                    best = (growth, at)
+            assert best is not None
+            if most is not None and best[0] > most:
+                return None  # It does not shrink again.
+            offsets[index] = best[1]
+            low, high = min(low, best[1]), max(high, best[1] + size)
+        base = low  # A multiple of the alignment, as every offset is.
+        arena = -(-(high - base) // self._alignment) * self._alignment
+        if most is not None and arena > most:
+            return None
+        return arena, {index: offset - base for index, offset in offsets.items()}, order
+
+
+_Intervals = tuple[tuple[int, int], ...]
 
 
 def _merged(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -179,39 +213,17 @@ def _merged(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _place(
-    order: Sequence[int], buffers: Sequence[Buffer], table: _Forbidden, alignment: int
-) -> tuple[dict[int, int], int]:
-    """Each buffer where the arena grows least; offsets from 0, and the size."""
-    offsets: dict[int, int] = {}
-    low = high = 0
-    for index in order:
-        size = buffers[index].size
-        if not offsets:
-            offsets[index], high = 0, size
-            continue
-        banned = [
-            (offset + start, offset + end)
-            for other, offset in offsets.items()
-            for start, end in table.between(other, index)
-        ]
-        best = None
-        for at in _feasible(_merged(banned), low, high - size, alignment):
-            growth = max(high, at + size) - min(low, at)
-            if best is None or (growth, at) < best:
-                best = (growth, at)
-        assert best is not None
-        offsets[index] = best[1]
-        low, high = min(low, best[1]), max(high, best[1] + size)
-    base = low  # A multiple of the alignment, as every offset is.
-    arena = -(-(high - base) // alignment) * alignment
-    return {index: offset - base for index, offset in offsets.items()}, arena
-
-
 def _feasible(banned: Sequence[tuple[int, int]], low: int, high: int, alignment: int) -> list[int]:
-    """Aligned offsets outside open intervals: the ends of gaps, and those of the arena."""
+    """Aligned offsets outside disjoint open intervals: the ends of gaps, and those of the arena."""
     tried = {low, -(-high // alignment) * alignment}
     for start, end in banned:
         tried.add(start // alignment * alignment)
         tried.add(-(-end // alignment) * alignment)
-    return [at for at in tried if not any(start < at < end for start, end in banned)]
+    free: list[int] = []
+    index, count = 0, len(banned)
+    for at in sorted(tried):
+        while index < count and banned[index][1] <= at:
+            index += 1
+        if index == count or at <= banned[index][0]:
+            free.append(at)
+    return free
