@@ -2,7 +2,6 @@
 
 import random
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 import stepwell
+from stepwell.backends.tosa.installed import command_path
 from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.translate.mxfp import MxMatmul, to_mxfp
@@ -90,7 +90,7 @@ def test_tosa_opt_validates_block_scaled_types(tmp_path: Path) -> None:
     steps = f"{read},tosa-attach-target{{{target}}},tosa-validate{{strict-op-spec-alignment}}"
     done: Any = subprocess.run(
         [
-            str(Path(sys.executable).with_name("tosa-opt")),
+            command_path("tosa-opt") or "tosa-opt",
             f"--pass-pipeline=builtin.module({steps})",
             "/dev/null",
             "-o",

@@ -1,9 +1,7 @@
 """Whole programs survive text and disk: the same IR, accepted upstream, the same numbers."""
 
 import importlib
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import torch
 from torch.export import ExportedProgram
 
 import stepwell
+from stepwell.backends.tosa.installed import command_path
 from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 
 MODELS = [
@@ -24,7 +23,7 @@ MODELS = [
     "quantised:mlp_dynamic",
     "resnet:resnet8",
 ]
-MLIR_OPT = shutil.which("tosa-opt", path=str(Path(sys.executable).parent)) or "tosa-opt"
+MLIR_OPT = command_path("tosa-opt") or "tosa-opt"
 
 
 def exported(name: str) -> ExportedProgram:

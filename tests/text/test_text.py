@@ -1,11 +1,8 @@
 import contextlib
 import math
-import shutil
 import struct
 import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -31,6 +28,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known)
+from stepwell.backends.tosa.installed import command_path
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure
@@ -39,7 +37,7 @@ from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.ir.types import IntType, tensor
 
 X = tensor([2, 3], f32)
-MLIR_OPT = shutil.which("tosa-opt", path=str(Path(sys.executable).parent)) or "tosa-opt"
+MLIR_OPT = command_path("tosa-opt") or "tosa-opt"
 
 
 def method(hints: Sequence[str | None], attributes: dict[str, Attribute] | None = None) -> ModuleOp:

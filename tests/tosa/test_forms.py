@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import subprocess
-import sys
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from stepwell.backends.tosa.installed import command_path
 from stepwell.dialects.tosa.generated import OPERATORS
 from stepwell.dialects.tosa.structural import STRUCTURAL
 from stepwell.dialects.tosa.targets import EXTENSIONS, TosaTarget, parse_target
@@ -23,7 +23,7 @@ from stepwell.ir.verification import verify
 
 from .instances import SCALED, Instance, instances
 
-TOSA_OPT = Path(sys.executable).with_name("tosa-opt")
+TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
 KNOWN = frozenset(EXTENSIONS) - {"dynamic"}
 """Extensions that element types ask for."""
 

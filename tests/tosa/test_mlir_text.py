@@ -1,7 +1,6 @@
 """What we print for upstream's tools is theirs: tosa-opt validates it, IREE runs it."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from dynamic import dynamic_length
 from llama import llama_4layers
 from quantised import quantise, small_conv_net
 from resnet import resnet8
+from stepwell.backends.tosa.installed import command_path
 
-TOSA_OPT = Path(sys.executable).with_name("tosa-opt")
+TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
 
 
 def fp32():

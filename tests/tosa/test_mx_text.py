@@ -1,7 +1,6 @@
 """MX constants in the words of upstream's tools: tosa-opt reads the very codes and scales."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,12 @@ import torch
 from torch import nn
 
 import stepwell
+from stepwell.backends.tosa.installed import command_path
 from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.translate.mxfp import to_mxfp
 
-TOSA_OPT = Path(sys.executable).with_name("tosa-opt")
+TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
 
 
 def lowered(payload: str, form: str, odd: float = 0.0) -> tuple["stepwell.Lowered", str]:

@@ -1,17 +1,17 @@
 """A target decides which operators and element types may stand; tosa-opt's validation agrees."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from stepwell.backends.tosa.installed import command_path
 from stepwell.backends.tosa.read import read_tosa
 from stepwell.dialects.tosa.targets import parse_target
 
 from .graphs import conformance
 
-TOSA_OPT = Path(sys.executable).with_name("tosa-opt")
+TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
 
 
 def accepted_by_tosa_opt(path: Path, profiles: str, extensions: str, version: str) -> bool:
