@@ -1,5 +1,6 @@
 """What every test starts from: one thread, one seed, and reproducible random examples."""
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -26,13 +27,17 @@ settings.load_profile("test")
 def logging_comes_back() -> Iterator[None]:
     """What a test switches off with `logging.disable` is on again for the next."""
     yield
-    logging.disable(logging.NOTSET)
+    if logging.root.manager.disable:  # Every logger forgets what it knows.
+        logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
-    """Make a test's random tensors the same in every run and order."""
-    torch.manual_seed(0)
+    """Make a test's random tensors the same in every run and order.
+
+    `torch.manual_seed` formats its stack for each kind of device that is not there.
+    """
+    torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +46,9 @@ def forks() -> Iterator[Forks]:
     server = Forks()
     yield server
     server.close()
+
+
+def pytest_unconfigure() -> None:
+    """Let pytest look through what is left once, and not five times."""
+    gc.collect()
+    gc.freeze()

@@ -43,7 +43,9 @@ def _names_below(root: ModuleType) -> Iterator[str]:
 
 def module_of(name: str) -> ModuleType:
     """The module that `module_names` calls so."""
-    root = lowerings if name in set(_names_below(lowerings)) else rewrites
+    file = Path(*name.split(".")).with_suffix(".py")
+    is_lowering = any((Path(place) / file).exists() for place in lowerings.__path__)
+    root = lowerings if is_lowering else rewrites
     return importlib.import_module(f"{root.__name__}.{name}")
 
 
@@ -53,8 +55,8 @@ def rewrites_of(module: ModuleType) -> list[type[Rewrite[Any]]]:
         held
         for held in (*vars(module).values(), *getattr(module, "RULES", ()))
         if isinstance(held, type)
-        and issubclass(held, Rewrite)
         and held.__module__ == module.__name__
+        and issubclass(held, Rewrite)
         and isinstance(getattr(held, "name", None), str)
         and not isabstract(held)
     ]
