@@ -51,6 +51,9 @@ def quantise(
     """``module`` in int8 as ExecuTorch's ``XNNPACKQuantizer`` annotates it, as a program."""
     config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
     quantizer = XNNPACKQuantizer().set_global(config)
+    # Patterns of training are exported for every model, and match in none that is evaluated.
+    of_all = XNNPACKQuantizer.SUPPORTED_PATTERNS
+    quantizer.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
     # The quantiser accepts no call_module, which the guards of a plain .module() are.
     graph = torch.export.export(module, inputs).module(check_guards=False)
     prepared = prepare_pt2e(graph, quantizer)

@@ -7,7 +7,6 @@ patterns for each program.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -43,7 +42,10 @@ def quantiser(by: str, dynamic: bool = False) -> Any:
         )
 
         config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
-        return XNNPACKQuantizer().set_global(config)
+        made = XNNPACKQuantizer().set_global(config)
+        of_all = XNNPACKQuantizer.SUPPORTED_PATTERNS
+        made.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
+        return made
     if by == "tosa":
         from executorch.backends.arm.quantizer import arm_quantizer
         from executorch.backends.arm.tosa.specification import TosaSpecification
@@ -55,29 +57,15 @@ def quantiser(by: str, dynamic: bool = False) -> Any:
     return CortexMQuantizer()
 
 
-_PATTERNS: dict[Any, Any] = {}
-
-
 @contextmanager
 def fast() -> Iterator[Callable[[Any], Any]]:
-    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils
     from torchao.quantization.pt2e import quantize_pt2e
     from torchao.quantization.pt2e.observer import HistogramObserver
-
-    export = xnnpack_quantizer_utils._get_aten_graph_module_for_pattern
-
-    def pattern(module: Any, inputs: tuple[torch.Tensor, ...], is_cuda: bool) -> Any:
-        cells = tuple(cell.cell_contents for cell in module.fn.__closure__)
-        key = (module.fn.__code__, cells, inputs[0].dim())
-        if key not in _PATTERNS:
-            _PATTERNS[key] = export(module, inputs, is_cuda)
-        return copy.deepcopy(_PATTERNS[key])  # Matching changes it.
 
     with (
         patch.object(
             HistogramObserver, "_non_linear_param_search", lambda self: (self.min_val, self.max_val)
         ),
         patch.object(quantize_pt2e, "_fold_conv_bn_qat", lambda graph: graph),
-        patch.object(xnnpack_quantizer_utils, "_get_aten_graph_module_for_pattern", pattern),
     ):
         yield quantize_pt2e.convert_pt2e

@@ -51,6 +51,8 @@ def partly_quantised(
     chosen = [node.name for node in graph.graph.nodes if node.target is layer][which]
     config = get_symmetric_quantization_config(is_per_channel=per_channel)
     quantiser = XNNPACKQuantizer().set_operator_type(layer, config)
+    of_all = XNNPACKQuantizer.SUPPORTED_PATTERNS
+    quantiser.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
     quantiser.set_filter_function(lambda node: node.target is not layer or node.name in chosen)
     prepared = prepare_pt2e(graph, quantiser)
     prepared(*inputs)
