@@ -16,7 +16,7 @@ from stepwell.cli import main
 from stepwell.ir.diagnostics import StepwellError
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra hf is not installed")
-SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
 GROUP = 32
 Array = np.ndarray[Any, Any]
@@ -114,31 +114,31 @@ def write_folder(folder: Path, told: dict[str, Any], pack: Callable[[int, int], 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": GROUP}
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version": "gemm"}
 FOLDERS: dict[str, tuple[dict[str, Any], Callable[[int, int], Packed], str]] = {
-    "gptq": (GPTQ, gptq, "14 of GPTQ, 4 bits"),
-    "gptq, with zeros": (GPTQ, lambda *n: gptq(*n, symmetric=False), "14 of GPTQ, 4 bits"),
+    "gptq": (GPTQ, gptq, "7 of GPTQ, 4 bits"),
+    "gptq, with zeros": (GPTQ, lambda *n: gptq(*n, symmetric=False), "7 of GPTQ, 4 bits"),
     "gptq, its second form": (
         {**GPTQ, "checkpoint_format": "gptq_v2"},
         lambda *n: gptq(*n, first_form=False),
-        "14 of GPTQ, 4 bits",
+        "7 of GPTQ, 4 bits",
     ),
-    "gptq, groups apart": (GPTQ, lambda *n: gptq(*n, apart=True), "14 of GPTQ, 4 bits"),
-    "gptq, 2 bits": ({**GPTQ, "bits": 2}, lambda *n: gptq(*n, bits=2), "14 of GPTQ, 2 bits"),
+    "gptq, groups apart": (GPTQ, lambda *n: gptq(*n, apart=True), "7 of GPTQ, 4 bits"),
+    "gptq, 2 bits": ({**GPTQ, "bits": 2}, lambda *n: gptq(*n, bits=2), "7 of GPTQ, 2 bits"),
     "gptq, 8 bits by row": (
         {**GPTQ, "bits": 8},
         lambda rows, columns: gptq(rows, columns, bits=8, group=columns),
-        "14 of GPTQ, 8 bits",
+        "7 of GPTQ, 8 bits",
     ),
     "gptq, 8 bits by groups": (
         {**GPTQ, "bits": 8},
         lambda *n: gptq(*n, bits=8),
-        "none; as floats: 14 of GPTQ, 8 bits",
+        "none; as floats: 7 of GPTQ, 8 bits",
     ),
     "gptq, small groups apart": (
         GPTQ,
         lambda *n: gptq(*n, group=16, apart=True),
-        "none; as floats: 14 of GPTQ, 4 bits",
+        "none; as floats: 7 of GPTQ, 4 bits",
     ),
-    "awq": (AWQ, awq, "14 of AWQ, 4 bits"),
+    "awq": (AWQ, awq, "7 of AWQ, 4 bits"),
 }
 
 
