@@ -1,6 +1,6 @@
 """Where trained nets lose accuracy, what is won back, and what finding it costs.
 
-    python bench/accuracy.py [--only WORD] [--rows FILE] [--weights FOLDER] [--table FILE]
+    python bench/accuracy.py [--only WORD,…] [--rows FILE] [--weights FOLDER] [--table FILE]
 
 Nets of `_accuracy_nets.py`, trained here where the folder holds none. Rows, each kept in the file
 as it is there (a second call goes on behind them):
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _accuracy_nets import BATCH, NETS, Cache, Net
+from _accuracy_nets import BATCH, NETS, SEQUENCE, Cache, Net
 from _harder_nets import HARDER
 from _report import between_markers, cpu_name
 from torch import Tensor
@@ -106,7 +106,7 @@ BALANCED_FROM = 1.0
 """Points from which channels are balanced ahead of that."""
 MOST_POINTS = 0.1
 """What int8 may lose of the score; where it loses more, a sentence says which layer."""
-WHY, SITES = 2000, 8
+WHY, SITES = 1000, 4
 """Sites times batches that the sentence rests on, and sites that are measured alone."""
 RANKS = [f"{name} {form}" for form in ("fp4e2m1", "int8-xnnpack")
          for name in ("vit", "mixer", "mobilenet", "language")]  # fmt: skip
@@ -114,8 +114,8 @@ TEST, ACCEPT, FIT, BRUTE = 6, 3, 16, 8
 """Batches; the cheap rank takes one of the last."""
 SAMPLES, TEXTS = 24_576, 12
 """Images and sounds that int8 is measured on, noise drawn anew for each; batches of text."""
-FEWER = {"fine": 6_144}
-"""Of slow nets."""
+FEWER = dict.fromkeys(("fine", "vit", "mixer", "convnext"), 6_144)
+"""Of slow nets, and of those that are not hard."""
 
 
 def trained(name: str, folder: Path) -> torch.nn.Module:
@@ -206,7 +206,7 @@ def saved(name: str, target: str, folder: Path) -> dict[str, Any]:
     """What is lost with the cures that win, fitted on training data."""
     net, model, pair, data = measured(name, target, folder)
     started = time.process_time()
-    accept: list[Any] = net.batches("accept", ACCEPT)
+    accept: list[Any] = net.batches("accept", TEXTS)
     lost = points_lost(of_module(model, accept), answers(pair, accept), net)["lost_points"]
     found = stepwell.accuracy(
         model, target, accept, quantised=pair.program, levels=0, most=1,
@@ -247,9 +247,12 @@ def measured(
     return net, model, pair_of(model, net, INT8[target]), [*net.batches("test", held_out(net))]
 
 
-def artefact_of(pair: Quantised, target: str, inputs: Any) -> dict[str, int]:
-    """Classes of a batch that the artefact gives otherwise than the program."""
-    lowered = stepwell.lower(pair.program, target)
+def artefact_of(pair: Quantised, target: str, inputs: Any) -> dict[str, Any]:
+    """Classes of a batch that the artefact gives otherwise than the program; or that it refuses."""
+    try:
+        lowered = stepwell.lower(pair.program, target)
+    except stepwell.StepwellError as error:
+        return {"refused": str(error).splitlines()[0]}
     given = in_floats(lowered.program, lowered.run)(*inputs)[0].argmax(-1)
     wanted = Playback(pair, inputs, free=False).outputs[0].argmax(-1)
     return {"artefact_flips": int((given != wanted).sum()), "of": given.numel()}
@@ -327,7 +330,9 @@ def ops_of(program: stepwell.Program) -> Counter[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="rows whose name has this word")
+    parser.add_argument(
+        "--only", default="", help="rows whose name has one of these words, by commas"
+    )
     parser.add_argument("--rows", type=Path, help="a file that keeps rows as JSON lines")
     parser.add_argument("--weights", type=Path, default=Path("accuracy_nets"), help="a folder")
     parser.add_argument("--table", type=Path, help="a document whose table of forms is written")
@@ -348,7 +353,7 @@ def main() -> None:
     ]
     tasks += [(f"{make.__name__} {one}", make) for make in (saved, why) for one in loses]
     for row, make in tasks:
-        if given.only not in row:
+        if not any(word in row for word in given.only.split(",")):
             continue
         if row not in rows:
             _, name, form = row.split()
@@ -394,8 +399,8 @@ def int8_table(rows: dict[str, Any]) -> list[str]:
         return f"{one['lost_points']:+.2f} ± {2 * one['standard_error']:.2f}"
 
     lines = [
-        f"| net | what is hard | float | {' | '.join(INT8)} |",
-        f"|---|---|---|{'---|' * len(INT8)}",
+        f"| net | what is hard | samples | float | {' | '.join(INT8)} |",
+        f"|---|---|---|---|{'---|' * len(INT8)}",
     ]
     said: list[str] = []
     least: dict[str, list[tuple[float, str]]] = {target: [] for target in INT8}
@@ -403,7 +408,7 @@ def int8_table(rows: dict[str, Any]) -> list[str]:
     flips: dict[str, tuple[float, str]] = {}
     for name, net in {**HARDER, **NETS}.items():
         cells: list[str] = []
-        floats = ""
+        floats, samples = "", set[int]()
         for target in INT8:
             row, better, told = (
                 rows.get(f"{kind} {name} {target}") for kind in ("int8", "saved", "why")
@@ -413,7 +418,10 @@ def int8_table(rows: dict[str, Any]) -> list[str]:
                 continue
             counts["cells"] += 1
             floats = f"{100 * row['score']:.1f}"
+            samples.add(row["samples"] * (1 if net.rows == BATCH else SEQUENCE))
             cells.append(points(row))
+            if "refused" in row:
+                said.append(f"- `{name}`, {target}, is not lowered: {row['refused']}.")
             if row["lost_points"] > MOST_POINTS and better is not None:
                 cells[-1] += f"; {', '.join(better['cures']) or 'no cure'}: {points(better)}"
             left = row if better is None or not better["cures"] else better
@@ -433,7 +441,9 @@ def int8_table(rows: dict[str, Any]) -> list[str]:
                         f"; int16 for {told['sites']} of {told['of']} sites leaves {points(told)}"
                     )
                 said.append(f"- `{name}`, {target}: {told['sentence'][:-1]}{where}.")
-        lines.append(f"| {name} | {net.hard} | {floats} | {' | '.join(cells)} |")
+        if samples:
+            many = ", ".join(f"{count:_}".replace("_", " ") for count in sorted(samples))
+            lines.append(f"| {name} | {net.hard} | {many} | {floats} | {' | '.join(cells)} |")
     worst = "; ".join(f"{target} {max(each)[1]}" for target, each in least.items() if each)
     summary = (
         f"Of {counts['cells']} cells {counts['plain']} lose at most {MOST_POINTS} point plainly, "

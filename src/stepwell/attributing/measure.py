@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from stepwell.attributing.attribute import MEASURED, Progress, attribute, whole
-from stepwell.attributing.causes import calibration, cause_of, cause_of_several
+from stepwell.attributing.causes import calibration, cause_of, cause_of_several, fault_of
 from stepwell.attributing.metrics import Batch, Metric
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.remedies import Widened, int16_activations, wider_payload
@@ -194,8 +194,9 @@ def _measured(
     wider: tuple[Widened, ...] = ()
     if found.is_lost and not remedies.get(name):
         named = guilty if name in causes and found.rises else []
-        wider = int16_activations(named, pair, batches, metric, found)
-        if wider and named:
+        is_fault = any(fault_of(site, play) is not None for site in named)
+        wider = int16_activations(named, pair, batches, metric, found, is_fault)
+        if wider and named and wider[0].is_sure:
             remedies[name] = f"int16 there wins back {wider[0].won:.0%}"
     general = calibration(pair.sites, play) or ""
     return Accuracy(

@@ -82,12 +82,13 @@ def int16_activations(
     batches: Sequence[Batch],
     metric: Metric | None,
     attribution: Attribution,
+    ends_there: bool,
 ) -> tuple[Widened, ...]:
     """What is lost if what sites read had 16 bits: the guilty, then twice as many, until enough.
 
     Of the others those that were measured come first, by how near the float model the answers to
-    one batch are if they read floats. None where no site reads eight bits, or the guilty would win
-    back nothing that is sure.
+    one batch are if they read floats. None where no site reads eight bits, or `ends_there` and the
+    guilty would win back nothing that is sure.
     """
     play, inputs = Playback(pair, batches[0][0], free=False), batches[0][0]
     exact = Playback(pair, inputs, free=True).outputs
@@ -122,7 +123,7 @@ def int16_activations(
         now = run(with_int16(pair, chosen))
         won = difference(*((low, now) if what == "loss" else (now, low)), what)
         is_sure = won.is_sure and won.mean > 0
-        if guilty and not found and not is_sure:
+        if ends_there and not found and not is_sure:
             return ()
         loss, score = (difference(now, base, of) for of in ("loss", "score"))
         enough = all(

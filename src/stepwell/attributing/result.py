@@ -103,7 +103,9 @@ class Accuracy(Shown):
             return text + (f"; int16 {self._int16()}" if self.wider else "") + "."
         text += f" ({_said(total)} in all)"
         why, remedy = self.causes.get(name, ""), self.remedies.get(name, "")
-        if len(self.wider) > 1:
+        if self.wider and not self.wider[0].is_sure:
+            remedy = f"int16 {self._int16()}"
+        elif len(self.wider) > 1:
             remedy += f", {self._int16(len(self.wider[0].sites))}"
         return text + (f": {why}" if why else "") + (f"; {remedy}" if remedy else "") + "."
 
@@ -111,7 +113,9 @@ class Accuracy(Shown):
         """Where 16 bits are needed, and what they win back; so many sites are named ahead of it."""
         last = self.wider[-1]
         if not last.is_sure:
-            return f"{last.where()} wins back no more than noise: weights lose it"
+            less = "leaves" if last.enough else "wins back"
+            why = "" if last.enough else ": weights lose it"
+            return f"{last.where()} {less} no more than noise{why}"
         where = last.where(told)
         where = f"there and {where}" if told and not last.everywhere else where
         rest = "" if last.enough else ", and no more: weights lose the rest"
