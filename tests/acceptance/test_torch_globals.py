@@ -28,6 +28,13 @@ OWN_PROCESS = ("src/stepwell/replaying/child.py",)
 """What runs in a process of its own, with another version's sources."""
 
 
+def dotted(node: ast.AST) -> str:
+    """`torch.export.export` of what is called; what is computed ahead of a dot is left out."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def swaps(path: Path) -> list[tuple[int, str, bool]]:
     """Line, name and whether the lock is held, of each call in a file that swaps a global."""
     found: list[tuple[int, str, bool]] = []
@@ -39,7 +46,7 @@ def swaps(path: Path) -> list[tuple[int, str, bool]]:
                 if ast.unparse(item.context_expr) in ("self.mode", "FakeTensorMode()"):
                     found.append((node.lineno, ast.unparse(item.context_expr), held))
         if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
+            name = dotted(node.func)
             if name in SWAPS_OF_EXPORT or name.rpartition(".")[2] in SWAPS:
                 found.append((node.lineno, name, held))
         for child in ast.iter_child_nodes(node):
