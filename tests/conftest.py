@@ -13,6 +13,9 @@ from hypothesis import settings
 # Two workers share the machine. ExecuTorch reads the thread count when its first delegate loads.
 torch.set_num_threads(1)
 
+# A worker holds millions of objects, most of them for good: looking through all is a tenth of it.
+gc.set_threshold(2000, 20, 25)
+
 # A mistake of a step costs a user one op, and is an error here.
 os.environ["STEPWELL_FAILURES"] = "raise"
 
