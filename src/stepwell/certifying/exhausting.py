@@ -55,13 +55,14 @@ def apart_on_all(
     Raises:
         NotOfBytes: it cannot be decided so.
     """
-    from stepwell.checking.compare import differs
-
     pairs = pairs_of(program) if pairs is None else pairs
     ops = _ops_of([value for pair in pairs for value in pair])
     (method,) = program.methods.values()
     inputs = [a for a in method.body.block.args if _is_read(a, ops, pairs)]
-    count, shape = _count(program, inputs, ops, pairs)
+    try:
+        count, shape = _count(program, inputs, ops, pairs)
+    except NotOfBytes as error:
+        return _apart_by_places(program, inputs, ops, pairs, bound, error)
     numbers = [_all_of(value) for value in inputs]
     total = prod(map(len, numbers))
     if total > _MOST_VALUES:
@@ -71,27 +72,126 @@ def apart_on_all(
         count = prod(shape)
     if -(-total // count) > _MOST_RUNS:
         raise NotOfBytes("too many runs")
-    interpreter = Interpreter(program.weights)
     for begin in range(0, total, count):
         places = torch.arange(begin, begin + count) % total
         environment: dict[SSAValue, Any] = {}
         for value, number in zip(inputs, numbers, strict=True):
             picked, places = number[places % len(number)], places // len(number)
             environment[value] = picked.reshape(shape or [*map(number_of, dims(value.type))])
-        with torch.no_grad():
-            for op in method.body.block.ops:
-                if op in ops and not isinstance(op, ReturnOp):
-                    try:
-                        interpreter.step(op, environment)
-                    except (StepwellError, RuntimeError, NotImplementedError) as error:
-                        raise NotOfBytes(str(error)) from error
-        for old, new in pairs:
-            if shape and environment[old].shape != environment[new].shape:
-                raise NotOfBytes("an op computes in its own shape")
-            difference = differs(environment[old], environment[new], bound, against="tensor")
-            if difference is not None:
-                return str(difference)
+        difference = _apart(program, ops, environment, pairs, bound, has_shape=bool(shape))
+        if difference is not None:
+            return difference
     return None
+
+
+def _apart(
+    program: Program,
+    ops: dict[Operation, None],
+    environment: dict[SSAValue, Any],
+    pairs: Sequence[tuple[SSAValue, SSAValue]],
+    bound: Bound,
+    has_shape: bool,
+) -> str | None:
+    """What differs on some inputs, which the environment has."""
+    from stepwell.checking.compare import differs
+
+    _run(program, ops, environment)
+    for old, new in pairs:
+        if has_shape and environment[old].shape != environment[new].shape:
+            raise NotOfBytes("an op computes in its own shape")
+        difference = differs(environment[old], environment[new], bound, against="tensor")
+        if difference is not None:
+            return str(difference)
+    return None
+
+
+def _run(program: Program, ops: dict[Operation, None], environment: dict[SSAValue, Any]) -> None:
+    interpreter = Interpreter(program.weights)
+    (method,) = program.methods.values()
+    with torch.no_grad():
+        for op in method.body.block.ops:
+            if op in ops and not isinstance(op, ReturnOp):
+                try:
+                    interpreter.step(op, environment)
+                except (StepwellError, RuntimeError, NotImplementedError) as error:
+                    raise NotOfBytes(str(error)) from error
+
+
+# -- one byte, at another place ------------------------------------------------------------------
+
+_MOVING = ("movement", "padding")
+_FIRST = 1 << 40
+"""The place of the first element: no constant is a number like it."""
+
+
+def _apart_by_places(
+    program: Program,
+    inputs: Sequence[SSAValue],
+    ops: dict[Operation, None],
+    pairs: Sequence[tuple[SSAValue, SSAValue]],
+    bound: Bound,
+    otherwise: NotOfBytes,
+) -> str | None:
+    """The same where each element is a function of one byte, wherever that stands.
+
+    Where both sides name the same place, all inputs are filled with each value in turn.
+    """
+    moving = {op for op in ops if is_of(op, *_MOVING) or _is_shape(op)}
+    if not moving or not inputs or not all(is_static(v.type) for v in inputs):
+        raise otherwise
+    numbers = [_all_of(value) for value in inputs]
+    places: dict[SSAValue, Any] = {}
+    first = _FIRST
+    for value in inputs:
+        shape = [*map(number_of, dims(value.type))]
+        places[value] = torch.arange(first, first + prod(shape)).reshape(shape)
+        first += prod(shape)
+    for op in _in_order(program, ops):
+        if isinstance(op, WeightOp):
+            _is_part(op, program)
+            shape = [*map(number_of, dims(op.result.type))]
+            places[op.result] = torch.zeros(shape, dtype=torch.int64)
+        elif op in moving:
+            _run(program, {op: None}, places)
+        else:
+            places[op.results[0]] = _place_of_operand(op, places, otherwise)
+    for old, new in pairs:
+        one, other = (torch.where(places[v] < _FIRST, 0, places[v]) for v in (old, new))
+        if not torch.equal(one, other):
+            raise otherwise
+    for at in range(max(map(len, numbers))):
+        environment: dict[SSAValue, Any] = {
+            value: number[at % len(number)].expand([*map(number_of, dims(value.type))])
+            for value, number in zip(inputs, numbers, strict=True)
+        }
+        difference = _apart(program, ops, environment, pairs, bound, has_shape=True)
+        if difference is not None:
+            return difference
+    return None
+
+
+def _is_shape(op: Operation) -> bool:
+    """Whether an op gives no tensor, of nothing: sizes, for a movement."""
+    return not op.operands and not any(isinstance(v.type, TensorType) for v in op.results)
+
+
+def _place_of_operand(op: Operation, places: dict[SSAValue, Any], otherwise: NotOfBytes) -> Any:
+    """The places of what an elementwise op reads, if that is one tensor of its result's shape."""
+    keeps_places = is_of(op, "elementwise") or isinstance(op, StorageCast) or op.name in _TABLES
+    read = [v for v in op.operands if bool((places[v] >= _FIRST).any())]
+    if not keeps_places or op.regions or len(op.results) != 1 or len(read) != 1:
+        raise otherwise
+    if dims(read[0].type) != dims(op.results[0].type):
+        raise otherwise
+    return places[read[0]]
+
+
+def _in_order(program: Program, ops: dict[Operation, None]) -> list[Operation]:
+    (method,) = program.methods.values()
+    return [op for op in method.body.block.ops if op in ops and not isinstance(op, ReturnOp)]
+
+
+# -- what decides --------------------------------------------------------------------------------
 
 
 def _count(
