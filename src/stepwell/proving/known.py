@@ -55,7 +55,7 @@ FILE = Path(__file__).parent / "verdicts.json"
 @cache
 def known() -> dict[str, Verdict]:
     """By a rule's hash, what was proved of it."""
-    rows = [{"of_labels": False, **row} for row in _read(FILE)["rows"]]
+    rows: list[dict[str, Any]] = [{"of_labels": False, **row} for row in _read(FILE)["rows"]]
     return {row["hash"]: Verdict(**row) for row in rows}
 
 
