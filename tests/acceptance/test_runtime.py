@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import io
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ MODELS = (
 )
 
 
+@cache
 def made(name: str) -> tuple[Any, tuple[Any, ...], ExportedProgram]:
     """The callable, its inputs, and the exported program of a model of examples/models."""
     file, function = name.split(":")

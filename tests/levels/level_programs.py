@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Any
 
 from torch.export import ExportedProgram, export
@@ -10,11 +11,17 @@ from torch.export import ExportedProgram, export
 import stepwell
 
 
-def program(name: str) -> stepwell.Program:
-    """The program of an example, `file:function`."""
+@cache
+def exported(name: str) -> ExportedProgram:
+    """An example, `file:function`, as torch exports it."""
     file, function = name.split(":")
     made: Any = getattr(importlib.import_module(file), function)()
-    if not isinstance(made, ExportedProgram):
-        module, inputs, *shapes = made
-        made = export(module, inputs, dynamic_shapes=shapes[0] if shapes else None)
-    return stepwell.from_exported_program(made)
+    if isinstance(made, ExportedProgram):
+        return made
+    module, inputs, *shapes = made
+    return export(module, inputs, dynamic_shapes=shapes[0] if shapes else None)
+
+
+def program(name: str) -> stepwell.Program:
+    """The program of an example, `file:function`."""
+    return stepwell.from_exported_program(exported(name))
