@@ -28,6 +28,7 @@ def branches_on_data():
         def forward(self, x): return x if x.sum() > 0 else -x
     return Model(), (torch.ones(3),)
 
+bare = torch.nn.Linear(3, 3)
 def good(): return torch.nn.Linear(3, 3).eval(), (torch.ones(2, 3),)
 """
 MODEL_ERRORS = {
@@ -41,6 +42,7 @@ MODEL_ERRORS = {
     "models.py:boom": "boom() fails: ValueError: boom\n  at models.py:5",
     "models.py:not_a_module": "where a torch.nn.Module is needed",
     "models.py:branches_on_data": "torch.export.export fails on branches_on_data",
+    "models.py:bare": "bare in models.py is a module, which does not say what its inputs are",
     "models.py:leaves": "leaves() fails: SystemExit: 0",
     "models.py:leaves_while_exported": "torch.export.export fails on leaves_while_exported",
     "leaves.py:f": "cannot be imported: SystemExit",

@@ -29,8 +29,15 @@ def made_by(name: str) -> Any:
     Raises:
         StepwellError: no such file, no such callable, or either fails.
     """
+    import torch
+
     factory = named(name)
     file, _, attribute = name.rpartition(":")
+    if isinstance(factory, torch.nn.Module):
+        raise StepwellError(
+            f"{attribute} in {file} is a module, which does not say what its inputs are",
+            help=f"def with_inputs(): return {attribute}, (inputs,), and {file}:with_inputs",
+        )
     with users_code(f"{attribute}() fails", Path(file)):
         return factory()
 
