@@ -87,13 +87,13 @@ def test_a_score_that_falls_is_no_noise(score: Tally, said: str) -> None:
 def test_where_weights_lose_the_rest_it_is_said() -> None:
     lost = Attribution(tally(0.004, 0.001), tally(-0.004, 0.001), tally(0.001, 0.0001))
     names = tuple("abcdef")
-    some = Widened(names, tally(0.0, 0.001), tally(0.0, 0.001), 1.0, True, True, False)
-    every = Widened(names, tally(0.002, 0.0005), tally(0.0, 0.001), 0.5, True, False, True)
-    none = Widened(names, tally(0.003, 0.0005), tally(0.0, 0.001), 0.1, False, False, True)
-    left = Widened(("a",), tally(0.001, 0.001), tally(0.0, 0.001), 0.7, False, True, False)
+    some = Widened(names, tally(0.0, 0.001), tally(0.0, 0.001), "score", 1.0, True, True, False)
+    every = Widened(names, tally(0.002, 0.0005), tally(0.0, 0.001), "loss", 0.5, True, False, True)
+    none = Widened(names, tally(0.003, 0.0005), tally(0.0, 0.001), "loss", 0.1, False, False, True)
+    left = Widened(("a",), tally(0.001, 0.001), tally(0.0, 0.001), "loss", 0.7, False, True, False)
     said = [Accuracy("xnnpack", "int8-xnnpack", (), lost, wider=(one,)).sentence
             for one in (some, every, none, left)]  # fmt: skip
-    assert said[0].endswith("; int16 at `a`, `b`, `c`, `d` and 2 more wins back 100%.")
+    assert said[0].endswith("; int16 at `a`, `b`, `c`, `d` and 2 more wins back 100% of the score.")
     assert said[1].endswith("; int16 everywhere wins back 50%, and no more: weights lose the rest.")
     assert said[2].endswith("; int16 everywhere wins back no more than noise: weights lose it.")
     assert said[3].endswith("; int16 at `a` leaves no more than noise.")

@@ -48,7 +48,8 @@ class Widened:
     Attributes:
         sites: their names.
         loss, score: less the float model's.
-        won: the part that comes back, of the loss, or of the score where the loss is not sure.
+        what: the loss, or the score where that alone surely comes back.
+        won: the part of it that comes back.
         is_sure: whether that is more than noise.
         enough: whether what is left of both is noise, or a tenth of what was lost at most.
         everywhere: whether no other site reads eight bits.
@@ -57,6 +58,7 @@ class Widened:
     sites: tuple[str, ...]
     loss: Tally
     score: Tally
+    what: str
     won: float
     is_sure: bool
     enough: bool
@@ -115,14 +117,17 @@ def int16_activations(
     def run(each: Quantised) -> list[Judged]:
         return judge(Playback(each, inputs, free=False).outputs for inputs, _ in batches)
 
-    base, low, what = judge(floats), run(pair), "loss" if attribution.rises else "score"
+    base, low = judge(floats), run(pair)
+    lost = [what for what, is_lost in (("loss", attribution.rises), ("score", attribution.falls))
+            if is_lost]  # fmt: skip
     found: list[Widened] = []
     while not found or not found[-1].ends:
         count = max(1, count if not found else 2 * count)
         chosen = narrow[:count]
         now = run(with_int16(pair, chosen))
-        won = difference(*((low, now) if what == "loss" else (now, low)), what)
-        is_sure = won.is_sure and won.mean > 0
+        wins = {"loss": difference(low, now, "loss"), "score": difference(now, low, "score")}
+        sure = [what for what in lost if wins[what].is_sure and wins[what].mean > 0]
+        what, is_sure = (sure or lost)[0], bool(sure)
         if ends_there and not found and not is_sure:
             return ()
         loss, score = (difference(now, base, of) for of in ("loss", "score"))
@@ -130,9 +135,9 @@ def int16_activations(
             sign * left.mean <= 0 or not left.is_sure or abs(left.mean) <= abs(whole.mean) * REST
             for sign, left, whole in ((1, loss, attribution.loss), (-1, score, attribution.score))
         )
-        part = won.mean / abs(getattr(attribution, what).mean)
+        part = wins[what].mean / abs(getattr(attribution, what).mean)
         names = tuple(site.name for site in chosen)
-        found.append(Widened(names, loss, score, part, is_sure, enough, count >= len(narrow)))
+        found.append(Widened(names, loss, score, what, part, is_sure, enough, count >= len(narrow)))
     return tuple(found)
 
 

@@ -118,8 +118,9 @@ class Accuracy(Shown):
             return f"{last.where()} {less} no more than noise{why}"
         where = last.where(told)
         where = f"there and {where}" if told and not last.everywhere else where
+        of = " of the score" if last.what == "score" else ""
         rest = "" if last.enough else ", and no more: weights lose the rest"
-        return f"{where} {'' if told else 'wins back '}{last.won:.0%}{rest}"
+        return f"{where} {'' if told else 'wins back '}{last.won:.0%}{of}{rest}"
 
     def share(self, one: Share) -> float:
         """The part of the lost loss that freeing a site wins back."""
@@ -178,7 +179,8 @@ class Accuracy(Shown):
             "pairs": {name: told(t) for name, t in self.attribution.pairs.items()},
             "modules": {name: told(t) for name, t in self.attribution.modules.items()},
             "int16": [{"sites": list(w.sites), "left": told(w.loss), "score": told(w.score),
-                       "won": w.won, "sure": w.is_sure, "enough": w.enough} for w in self.wider],
+                       "of": w.what, "won": w.won, "sure": w.is_sure, "enough": w.enough}
+                      for w in self.wider],
             "cures": [{"name": c.name, "recovered": c.recovered, "kept": c.kept, "why": c.why,
                        "score": told(c.score)} for c in self.cures],
         }  # fmt: skip
