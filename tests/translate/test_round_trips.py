@@ -5,7 +5,6 @@ from functools import cache
 
 import pytest
 import torch
-from graphs import examples, export, rows
 from torch.export import ExportedProgram
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known to the parser)
@@ -13,6 +12,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.to_torch import to_exported_program
+
+from .graphs import examples, export, rows
 
 FUNCTIONAL = [
     "control_flow:cond_model",

@@ -1,6 +1,0 @@
-"""Makes the module that these tests share importable."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
