@@ -97,3 +97,11 @@ def test_where_weights_lose_the_rest_it_is_said() -> None:
     assert said[1].endswith("; int16 everywhere wins back 50%, and no more: weights lose the rest.")
     assert said[2].endswith("; int16 everywhere wins back no more than noise: weights lose it.")
     assert said[3].endswith("; int16 at `a` leaves no more than noise.")
+
+
+def test_a_module_that_loses_less_than_nothing_is_not_named() -> None:
+    lost = Attribution(tally(0.004, 0.001), tally(-0.004, 0.001), tally(0.001, 0.0001))
+    lost.modules["norm"] = tally(-0.001, 0.0002)
+    assert lost.module is None
+    lost.modules["attn"] = tally(0.002, 0.0005)
+    assert lost.module == "attn"

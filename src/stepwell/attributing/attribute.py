@@ -99,9 +99,9 @@ class Attribution:
     @property
     def module(self) -> str | None:
         """The module that loses most, where it does surely and no site of its own does."""
-        if any(share.freed.is_sure for share in self.worst[:1]):
+        if any(share.freed.is_won for share in self.worst[:1]):
             return None
-        sure = {name: tally.mean for name, tally in self.modules.items() if tally.is_sure}
+        sure = {name: tally.mean for name, tally in self.modules.items() if tally.is_won}
         return max(sure, key=lambda name: sure[name], default=None)
 
     @property

@@ -181,7 +181,7 @@ def _measured(
     play = Playback(pair, batches[0][0], free=False)
     by_name = {site.name: site for site in pair.sites}
     worst = [by_name[share.name] for share in found.worst[:NAMED]]
-    sure = {s.name for s in found.shares.values() if s.freed.is_sure}
+    sure = {s.name for s in found.shares.values() if s.freed.is_won}
     causes = {site.name: cause_of(site, play) for site in worst if site.name in sure}
     remedies = {site.name: wider_payload(site, pair) for site in worst}
     guilty = worst[:1]

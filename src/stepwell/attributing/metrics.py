@@ -145,6 +145,11 @@ class Tally:
         """Whether the difference is more than noise; one that is no number is."""
         return not abs(self.mean) <= SURE * self.error
 
+    @property
+    def is_won(self) -> bool:
+        """Whether it is surely more than nothing."""
+        return self.is_sure and not self.mean < 0
+
 
 def flips(one: Judged, other: Judged) -> int:
     """Samples of which the class differs."""
