@@ -17,6 +17,7 @@ __all__ = [
     "ValueRanges",
     "core_aten_decompositions",
     "decomposition_table",
+    "disable_current_modes",
     "enable_python_dispatcher",
     "has_kernel_for_key",
     "int_oo",
@@ -64,6 +65,9 @@ NAMES: dict[str, PrivateName] = {
     "ValueRanges": PrivateName("torch.utils._sympy.value_ranges:ValueRanges", _SHAPES),
     "core_aten_decompositions": PrivateName("torch._decomp:core_aten_decompositions", _TRACING),
     "decomposition_table": PrivateName("torch._decomp:decomposition_table", _TRACING),
+    "disable_current_modes": PrivateName(
+        "torch.utils._python_dispatch:_disable_current_modes", _TRACING
+    ),
     "enable_python_dispatcher": PrivateName(
         "torch._dispatch.python:enable_python_dispatcher", _TRACING
     ),
@@ -111,6 +115,9 @@ if TYPE_CHECKING:
     from torch.testing._internal.common_modules import module_db as module_db
     from torch.utils import _pytree as pytree
     from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+    from torch.utils._python_dispatch import (
+        _disable_current_modes as disable_current_modes,  # pyright: ignore[reportPrivateUsage]
+    )
     from torch.utils._python_dispatch import (
         is_traceable_wrapper_subclass as is_traceable_wrapper_subclass,
     )

@@ -18,9 +18,15 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.ir.outside.torch_private import TorchDispatchMode, op_db, pytree, schema_of
+from stepwell.ir.outside.torch_private import (
+    FakeTensorMode,
+    TorchDispatchMode,
+    op_db,
+    pytree,
+    schema_of,
+)
 from stepwell.translate.compositions import COMPOSITIONS
-from stepwell.translate.compositions.curves import CURVES
+from stepwell.translate.compositions.curves import CURVES, Series
 from stepwell.translate.compositions.draws import DRAWS
 
 RELATIVE, ABSOLUTE = 2e-5, 1e-5
@@ -261,3 +267,10 @@ def test_what_is_written_twice_is_reduced(reduce: str, include_self: bool) -> No
         return torch.scatter_reduce(x, 1, index, src, reduce, include_self=include_self)
 
     assert agree(lowered(write, x, index, src)[0], write(x, index, src))
+
+
+def test_terms_of_a_series_are_numbers_where_operators_are_traced() -> None:
+    quantile = torch.special.ndtri
+    with FakeTensorMode():
+        traced = Series(quantile, 0.1, 0.9).terms
+    assert traced == Series(quantile, 0.1, 0.9).terms

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stepwell.ir.outside.torch_private import disable_current_modes
 from stepwell.ir.records import dataclass
 from stepwell.translate.compositions.arithmetic import in_single
 
@@ -35,15 +36,16 @@ class Series:
 
     @cached_property
     def terms(self) -> tuple[float, ...]:
-        """The interpolation of the function in double precision."""
-        turn = (torch.arange(NODES, dtype=torch.float64) + 0.5) * (math.pi / NODES)
-        values = self.function(
-            (torch.cos(turn) * (self.high - self.low) + (self.high + self.low)) / 2
-        )
-        orders = torch.arange(NODES, dtype=torch.float64)
-        terms = (torch.cos(orders[:, None] * turn) @ values) * (2 / NODES)
-        terms[0] /= 2
-        return tuple(terms.tolist())
+        """The interpolation of the function in double precision: numbers, whatever is traced."""
+        with disable_current_modes():
+            turn = (torch.arange(NODES, dtype=torch.float64) + 0.5) * (math.pi / NODES)
+            values = self.function(
+                (torch.cos(turn) * (self.high - self.low) + (self.high + self.low)) / 2
+            )
+            orders = torch.arange(NODES, dtype=torch.float64)
+            terms = (torch.cos(orders[:, None] * turn) @ values) * (2 / NODES)
+            terms[0] /= 2
+            return tuple(terms.tolist())
 
     def __call__(self, x: Tensor) -> Tensor:
         """The sum by Clenshaw's recurrence; outside of its interval, at the end."""
