@@ -8,7 +8,7 @@ their expression likewise: `!stepwell.int<"s77 * 2">`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, IntAttr, NoneAttr, TensorType
@@ -157,6 +157,12 @@ def dims(type_: Attribute) -> tuple[Dim, ...]:
     if isinstance(encoding, ShapeAttr):
         return encoding.data
     return tuple(UNKNOWN if d == DYNAMIC_INDEX else d for d in type_.get_shape())
+
+
+def symbols_of(types: Iterable[Attribute]) -> frozenset[str]:
+    """The names in sizes of those types that are tensors'."""
+    sizes = (size for type_ in types if isinstance(type_, TensorType) for size in dims(type_))
+    return frozenset(name for size in sizes if isinstance(size, Size) for name in size.symbols)
 
 
 def element(type_: Attribute) -> Attribute:

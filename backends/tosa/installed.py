@@ -21,6 +21,11 @@ def command_path(name: str) -> str | None:
     return next((path for path in found if path), None) or shutil.which(name)
 
 
+def tool(name: str) -> str:
+    """Where a command is, or its name: whoever starts it is told that there is none."""
+    return command_path(name) or name
+
+
 def _programs() -> tuple[Path, ...]:
     """Where tosa-tools keeps its programs."""
     if "TOSA_TOOLS_BIN_DIR" in os.environ:

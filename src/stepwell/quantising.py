@@ -51,9 +51,15 @@ def _xnnpack(**how: bool) -> Any:
     )
 
     quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(**how))
-    # Those of training are looked for too otherwise, each exported anew: nothing matches in a model
-    # that is evaluated.
-    of_all = XNNPACKQuantizer.SUPPORTED_PATTERNS
+    return without_training(quantizer)
+
+
+def without_training(quantizer: Any) -> Any:
+    """An `XNNPACKQuantizer` that looks for no patterns of training.
+
+    They are exported anew for every model, and match in none that is evaluated.
+    """
+    of_all = type(quantizer).SUPPORTED_PATTERNS
     quantizer.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
     return quantizer
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.translate.mxfp import MxMatmul, to_mxfp
@@ -90,7 +90,7 @@ def test_tosa_opt_validates_block_scaled_types(tmp_path: Path) -> None:
     steps = f"{read},tosa-attach-target{{{target}}},tosa-validate{{strict-op-spec-alignment}}"
     done: Any = subprocess.run(
         [
-            command_path("tosa-opt") or "tosa-opt",
+            tool("tosa-opt"),
             f"--pass-pipeline=builtin.module({steps})",
             "/dev/null",
             "-o",

@@ -16,6 +16,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from stepwell.quantising import without_training
+
 from .source import Program
 
 
@@ -42,10 +44,7 @@ def quantiser(by: str, dynamic: bool = False) -> Any:
         )
 
         config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
-        made = XNNPACKQuantizer().set_global(config)
-        of_all = XNNPACKQuantizer.SUPPORTED_PATTERNS
-        made.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
-        return made
+        return without_training(XNNPACKQuantizer().set_global(config))
     if by == "tosa":
         from executorch.backends.arm.quantizer import arm_quantizer
         from executorch.backends.arm.tosa.specification import TosaSpecification

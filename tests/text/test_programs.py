@@ -9,7 +9,7 @@ import torch
 from torch.export import ExportedProgram
 
 import stepwell
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 
 MODELS = [
@@ -23,7 +23,7 @@ MODELS = [
     "quantised:mlp_dynamic",
     "resnet:resnet8",
 ]
-MLIR_OPT = command_path("tosa-opt") or "tosa-opt"
+MLIR_OPT = tool("tosa-opt")
 
 
 def exported(name: str) -> ExportedProgram:

@@ -28,7 +28,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known)
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import ParseFailure
@@ -37,7 +37,7 @@ from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.ir.types import IntType, tensor
 
 X = tensor([2, 3], f32)
-MLIR_OPT = command_path("tosa-opt") or "tosa-opt"
+MLIR_OPT = tool("tosa-opt")
 
 
 def method(hints: Sequence[str | None], attributes: dict[str, Attribute] | None = None) -> ModuleOp:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import stepwell
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.cli import main
 from stepwell.ir.diagnostics import StepwellError
 
@@ -218,9 +218,12 @@ def test_what_tosa_opt_prints_is_read_and_emitted(form: tuple[str, ...]) -> None
     model = torch.nn.Sequential(torch.nn.Conv2d(2, 4, 3), torch.nn.Sigmoid()).eval()
     x = torch.randn(1, 2, 6, 6)
     lowered = stepwell.lower(torch.export.export(model, (x,)), "tosa-1.0+fp")
-    tool = command_path("tosa-opt") or "tosa-opt"
     printed = subprocess.run(
-        [tool, *form], input=lowered.to_mlir(), capture_output=True, text=True, check=True
+        [tool("tosa-opt"), *form],
+        input=lowered.to_mlir(),
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     read = stepwell.read_tosa(stepwell.emit(stepwell.parse(printed), "tosa-1.0+fp"))
     assert read.run(x)[0].equal(lowered.program.run(x)[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.backends.tosa.read import read_tosa
 from stepwell.dialects.tosa import generate
 from stepwell.dialects.tosa.codes import class_of_code
@@ -19,7 +19,7 @@ from stepwell.ir.syntax.text import parse_module
 
 from .graphs import conformance
 
-TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
+TOSA_OPT = tool("tosa-opt")
 
 
 def tosa_opt(*arguments: str) -> str:

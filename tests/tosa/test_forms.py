@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.dialects.tosa.generated import OPERATORS
 from stepwell.dialects.tosa.structural import STRUCTURAL
 from stepwell.dialects.tosa.targets import EXTENSIONS, TosaTarget, parse_target
@@ -23,7 +23,7 @@ from stepwell.ir.verification import verify
 
 from .instances import SCALED, Instance, instances
 
-TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
+TOSA_OPT = tool("tosa-opt")
 KNOWN = frozenset(EXTENSIONS) - {"dynamic"}
 """Extensions that element types ask for."""
 

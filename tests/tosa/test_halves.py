@@ -12,7 +12,7 @@ from torch import nn
 
 import stepwell
 from stepwell.backends.tosa.emit import to_tosa
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.backends.tosa.reference_model import run_reference_model
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.diagnostics import VerificationError
@@ -21,7 +21,7 @@ from stepwell.ir.types import tensor
 
 from .graphs import bits, program_of_op
 
-TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
+TOSA_OPT = tool("tosa-opt")
 HALVES = {
     torch.float16: ("tosa-1.0+fp", "profiles=pro_fp", 2**-10),
     torch.bfloat16: ("tosa-1.0+fp+bf16", "profiles=pro_fp extensions=bf16", 2**-7),

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -92,10 +92,9 @@ def test_tosa_opt_validates_it(tmp_path: Path) -> None:
         "tosa-attach-target{specification_version=1.0 profiles=pro_int}",
         "tosa-validate{strict-op-spec-alignment}",
     )
-    tool = command_path("tosa-opt") or "tosa-opt"
     pipeline = f"--pass-pipeline=builtin.module({','.join(steps)})"
     done = subprocess.run(
-        [tool, pipeline, "/dev/null", "-o", "model.mlir"],
+        [tool("tosa-opt"), pipeline, "/dev/null", "-o", "model.mlir"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -17,6 +17,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
 from mobilenet import mobilenet_v2_035
+from stepwell.quantising import without_training
 from transformer import transformer_encoder_2layers
 
 TARGET = "tosa-1.0+fp+int"
@@ -50,9 +51,7 @@ def partly_quantised(
     graph = export(model.eval(), inputs).module(check_guards=False)
     chosen = [node.name for node in graph.graph.nodes if node.target is layer][which]
     config = get_symmetric_quantization_config(is_per_channel=per_channel)
-    quantiser = XNNPACKQuantizer().set_operator_type(layer, config)
-    of_all = XNNPACKQuantizer.SUPPORTED_PATTERNS
-    quantiser.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
+    quantiser = without_training(XNNPACKQuantizer().set_operator_type(layer, config))
     quantiser.set_filter_function(lambda node: node.target is not layer or node.name in chosen)
     prepared = prepare_pt2e(graph, quantiser)
     prepared(*inputs)

@@ -13,9 +13,9 @@ from dynamic import dynamic_length
 from llama import llama_4layers
 from quantised import quantise, small_conv_net
 from resnet import resnet8
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 
-TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
+TOSA_OPT = tool("tosa-opt")
 
 
 def fp32():

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.dialects.tosa.targets import MX_EXTENSIONS
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.translate.mxfp import to_mxfp
 
-TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
+TOSA_OPT = tool("tosa-opt")
 
 
 def lowered(payload: str, form: str, odd: float = 0.0) -> tuple["stepwell.Lowered", str]:

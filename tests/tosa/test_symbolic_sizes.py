@@ -14,7 +14,7 @@ import stepwell
 from deit import deit_small_depth2
 from dynamic import dynamic_batch, dynamic_length
 from resnet import resnet8
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 TARGET = "tosa-1.1+fp+shape"
@@ -68,7 +68,7 @@ def assert_tosa_opt_accepts(data: bytes, folder: Path) -> None:
         f"tosa-deserialize{{tosa-flatbuffer-filename={path}}},"
         f"tosa-attach-target{{{target}}},tosa-validate{{strict-op-spec-alignment}}"
     )
-    command = [command_path("tosa-opt") or "tosa-opt", "/dev/null"]
+    command = [tool("tosa-opt"), "/dev/null"]
     command.append(f"--pass-pipeline=builtin.module({passes})")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.backends.tosa.installed import command_path
+from stepwell.backends.tosa.installed import tool
 from stepwell.backends.tosa.read import read_tosa
 from stepwell.dialects.tosa.targets import parse_target
 
 from .graphs import conformance
 
-TOSA_OPT = command_path("tosa-opt") or "tosa-opt"
+TOSA_OPT = tool("tosa-opt")
 
 
 def accepted_by_tosa_opt(path: Path, profiles: str, extensions: str, version: str) -> bool:

@@ -88,7 +88,7 @@ class Attribution:
     @property
     def rises(self) -> bool:
         """Whether the loss surely rises; one that is no number does."""
-        return self.loss.is_sure and not self.loss.mean < 0
+        return self.loss.is_more
 
     @property
     def falls(self) -> bool:
@@ -99,9 +99,9 @@ class Attribution:
     @property
     def module(self) -> str | None:
         """The module that loses most, where it does surely and no site of its own does."""
-        if any(share.freed.is_won for share in self.worst[:1]):
+        if any(share.freed.is_more for share in self.worst[:1]):
             return None
-        sure = {name: tally.mean for name, tally in self.modules.items() if tally.is_won}
+        sure = {name: tally.mean for name, tally in self.modules.items() if tally.is_more}
         return max(sure, key=lambda name: sure[name], default=None)
 
     @property

@@ -181,7 +181,7 @@ def _measured(
     play = Playback(pair, batches[0][0], free=False)
     by_name = {site.name: site for site in pair.sites}
     worst = [by_name[share.name] for share in found.worst[:NAMED]]
-    sure = {s.name for s in found.shares.values() if s.freed.is_won}
+    sure = {s.name for s in found.shares.values() if s.freed.is_more}
     causes = {site.name: cause_of(site, play) for site in worst if site.name in sure}
     remedies = {site.name: wider_payload(site, pair) for site in worst}
     guilty = worst[:1]
@@ -195,7 +195,7 @@ def _measured(
     if found.is_lost and not remedies.get(name):
         named = guilty if name in causes and found.rises else []
         is_fault = any(fault_of(site, play) is not None for site in named)
-        wider = int16_activations(named, pair, batches, metric, found, is_fault)
+        wider = int16_activations(named, pair, play, batches, metric, found, is_fault)
         if wider and named and wider[0].is_sure:
             remedies[name] = f"int16 there wins back {wider[0].won:.0%}"
     general = calibration(pair.sites, play) or ""

@@ -146,8 +146,8 @@ class Tally:
         return not abs(self.mean) <= SURE * self.error
 
     @property
-    def is_won(self) -> bool:
-        """Whether it is surely more than nothing."""
+    def is_more(self) -> bool:
+        """Whether it is surely more than nothing; one that is no number is."""
         return self.is_sure and not self.mean < 0
 
 

@@ -81,6 +81,7 @@ class Widened:
 def int16_activations(
     guilty: Sequence[Site],
     pair: Quantised,
+    play: Playback,
     batches: Sequence[Batch],
     metric: Metric | None,
     attribution: Attribution,
@@ -90,23 +91,22 @@ def int16_activations(
 
     Of the others those that were measured come first, by how near the float model the answers to
     one batch are if they read floats. None where no site reads eight bits, or `ends_there` and the
-    guilty would win back nothing that is sure.
+    guilty would win back nothing that is sure. `play` is of the first batch.
     """
-    play, inputs = Playback(pair, batches[0][0], free=False), batches[0][0]
-    exact = Playback(pair, inputs, free=True).outputs
+    narrow = {site for site in pair.sites if _narrow(pair, [site])}
+    if not narrow or (guilty and narrow.isdisjoint(guilty)):
+        return ()
+    floats = [Playback(pair, inputs, free=True).outputs for inputs, _ in batches]
 
     def apart(site: Site) -> float:
         reads = {at: play.values[pair.ahead[value]]
                  for at, value in enumerate(site.op.operands) if value in pair.ahead}  # fmt: skip
-        return float(judged(play.again((), {site: reads}), None, exact).divergence.mean())
+        return float(judged(play.again((), {site: reads}), None, floats[0]).divergence.mean())
 
     known = [site for site in pair.sites if site.name in attribution.shares]
     order = [*guilty, *sorted(known, key=apart), *pair.sites]
-    narrow = [site for site in dict.fromkeys(order) if _narrow(pair, [site])]
-    count = sum(site in guilty for site in narrow)
-    if not narrow or (guilty and not count):
-        return ()
-    floats = [Playback(pair, inputs, free=True).outputs for inputs, _ in batches]
+    ranked = [site for site in dict.fromkeys(order) if site in narrow]
+    count = len(narrow.intersection(guilty))
 
     def judge(outputs: Iterable[Sequence[Any]]) -> list[Judged]:
         return [
@@ -123,7 +123,7 @@ def int16_activations(
     found: list[Widened] = []
     while not found or not found[-1].ends:
         count = max(1, count if not found else 2 * count)
-        chosen = narrow[:count]
+        chosen = ranked[:count]
         now = run(with_int16(pair, chosen))
         wins = {"loss": difference(low, now, "loss"), "score": difference(now, low, "score")}
         sure = [what for what in lost if wins[what].is_sure and wins[what].mean > 0]
@@ -137,7 +137,7 @@ def int16_activations(
         )
         part = wins[what].mean / abs(getattr(attribution, what).mean)
         names = tuple(site.name for site in chosen)
-        found.append(Widened(names, loss, score, what, part, is_sure, enough, count >= len(narrow)))
+        found.append(Widened(names, loss, score, what, part, is_sure, enough, count >= len(ranked)))
     return tuple(found)
 
 

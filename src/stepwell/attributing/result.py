@@ -94,7 +94,7 @@ class Accuracy(Shown):
         if self.attribution.rises and (module := self.attribution.module) is not None:
             name, freed = whole(module), self.attribution.modules[module]
             text = f"All sites of `{module}` lose {freed.mean / total.mean:.0%} of it together"
-        elif worst and worst[0].freed.is_won and self.attribution.rises:
+        elif worst and worst[0].freed.is_more and self.attribution.rises:
             name = worst[0].name
             text = f"`{name}` loses {self.share(worst[0]):.0%} of it"
         else:

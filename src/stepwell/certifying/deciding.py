@@ -25,7 +25,7 @@ from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.ir.sizes.size import Size
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import dims, element, symbols_of
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
 
@@ -101,7 +101,7 @@ def _at_sizes(program: Program) -> Iterator[Program]:
     """
     (method,) = program.methods.values()
     types = [a.type for a in method.body.block.args if isinstance(a.type, TensorType)]
-    symbols = sorted({s for t in types for d in dims(t) if isinstance(d, Size) for s in d.symbols})
+    symbols = sorted(symbols_of(types))
     if not any(isinstance(d, Size) for t in types for d in dims(t)):
         return
     for start in (4, 6):

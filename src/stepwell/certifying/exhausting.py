@@ -77,7 +77,7 @@ def apart_on_all(
         environment: dict[SSAValue, Any] = {}
         for value, number in zip(inputs, numbers, strict=True):
             picked, places = number[places % len(number)], places // len(number)
-            environment[value] = picked.reshape(shape or [*map(number_of, dims(value.type))])
+            environment[value] = picked.reshape(shape or _shape(value))
         difference = _apart(program, ops, environment, pairs, bound, has_shape=bool(shape))
         if difference is not None:
             return difference
@@ -95,7 +95,7 @@ def _apart(
     """What differs on some inputs, which the environment has."""
     from stepwell.checking.compare import differs
 
-    _run(program, ops, environment)
+    _run(program, _in_order(program, ops), environment)
     for old, new in pairs:
         if has_shape and environment[old].shape != environment[new].shape:
             raise NotOfBytes("an op computes in its own shape")
@@ -105,21 +105,27 @@ def _apart(
     return None
 
 
-def _run(program: Program, ops: dict[Operation, None], environment: dict[SSAValue, Any]) -> None:
+def _run(program: Program, ops: Sequence[Operation], environment: dict[SSAValue, Any]) -> None:
     interpreter = Interpreter(program.weights)
-    (method,) = program.methods.values()
     with torch.no_grad():
-        for op in method.body.block.ops:
-            if op in ops and not isinstance(op, ReturnOp):
-                try:
-                    interpreter.step(op, environment)
-                except (StepwellError, RuntimeError, NotImplementedError) as error:
-                    raise NotOfBytes(str(error)) from error
+        for op in ops:
+            try:
+                interpreter.step(op, environment)
+            except (StepwellError, RuntimeError, NotImplementedError) as error:
+                raise NotOfBytes(str(error)) from error
+
+
+def _in_order(program: Program, ops: dict[Operation, None]) -> list[Operation]:
+    (method,) = program.methods.values()
+    return [op for op in method.body.block.ops if op in ops and not isinstance(op, ReturnOp)]
+
+
+def _shape(value: SSAValue) -> list[int]:
+    return [*map(number_of, dims(value.type))]
 
 
 # -- one byte, at another place ------------------------------------------------------------------
 
-_MOVING = ("movement", "padding")
 _FIRST = 1 << 40
 """The place of the first element: no constant is a number like it."""
 
@@ -136,23 +142,22 @@ def _apart_by_places(
 
     Where both sides name the same place, all inputs are filled with each value in turn.
     """
-    moving = {op for op in ops if is_of(op, *_MOVING) or _is_shape(op)}
+    moving = {op for op in ops if is_of(op, "movement", "padding") or _is_shape(op)}
     if not moving or not inputs or not all(is_static(v.type) for v in inputs):
         raise otherwise
     numbers = [_all_of(value) for value in inputs]
     places: dict[SSAValue, Any] = {}
     first = _FIRST
     for value in inputs:
-        shape = [*map(number_of, dims(value.type))]
-        places[value] = torch.arange(first, first + prod(shape)).reshape(shape)
-        first += prod(shape)
+        count = prod(_shape(value))
+        places[value] = torch.arange(first, first + count).reshape(_shape(value))
+        first += count
     for op in _in_order(program, ops):
         if isinstance(op, WeightOp):
             _is_part(op, program)
-            shape = [*map(number_of, dims(op.result.type))]
-            places[op.result] = torch.zeros(shape, dtype=torch.int64)
+            places[op.result] = torch.zeros(_shape(op.result), dtype=torch.int64)
         elif op in moving:
-            _run(program, {op: None}, places)
+            _run(program, [op], places)
         else:
             places[op.results[0]] = _place_of_operand(op, places, otherwise)
     for old, new in pairs:
@@ -161,7 +166,7 @@ def _apart_by_places(
             raise otherwise
     for at in range(max(map(len, numbers))):
         environment: dict[SSAValue, Any] = {
-            value: number[at % len(number)].expand([*map(number_of, dims(value.type))])
+            value: number[at % len(number)].expand(_shape(value))
             for value, number in zip(inputs, numbers, strict=True)
         }
         difference = _apart(program, ops, environment, pairs, bound, has_shape=True)
@@ -177,18 +182,18 @@ def _is_shape(op: Operation) -> bool:
 
 def _place_of_operand(op: Operation, places: dict[SSAValue, Any], otherwise: NotOfBytes) -> Any:
     """The places of what an elementwise op reads, if that is one tensor of its result's shape."""
-    keeps_places = is_of(op, "elementwise") or isinstance(op, StorageCast) or op.name in _TABLES
     read = [v for v in op.operands if bool((places[v] >= _FIRST).any())]
-    if not keeps_places or op.regions or len(op.results) != 1 or len(read) != 1:
+    if not _is_elementwise(op) or len(op.results) != 1 or len(read) != 1:
         raise otherwise
     if dims(read[0].type) != dims(op.results[0].type):
         raise otherwise
     return places[read[0]]
 
 
-def _in_order(program: Program, ops: dict[Operation, None]) -> list[Operation]:
-    (method,) = program.methods.values()
-    return [op for op in method.body.block.ops if op in ops and not isinstance(op, ReturnOp)]
+def _is_elementwise(op: Operation) -> bool:
+    """Whether an element of a result is a function of those in its place."""
+    is_one = is_of(op, "elementwise") or isinstance(op, StorageCast) or op.name in _TABLES
+    return is_one and not op.regions
 
 
 # -- what decides --------------------------------------------------------------------------------
@@ -216,8 +221,7 @@ def _count(
     shapes = {dims(value.type) for value in values}
     counts = {prod(map(number_of, shape)) for shape in shapes}
     for op in computed:
-        keeps_places = is_of(op, "elementwise", "cast", "reshape") or isinstance(op, StorageCast)
-        if not (keeps_places or op.name in _TABLES) or op.regions:
+        if not _is_elementwise(op) and (not is_of(op, "reshape") or op.regions):
             raise NotOfBytes(f"{op.name} is not elementwise")
     if len(counts) != 1 or (len(inputs) > 1 and len(shapes) > 1):
         raise NotOfBytes("shapes broadcast")

@@ -22,7 +22,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import UNKNOWN, Size, number_of
 from stepwell.ir.syntax.text import to_text
-from stepwell.ir.types import IntType, dims, element, tensor
+from stepwell.ir.types import IntType, dims, element, symbols_of, tensor
 from stepwell.proving.instances import SOME, Instance, Unknown
 from stepwell.proving.instantiating import NotWritten, Statement, Written
 from stepwell.proving.numbers import Unproven
@@ -269,6 +269,17 @@ def values_of(program: Program, inputs: tuple[Any, ...], values: list[SSAValue])
     return [environment[value] for value in values]
 
 
+def failure_of(op: Operation, program: Program) -> Exception | None:
+    """Why an op fails that reads what the program is given; None where it does not."""
+    arguments = program.method().body.block.args
+    environment: dict[SSAValue, Any] = dict(zip(arguments, inputs_of(program), strict=True))
+    try:
+        Interpreter(program.weights).step(op, environment)
+    except (StepwellError, RuntimeError, AssertionError) as error:
+        return error
+    return None
+
+
 _FIRST_SIZES = (2, 7, 40)
 """Of the first symbol; the next is one more."""
 
@@ -278,7 +289,7 @@ def sizes_of(program: Program) -> dict[str, int] | None:
     types = [a.type for a in program.method().body.block.args]
     shapes = [dims(type_) for type_ in types if isinstance(type_, TensorType)]
     sizes = [size for shape in shapes for size in shape if isinstance(size, Size)]
-    symbols = sorted({name for size in sizes for name in size.symbols})
+    symbols = sorted(symbols_of(types))
     if not UNKNOWN.symbols.isdisjoint(symbols):
         return None
     for first in _FIRST_SIZES:

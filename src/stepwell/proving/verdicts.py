@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import SSAValue
@@ -17,14 +17,12 @@ from stepwell.certifying.deciding import decide as decide_expressions
 from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import WeightOp
-from stepwell.ir.declared.interpretation import Interpreter
-from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
-from stepwell.ir.sizes.size import UNKNOWN, Size
-from stepwell.ir.types import IntType, dims, element, is_static
-from stepwell.proving.counterexamples import Counterexample, input_of, search
+from stepwell.ir.sizes.size import UNKNOWN
+from stepwell.ir.types import IntType, dims, element, is_static, symbols_of
+from stepwell.proving.counterexamples import Counterexample, failure_of, search
 from stepwell.proving.deciding import Decision, Proof, decide, go_together
 from stepwell.proving.hashes import hash_of
 from stepwell.proving.instances import Instance, Instances
@@ -134,15 +132,7 @@ def _is_symbolic(reason: str) -> bool:
 
 def _is_said(size: IntType, written: Written) -> bool:
     """Whether a type of a whole number says which, in symbols of the types of inputs."""
-    types = [a.type for a in written.program.method().body.block.args]
-    symbols = {
-        symbol
-        for type_ in types
-        if isinstance(type_, TensorType)
-        for each in dims(type_)
-        if isinstance(each, Size)
-        for symbol in each.symbols
-    }
+    symbols = symbols_of(a.type for a in written.program.method().body.block.args)
     value = size.size
     return isinstance(value, int) or {*value.symbols} <= symbols - UNKNOWN.symbols
 
@@ -300,11 +290,7 @@ class _Case:
         arguments = written.program.method().body.block.args
         if any(isinstance(a.type, TensorType) and not is_static(a.type) for a in arguments):
             raise Unproven(f"of a symbolic size: {root.name} is not run")
-        try:
-            inputs = [input_of(a.type, number) for number, a in enumerate(arguments)]
-            environment: dict[SSAValue, Any] = dict(zip(arguments, inputs, strict=True))
-            Interpreter(written.program.weights).step(root, environment)
-        except (StepwellError, RuntimeError, AssertionError) as error:
+        if (error := failure_of(root, written.program)) is not None:
             raise Unproven(f"it fails: {error}") from error
 
     def _decided(self, statement: Statement, path: Path, written: Written, pair: Pair) -> Decision:
