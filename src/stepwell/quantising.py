@@ -14,6 +14,7 @@ from typing import Any
 
 from stepwell.ir.calls.arguments import takes
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.paged import LARGE, below_each_other, give_back
 from stepwell.ir.outside.torch_globals import torch_alone
 from stepwell.plugging.registry import Quantiser, unknown
 from stepwell.plugins import registry
@@ -121,7 +122,10 @@ def by_torchao(
                     # Memory of a few rows is used again; that of a matrix is asked for each time.
                     rows = max(1, ROWS_OF // layer.in_features)
                     parts = [of_rows(x.to(dtype or x.dtype)) for x in layer.weight.split(rows)]
-                    layer.weight = torch.nn.Parameter(below_each_other(parts), requires_grad=False)
+                    layer.weight = torch.nn.Parameter(_of_parts(parts), requires_grad=False)
+                    del parts
+                    if layer.weight.numel() >= LARGE:
+                        give_back()
         return unwrapped(module)
 
     return quantise
@@ -131,13 +135,12 @@ ROWS_OF = 1 << 20
 """Weights that are in hand at a time."""
 
 
-def below_each_other(parts: Sequence[Any]) -> Any:
+def _of_parts(parts: Sequence[Any]) -> Any:
     """One tensor of torchao, of rows that are in several."""
-    import torch
-
     first = parts[0]
     tensors = (
-        torch.cat([getattr(part, name) for part in parts]) for name in first.tensor_data_names
+        below_each_other([getattr(part, name) for part in parts])
+        for name in first.tensor_data_names
     )
     return type(first)(*tensors, *(getattr(first, name) for name in first.tensor_attribute_names))
 
