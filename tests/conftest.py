@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -49,6 +50,12 @@ def forks() -> Iterator[Forks]:
     server = Forks()
     yield server
     server.close()
+
+
+@pytest.fixture
+def forked(forks: Forks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs Python in a process of its own runs a fork."""
+    monkeypatch.setattr(subprocess, "run", forks.in_place_of(subprocess.run))
 
 
 def pytest_unconfigure() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forking import Forks
 
 import stepwell
 from stepwell.backends.tosa import flatbuffer_reader, flatbuffer_writer, installed, reference_model
@@ -55,8 +54,8 @@ except stepwell.StepwellError as error:
 """
 
 
-def test_xnnpack_needs_the_packages_of_no_other_target() -> None:
-    ran = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=False)
+def test_xnnpack_needs_the_packages_of_no_other_target(forks: Forks) -> None:
+    ran = forks.run(["-c", CHILD], with_torch_alone=True)
     assert ran.returncode == 0, ran.stderr
     modules, _, said = ran.stdout.partition("\n")
     others = (

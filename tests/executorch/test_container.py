@@ -249,6 +249,7 @@ def test_a_missing_kernel_is_an_error_and_not_a_crash() -> None:
         run_pte(to_bytes(builder.finish()), [torch.zeros(4)])
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_crash_in_a_child_process_is_an_error_that_names_the_signal() -> None:
     """A delegate whose payload is no XNNPACK graph, and a plan that runs normally."""
     container, weight = _affine()

@@ -1,7 +1,6 @@
 """The runtime comes without the stock flow, which is whole when somebody asks for it."""
 
-import subprocess
-import sys
+from forking import Forks
 
 SCRIPT = """
 import sys
@@ -17,6 +16,8 @@ assert runtime() is Runtime.get()
 """
 
 
-def test_a_program_runs_without_the_stock_flow_and_the_flow_is_whole_afterwards() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+def test_a_program_runs_without_the_stock_flow_and_the_flow_is_whole_afterwards(
+    forks: Forks,
+) -> None:
+    done = forks.run(["-c", SCRIPT], with_torch_alone=True)
     assert done.returncode == 0, done.stderr

@@ -25,6 +25,7 @@ def test_most_kernels_are_probed_and_every_refusal_is_of_a_kernel() -> None:
     assert REFUSED.keys() <= PROBED <= {*RUNTIME, *QUANTIZED, *LLM}
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_sample_of_the_table_is_what_the_runtime_says() -> None:
     """One process probes calls of every type and calls at the edges of what a kernel takes."""
     every = probes()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from forking import Forks
 
 import stepwell
 from stepwell.translate.pt2 import is_arithmetic, load_pt2
@@ -154,7 +153,9 @@ def test_anything_else_is_not(bad: str) -> None:
     assert not is_arithmetic(bad)
 
 
-def test_a_quantised_program_opens_in_a_process_that_has_quantised_nothing(tmp_path: Path) -> None:
+def test_a_quantised_program_opens_in_a_process_that_has_quantised_nothing(
+    tmp_path: Path, forks: Forks
+) -> None:
     from torch.ao.quantization.fx import _decomposed  # noqa: F401  # registers the operators
 
     class Cast(torch.nn.Module):
@@ -165,5 +166,5 @@ def test_a_quantised_program_opens_in_a_process_that_has_quantised_nothing(tmp_p
 
     torch.export.save(torch.export.export(Cast(), (torch.randn(3),)), tmp_path / "q.pt2")
     code = f"from stepwell.translate.pt2 import load_pt2; load_pt2({str(tmp_path / 'q.pt2')!r})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = forks.run(["-c", code], with_torch_alone=True)
     assert done.returncode == 0, done.stderr

@@ -3,16 +3,20 @@
 A fresh `python -m stepwell lower …` spends nine of ten CPU seconds on imports and on what torch
 does once. A fork of a server that has lowered a layer costs a tenth of a second, and is otherwise a
 process of its own: its environment, folder, streams, arguments, `__main__`, path, signals, exit
-functions and exit status are those that a fresh one would have. What a test says about *fresh*
-processes needs a real one: about what is imported or registered, what is said while importing,
-`PYTHONHASHSEED`, another tree or another environment of packages.
+functions and exit status are those that a fresh one would have.
 
-The server forks with one thread and ends if it has more: a fork has none of the others, but waits
+What a test says about what stepwell imports or registers, and when, needs a process that has
+nothing of it: a fork of a second server, which has exported a layer with torch alone. It saves two
+of three CPU seconds. Only what is said of torch's own import, of `PYTHONHASHSEED` or of another
+environment of packages needs a real one.
+
+The servers fork with one thread and end if they have more: a fork has none of the others, but waits
 for what they have locked.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -21,18 +25,19 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 NUMBER = struct.Struct("i")
 
 
 class Forks:
-    """A server of forks; it starts with the first command."""
+    """Two servers of forks, which start with the first command; the second is one of the first."""
 
     def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+        self._sockets: list[socket.socket] = []
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the server
 
     def run(
@@ -42,8 +47,12 @@ class Forks:
         env: Mapping[str, str] | None = None,
         input: bytes = b"",
         timeout: float | None = None,
+        with_torch_alone: bool = False,
     ) -> subprocess.CompletedProcess[str]:
         """Run what `python ARGUMENTS` would: `-c CODE …`, `-m MODULE …` or `FILE …`.
+
+        Args:
+            with_torch_alone: in a process that has nothing of stepwell and of ExecuTorch.
 
         Returns:
             Exit status (a signal's number, negative, if that ended it) and what was said.
@@ -51,7 +60,7 @@ class Forks:
         Raises:
             subprocess.TimeoutExpired: after this many seconds; the process is killed.
         """
-        channel = self._started()
+        channel = self._started()[0 if with_torch_alone else 1]
         words = list(map(str, arguments))
         asked = {"arguments": words, "cwd": str(cwd or Path.cwd()), "env": {**(env or os.environ)}}
         with (
@@ -81,18 +90,41 @@ class Forks:
                 texts.append(file.read().decode())
         return subprocess.CompletedProcess(words, status, *texts)
 
-    def _started(self) -> socket.socket:
-        """The channel to the server."""
-        if self._socket is None:
-            self._socket, other = socket.socketpair()
-            command = [sys.executable, __file__, str(other.fileno())]
+    def in_place_of(
+        self, run: Callable[..., subprocess.CompletedProcess[Any]]
+    ) -> Callable[..., subprocess.CompletedProcess[Any]]:
+        """`subprocess.run`, but that a command of this Python is a fork."""
+
+        def forked(command: Sequence[str | Path], **given: Any) -> subprocess.CompletedProcess[Any]:
+            if command[0] != sys.executable:
+                return run(command, **given)
+            sent = given.get("input", b"")
+            done: subprocess.CompletedProcess[Any] = self.run(
+                command[1:],
+                given.get("cwd"), given.get("env"),
+                sent.encode() if isinstance(sent, str) else sent, given.get("timeout"),
+            )  # fmt: skip
+            if not given.get("text"):
+                done.stdout, done.stderr = done.stdout.encode(), done.stderr.encode()
+            return done
+
+        return forked
+
+    def _started(self) -> list[socket.socket]:
+        """The channels to the server with torch alone and to the one that has lowered."""
+        if not self._sockets:
+            pairs = [socket.socketpair() for _ in range(2)]
+            others = [other.fileno() for _, other in pairs]
+            command = [sys.executable, __file__, *map(str, others)]
             self._server = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-                pass_fds=[other.fileno()], env={**os.environ, "OMP_NUM_THREADS": "1"},
+                pass_fds=others, env={**os.environ, "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
-            other.close()
-        return self._socket
+            for ours, other in pairs:
+                other.close()
+                self._sockets.append(ours)
+        return self._sockets
 
     def _number(self, channel: socket.socket) -> int:
         """What the server answers."""
@@ -103,14 +135,24 @@ class Forks:
         return NUMBER.unpack(data)[0]
 
     def close(self) -> None:
-        """End the server."""
-        if self._socket is not None and self._server is not None:
-            self._socket.close()
+        """End the servers."""
+        for channel in self._sockets:
+            channel.close()
+        if self._server is not None:
             self._server.wait()
 
 
+def warm_torch() -> None:
+    """Import torch, and do what it does once in a process that exports."""
+    import torch
+
+    drawn = torch.get_rng_state()
+    torch.export.export(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
+    torch.set_rng_state(drawn)
+
+
 def warm() -> None:
-    """Import what commands import, and do once what torch and stepwell do once in a process."""
+    """Import what commands import, and do once what stepwell does once in a process."""
     import torch
 
     import stepwell
@@ -125,19 +167,34 @@ def warm() -> None:
     torch.set_rng_state(drawn)
 
 
-def serve(channel: socket.socket) -> None:
-    """Fork for each request, until the other end is closed."""
-    import gc
-
+def start(with_torch_alone: socket.socket, lowering: socket.socket) -> None:
+    """Serve both channels, the second in a fork that warms itself when it is first asked."""
     paths = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     base = [entry for entry in sys.path[1:] if entry not in paths]
-    warm()
-    gc.collect()
-    gc.freeze()
+    warm_torch()
+    if (process := os.fork()) == 0:
+        with_torch_alone.close()
+        serve(lowering, base, warm)
+        return
+    lowering.close()
+    serve(with_torch_alone, base)
+    os.waitpid(process, 0)
+
+
+def serve(
+    channel: socket.socket, base: list[str], prepare: Callable[[], object] = gc.collect
+) -> None:
+    """Fork for each request, until the other end is closed."""
+    is_prepared = False
     while True:
         data, files, _, _ = socket.recv_fds(channel, 1, 4)
         if not data:
             return
+        if not is_prepared:
+            prepare()
+            gc.collect()
+            gc.freeze()
+            is_prepared = True
         threads = os.listdir("/proc/self/task")
         assert len(threads) == 1, f"{len(threads)} threads at a fork"
         process = os.fork()
@@ -159,8 +216,6 @@ def become(files: list[int], base: list[str]) -> None:
 
     import numpy
 
-    from stepwell import plugins
-
     with open(files[0], encoding="utf-8") as request:
         asked = json.load(request)
     for at, file in enumerate(files[1:]):
@@ -175,7 +230,8 @@ def become(files: list[int], base: list[str]) -> None:
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    plugins._LOADED.clear()  # Installed plug-ins are looked for when somebody asks.
+    if plugins := sys.modules.get("stepwell.plugins"):
+        plugins._LOADED.clear()  # Installed plug-ins are looked for when somebody asks.
     random.seed()
     numpy.random.seed()
     status = 1
@@ -227,4 +283,5 @@ def _status(arguments: list[str], base: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    start(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    os._exit(0)  # Nothing is worth tidying up.

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
-from forking import Forks
 
 import stepwell
 from stepwell.cli import main
@@ -69,10 +67,8 @@ def test_the_file_of_any_flow_has_a_budget(
     assert "✗ outside" in capsys.readouterr().out
 
 
-def test_the_latency_is_held_against_executorchs_own_flow(
-    folder: Path, forks: Forks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: forks.run(command[1:]))
+@pytest.mark.usefixtures("forked")
+def test_the_latency_is_held_against_executorchs_own_flow(folder: Path) -> None:
     assert main(["budget", "net.py:make", "--write", "--latency", "--json", "b.json"]) == 0
     (found,) = json.loads((folder / "b.json").read_text())["result"]["programs"]
     assert found["figures"]["latency_ratio"] > 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forking import Forks
 
 import stepwell
 from stepwell.cli import main
@@ -119,11 +120,9 @@ def test_output_goes_to_a_file_whole(permutes: str, tmp_path: Path) -> None:
     assert stepwell.parse(out.read_text()).methods
 
 
-def test_plain_xdsl_opt_sees_our_dialects_and_passes(permutes: str) -> None:
+def test_plain_xdsl_opt_sees_our_dialects_and_passes(permutes: str, forks: Forks) -> None:
     driver = Path(sys.executable).parent / "xdsl-opt"
-    done = subprocess.run(
-        [str(driver), permutes, "-p", "merge-permutes"], capture_output=True, text=True, check=False
-    )
+    done = forks.run([driver, permutes, "-p", "merge-permutes"], with_torch_alone=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("aten.permute.default") == 1
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forking import Forks
 from torch import nn
 
 import stepwell
@@ -112,15 +111,13 @@ def test_the_written_ir_is_read_again(
 
 @channels_last
 def test_a_quantised_pt2_is_lowered_by_a_process_that_has_registered_nothing(
-    tmp_path: Path,
+    tmp_path: Path, forks: Forks
 ) -> None:
     torch.manual_seed(0)
     x = torch.rand(1, 3, 8, 8)
     quantised = stepwell.quantise(nn.Sequential(nn.Conv2d(3, 4, 3)), "int8-cortex-m", [x])
     torch.export.save(torch.export.export(quantised, (x,)), tmp_path / "q.pt2")
-    command = [sys.executable, "-m", "stepwell", "lower", "q.pt2", "-t", "cortex-m55"]
-    ran = subprocess.run(
-        [*command, "-o", "q.pte"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = ["-m", "stepwell", "lower", "q.pt2", "-t", "cortex-m55", "-o", "q.pte"]
+    ran = forks.run(command, cwd=tmp_path, with_torch_alone=True)
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "q.pte").stat().st_size > 0
