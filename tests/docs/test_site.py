@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -29,12 +30,17 @@ def part(name: str) -> ModuleType:
     return importlib.import_module(f"reference.{name}")
 
 
+@cache
+def pages_of(name: str) -> dict[str, str]:
+    return part(name).pages()
+
+
 def headings(text: str) -> set[str]:
     return set(re.findall(r"^## (.+)$", text, re.M))
 
 
 def test_every_pass_has_a_section_with_its_before_and_after() -> None:
-    pages = part("passes").pages()
+    pages = pages_of("passes")
     sections = {
         section.partition("\n")[0]: section
         for path, text in pages.items()
@@ -49,7 +55,7 @@ def test_every_pass_has_a_section_with_its_before_and_after() -> None:
 
 def test_every_op_of_every_dialect_has_a_section_or_a_row() -> None:
     ops = part("ops")
-    pages = ops.pages()
+    pages = pages_of("ops")
     for name, dialect in ops.dialects().items():
         text = pages[f"reference/ops/{name}.md"]
         for cls in dialect.operations:
@@ -70,7 +76,7 @@ def test_every_public_name_and_every_command_is_in_the_reference() -> None:
 
 def test_every_generated_page_stands_in_the_menu() -> None:
     menu = (ROOT / "mkdocs.yml").read_text()
-    made = [*part("passes").pages(), *part("ops").pages(), *part("examples").pages()]
+    made = [path for name in ("passes", "ops", "examples") for path in pages_of(name)]
     assert [path for path in made if f"{path}\n" not in menu] == []
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.cortex_m.edge_compile_config import cortex_m_edge_compile_config
@@ -18,6 +19,7 @@ from executorch.backends.cortex_m.passes.cortex_m_pass_manager import CortexMPas
 from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer
 from executorch.backends.cortex_m.target_config import CortexMTargetConfig
 from executorch.exir import to_edge, to_edge_transform_and_lower
+from kept_stock import kept
 from torch import nn
 from torch.export import ExportedProgram, export
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -53,20 +55,35 @@ def model(name: str, last: bool = False) -> tuple[nn.Module, Inputs]:
 
 def cortex_m(name: str, cpu: str) -> tuple[bytes, Inputs]:
     module, inputs = model(name, last=True)
-    prepared = prepare_pt2e(export(module, inputs).module(check_guards=False), CortexMQuantizer())
-    prepared(*inputs)
-    exported = export(convert_pt2e(prepared), inputs)
-    edge = to_edge(exported, compile_config=cortex_m_edge_compile_config())
-    target = CortexMTargetConfig.from_target_string(cpu)
-    manager = CortexMPassManager(edge.exported_program(), target_config=target)
-    edge._edge_programs["forward"] = manager.transform()
-    return bytes(edge.to_executorch().buffer), inputs
+    floats = export(module, inputs)
+
+    def make() -> bytes:
+        prepared = prepare_pt2e(floats.module(check_guards=False), CortexMQuantizer())
+        prepared(*inputs)
+        exported = export(convert_pt2e(prepared), inputs)
+        edge = to_edge(exported, compile_config=cortex_m_edge_compile_config())
+        target = CortexMTargetConfig.from_target_string(cpu)
+        manager = CortexMPassManager(edge.exported_program(), target_config=target)
+        edge._edge_programs["forward"] = manager.transform()
+        return bytes(edge.to_executorch().buffer)
+
+    return kept(cpu, floats, make), inputs
 
 
-def tosa(exported: ExportedProgram, specification: str) -> bytes:
-    partitioner = TOSAPartitioner(TosaCompileSpec(specification))
-    edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
-    return bytes(edge.to_executorch().buffer)
+def tosa(floats: ExportedProgram, inputs: Inputs, specification: str) -> bytes:
+    def make() -> bytes:
+        exported = floats
+        if specification.endswith("INT"):
+            quantizer = TOSAQuantizer(TosaCompileSpec(specification))
+            quantizer.set_global(get_symmetric_quantization_config())
+            prepared = prepare_pt2e(floats.module(check_guards=False), quantizer)
+            prepared(*inputs)
+            exported = export(convert_pt2e(prepared), inputs)
+        partitioner = TOSAPartitioner(TosaCompileSpec(specification))
+        edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+        return bytes(edge.to_executorch().buffer)
+
+    return kept(specification, floats, make)
 
 
 def written_again(data: bytes, target: str) -> bytes:
@@ -144,7 +161,8 @@ def arguments(method: Any, seed: int) -> list[torch.Tensor]:
     ],
 )
 def test_stock_tosa_delegates_compute_the_same_when_they_are_written_again(name: str) -> None:
-    data = tosa(export(*model(f"examples/{name}")), "TOSA-1.0+FP")
+    module, inputs = model(f"examples/{name}")
+    data = tosa(export(module, inputs), inputs, "TOSA-1.0+FP")
     assert_delegates_compute_the_same(data, "tosa-1.0+fp+cpu")
 
 
@@ -152,13 +170,6 @@ def test_stock_tosa_delegates_compute_the_same_when_they_are_written_again(name:
     "name", ["tiny.ds_cnn", pytest.param("microcontrollers.tcn", marks=pytest.mark.slow)]
 )
 def test_stock_tosa_delegates_of_integers_do_too(name: str) -> None:
-    from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-
-    specification = TosaCompileSpec("TOSA-1.0+INT")
     module, inputs = model(f"examples/{name}")
-    quantizer = TOSAQuantizer(specification)
-    quantizer.set_global(get_symmetric_quantization_config())
-    prepared = prepare_pt2e(export(module, inputs).module(check_guards=False), quantizer)
-    prepared(*inputs)
-    data = tosa(export(convert_pt2e(prepared), inputs), "TOSA-1.0+INT")
+    data = tosa(export(module, inputs), inputs, "TOSA-1.0+INT")
     assert_delegates_compute_the_same(data, "tosa-1.0+int+cpu")

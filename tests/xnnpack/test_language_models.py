@@ -17,14 +17,11 @@ from executorch_llama import (
     greedy,
     prompt_of,
 )
-from stepwell.backends.executorch.container import KernelCall
-from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession
 
 SIZE = Size()
-SHIPPED = Variant("8da4w", embedding="4,32")
-FEW = [SHIPPED]
-MANY = [
+VARIANTS = [
+    Variant("8da4w", embedding="4,32"),  # What examples/language_model.py is asked for in each run.
     *(Variant(weights, "custom") for weights in ("fp32", "fp16", "bf16", "4w")),
     *(Variant(weights, "plain") for weights in ("fp32", "8da4w")),
     *(Variant(weights, "quantised") for weights in ("fp32", "8da4w")),
@@ -36,7 +33,7 @@ MANY = [
 ]
 
 
-def assert_says_what_eager_says(variant: Variant) -> bytes:
+def assert_says_what_eager_says(variant: Variant) -> None:
     model, program = exported(variant, SIZE, seed=TAUGHT)
     pte = stepwell.lower(program, "xnnpack").to_pte()
     session, prompt = PteSession.load(pte), prompt_of(variant, SIZE)
@@ -45,16 +42,6 @@ def assert_says_what_eager_says(variant: Variant) -> bytes:
     got = greedy(lambda *inputs: session.run(*flat(inputs))[0], variant, prompt, SAID, SIZE.context)
     assert len(set(want)) > SAID // 4, "the model says too little to be compared"
     assert got == want
-    return pte
-
-
-@pytest.mark.parametrize("variant", FEW, ids=str)
-def test_a_language_model_as_it_is_shipped_says_what_eager_says(variant: Variant) -> None:
-    pte = assert_says_what_eager_says(variant)
-    (method,) = read_container(pte).methods
-    called = [c.kernel for c in method.instructions if isinstance(c, KernelCall)]
-    assert not {"aten::clone.out", "aten::copy_"} & set(called), "a cache is copied"
-    assert not sum(map(len, read_container(pte).mutable_data)), "a cache is in the file"
 
 
 def test_a_sliding_window_moves_on_as_it_does_in_eager() -> None:
@@ -77,6 +64,6 @@ def test_a_sliding_window_moves_on_as_it_does_in_eager() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", MANY, ids=str)
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_every_variant_says_what_eager_says(variant: Variant) -> None:
     assert_says_what_eager_says(variant)

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
+from kept_stock import stock_program
 from torch import Tensor
 from torch.export import ExportedProgram
 
@@ -31,8 +30,7 @@ def stock_outputs(
     ep: ExportedProgram, trials: Sequence[Tensor | tuple[Tensor, ...]]
 ) -> list[list[Tensor]]:
     """What ExecuTorch's own flow makes of a program, run on its runtime for each input."""
-    edge = to_edge_transform_and_lower(ep, partitioner=[XnnpackPartitioner()])
-    buffer = edge.to_executorch().buffer  # The runtime points into it, and the method into both.
+    buffer = stock_program(ep)  # The runtime points into it, and the method into both.
     program = Runtime.get().load_program(buffer)
     method = program.load_method("forward")
     assert method is not None
