@@ -1,27 +1,34 @@
-"""A language model beside llama.cpp and stock ExecuTorch: its file, a token, a prompt.
+r"""A language model beside llama.cpp, other runtimes and stock ExecuTorch: file, token, prompt.
 
     pip download --no-binary :all: --no-deps llama-cpp-python   # unpack; in vendor/llama.cpp:
     cmake -G Ninja -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build --target llama
-    python bench/llama_cpp.py --package FOLDER --keep FOLDER [--stock FILE] [--table FILE]
+    pip install --no-deps --target FOLDER onnxruntime-genai onnxruntime onnx onnx-ir protobuf \
+        ml-dtypes openvino openvino-genai openvino-tokenizers openvino-telemetry
+    python bench/llama_cpp.py [--package FOLDER] [--genai FOLDER] --keep FOLDER [--stock FILE]
 
 Four layers of Llama (dim 2048, hidden 5632, 32 heads over 8, 32 000 tokens) with random weights: a
 folder in bfloat16, lowered with `--quantise 8da4w --embedding 8`, and a file of GGUF in Q4_0, its
-table in Q8_0, which llama.cpp runs, its caches in halves, and which is lowered too. Times are CPU
-milliseconds of a call on one thread, the tenth percentile of runs in turn. `read` adds as many
-bytes up as a token reads: weights and the cache up to its position. `--stock` is a `.pte` of
-ExecuTorch's own flow of the same size (`bench/language_models.py` makes such).
+table in Q8_0, which llama.cpp runs, its caches in halves, and which is lowered too. ONNX Runtime
+GenAI gets what its own builder makes of the folder (integers of four bits in blocks of 32, products
+in int8), OpenVINO what its GenAI library makes of the file of GGUF. Times are CPU milliseconds of a
+call on one thread, the tenth percentile of runs in turn. `read` adds as many bytes up as a token
+reads: weights and the cache up to its position. `--stock` is a `.pte` of ExecuTorch's own flow of
+the same size (`bench/language_models.py` makes such). `--table` writes between the marks
+`llama_cpp`, without `--package` between `genai`.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import os
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -52,6 +59,12 @@ def write_models(folder: Path) -> None:
     )
     model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
     model.save_pretrained(folder / "llama")
+    words = [f"w{index}" for index in range(VOCABULARY)]
+    tokenizers = imported("tokenizers")
+    table = tokenizers.models.BPE(vocab={word: at for at, word in enumerate(words)}, merges=[])
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer(table), bos_token="w1", eos_token="w2"
+    ).save_pretrained(folder / "llama")
     writer = gguf.GGUFWriter(folder / "llama.gguf", "llama")
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(DIM)
@@ -62,7 +75,17 @@ def write_models(folder: Path) -> None:
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_dimension_count(SIZE)
     writer.add_vocab_size(VOCABULARY)
-    writer.add_tokenizer_model("no_vocab")
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_key_length(SIZE)
+    writer.add_value_length(SIZE)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(words)
+    writer.add_token_types([gguf.TokenType.NORMAL] * VOCABULARY)
+    writer.add_token_merges(["w 1"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, LAYERS)
     for name, tensor in model.state_dict().items():
         numbers = tensor.float().numpy()
@@ -92,6 +115,22 @@ def lowered(folder: Path, source: str, **how: Any) -> Path:
     return file
 
 
+class Peer(Protocol):
+    """Another runtime in the middle of a text."""
+
+    def say(self, tokens: Sequence[int]) -> None:
+        """Let it read tokens behind those it has read."""
+        ...
+
+    def forget(self, begin: int) -> None:
+        """Let it have read only the tokens before a position."""
+        ...
+
+    def logits(self) -> np.ndarray[Any, Any]:
+        """Of the last token."""
+        ...
+
+
 class LlamaCpp:
     """A file of GGUF in llama.cpp, by the declarations of its Python package."""
 
@@ -117,19 +156,115 @@ class LlamaCpp:
         self.memory = of.llama_get_memory(self.context)
 
     def say(self, tokens: Sequence[int]) -> None:
-        """Let it read tokens behind those it has read."""
+        """Read."""
         given = (self.of.llama_token * len(tokens))(*tokens)
         batch = self.of.llama_batch_get_one(given, len(tokens))
         assert self.of.llama_decode(self.context, batch) == 0
 
     def forget(self, begin: int) -> None:
-        """Let it have read only the tokens before a position."""
+        """Forget."""
         assert self.of.llama_memory_seq_rm(self.memory, 0, begin, -1)
 
     def logits(self) -> np.ndarray[Any, Any]:
         """Of the last token."""
         made = self.of.llama_get_logits_ith(self.context, -1)
         return np.ctypeslib.as_array(made, (VOCABULARY,)).copy()
+
+
+class OnnxRuntime:
+    """What ONNX Runtime GenAI's builder makes of a folder."""
+
+    def __init__(self, packages: Path, folder: Path) -> None:
+        """Build it beside the folder, once."""
+        made = folder / "onnxruntime"
+        if not made.exists():
+            blocks = ["int4_block_size=32", "int4_accuracy_level=4", "int4_is_symmetric=true"]
+            how = ["-p", "int4", "-e", "cpu", "--extra_options", *blocks]
+            build = ["onnxruntime_genai.models.builder", "-i", str(folder / "llama")]
+            run_with(packages, "-m", *build, "-o", str(made), *how)
+        told = json.loads((made / "genai_config.json").read_text())
+        options = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
+        told["model"]["decoder"]["session_options"].update(options)
+        (made / "genai_config.json").write_text(json.dumps(told))
+        import onnxruntime_genai as of  # pyright: ignore
+
+        model: Any = of.Model(str(made))
+        how = of.GeneratorParams(model)
+        how.set_search_options(max_length=CONTEXT)
+        self.generator: Any = of.Generator(model, how)
+
+    def say(self, tokens: Sequence[int]) -> None:
+        """Read."""
+        self.generator.append_tokens(np.array([tokens], np.int32))
+
+    def forget(self, begin: int) -> None:
+        """Forget."""
+        self.generator.rewind_to(begin)
+
+    def logits(self) -> np.ndarray[Any, Any]:
+        """Of the last token."""
+        return self.generator.get_logits()[0, -1].copy()
+
+
+_SAVE = """
+import sys, openvino_genai
+try:
+    openvino_genai.LLMPipeline(sys.argv[1], "CPU", enable_save_ov_model=True)
+except RuntimeError:  # It compiles what it read, but not before it is saved (2026.4).
+    pass
+"""
+
+
+class OpenVino:
+    """What OpenVINO GenAI reads of a file of GGUF, run by OpenVINO.
+
+    Its state is not cut: behind a position each token that is timed stands one further.
+    """
+
+    def __init__(self, packages: Path, folder: Path) -> None:
+        """Convert it beside the file, once."""
+        if not (folder / "openvino_model.xml").exists():
+            run_with(packages, "-c", _SAVE, str(folder / "llama.gguf"))
+        import openvino as of  # pyright: ignore
+
+        model: Any = of.Core().read_model(folder / "openvino_model.xml")
+        compiled = of.Core().compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": 1})
+        self.request: Any = compiled.create_infer_request()
+        self.count = 0
+
+    def say(self, tokens: Sequence[int]) -> None:
+        """Read."""
+        begin, self.count = self.count, self.count + len(tokens)
+        self.request.infer(
+            {
+                "input_ids": np.array([tokens], np.int64),
+                "attention_mask": np.ones((1, self.count), np.int64),
+                "position_ids": np.arange(begin, self.count)[None],
+                "beam_idx": np.zeros(1, np.int32),
+            },
+            share_inputs=True,
+        )
+
+    def forget(self, begin: int) -> None:
+        """Forget everything, or nothing."""
+        if begin == 0:
+            self.request.reset_state()
+            self.count = 0
+
+    def logits(self) -> np.ndarray[Any, Any]:
+        """Of the last token."""
+        return self.request.get_output_tensor().data[0, -1].copy()
+
+
+def run_with(packages: Path, *arguments: str) -> None:
+    """Python with packages of a folder, in a process of its own."""
+    paths = os.pathsep.join((str(packages), os.environ.get("PYTHONPATH", "")))
+    subprocess.run(
+        [sys.executable, *arguments],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
 
 
 def bytes_of_a_token(position: int) -> int:
@@ -144,7 +279,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--package", type=Path, help="unpacked, and built; else nothing is run")
+    parser.add_argument("--package", type=Path, help="of llama.cpp, unpacked and built")
+    parser.add_argument("--genai", type=Path, help="a folder with the other runtimes' packages")
     parser.add_argument("--keep", type=Path, default=RESULTS / "llama", help="models and programs")
     parser.add_argument("--stock", type=Path, help="a .pte of ExecuTorch's own flow")
     parser.add_argument("--positions", type=int, nargs="+", default=[128, 1024, 2000, 4000])
@@ -152,8 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--table", type=Path, help="write the table between its marks here")
     given = parser.parse_args(arguments)
-    if given.package is None:
-        print("no --package of llama.cpp is given: nothing is measured")
+    if given.package is None and given.genai is None:
+        print("neither --package nor --genai is given: nothing is measured")
         return
     prepare()
     folder = given.keep
@@ -165,64 +301,78 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.stock:
         programs["stock"] = given.stock
     sessions = {name: PteSession.load(file.read_bytes()) for name, file in programs.items()}
-    llama = LlamaCpp(given.package, folder / "llama.gguf")
+    peers: dict[str, Peer] = {}
+    if given.package is not None:
+        peers["llama.cpp"] = LlamaCpp(given.package, folder / "llama.gguf")
+    if given.genai is not None:
+        sys.path.append(str(given.genai))
+        peers["ONNX Runtime GenAI"] = OnnxRuntime(given.genai, folder)
+        peers["OpenVINO GenAI"] = OpenVino(given.genai, folder)
 
     seeded = torch.Generator().manual_seed(0)
     tokens = torch.randint(VOCABULARY, (1, CONTEXT), generator=seeded)
     words: list[int] = tokens[0].tolist()
-    llama.say(words[:16])
     same = PteSession.load(of_gguf.read_bytes()).run(tokens[:, :16].contiguous(), torch.tensor([0]))
-    want = llama.logits()
-    off = float(np.abs(same[0][0].numpy() - want).max() / np.abs(want).max())
+    off: dict[str, float] = {}
+    for name, peer in peers.items():
+        peer.say(words[:16])
+        want = peer.logits()
+        off[name] = float(np.abs(same[0][0].numpy() - want).max() / np.abs(want).max())
     ratio = of_gguf.stat().st_size / (folder / "llama.gguf").stat().st_size
 
     rows: list[dict[str, Any]] = []
     for position in given.positions:
-        llama.forget(0)
-        for begin in range(0, position, 512):
-            llama.say(words[begin : min(begin + 512, position)])
+        for peer in peers.values():
+            peer.forget(0)
+            for begin in range(0, position, 512):
+                peer.say(words[begin : min(begin + 512, position)])
         at, one = torch.tensor([position]), tokens[:, :1].contiguous()
         memory = torch.zeros(bytes_of_a_token(position) // 4)
 
-        def token(position: int = position) -> None:
-            llama.say(words[:1])
-            llama.forget(position)
+        def token(peer: Peer, position: int = position) -> None:
+            peer.say(words[:1])
+            peer.forget(position)
 
         calls: dict[str, Call] = {
             name: (lambda session=session, at=at, one=one: session.run(one, at))
             for name, session in sessions.items()
         }
-        calls |= {"llama.cpp": token, "read": lambda memory=memory: memory.sum()}
+        calls |= {
+            name: (lambda peer=peer, token=token: token(peer)) for name, peer in peers.items()
+        }
+        calls["read"] = lambda memory=memory: memory.sum()
         rows.append({"what": f"a token at {position}", **in_turn(calls, given.runs)})
         print(rows[-1], flush=True)
     for count in given.prompts:
         part, zero = tokens[:, :count].contiguous(), torch.tensor([0])
 
-        def prompt(count: int = count) -> None:
-            llama.forget(0)
-            llama.say(words[:count])
+        def prompt(peer: Peer, count: int = count) -> None:
+            peer.forget(0)
+            peer.say(words[:count])
 
         calls = {
             name: (lambda session=session, part=part, zero=zero: session.run(part, zero))
             for name, session in sessions.items()
         }
-        calls["llama.cpp"] = prompt
+        calls |= {name: (lambda peer=peer, say=prompt: say(peer)) for name, peer in peers.items()}
         rows.append({"what": f"{count} tokens", **in_turn(calls, max(10, given.runs // 3))})
         print(rows[-1], flush=True)
-    head = ["what", *programs, "llama.cpp", "read"]
+    head = ["what", *programs, *peers, "read"]
     cells = [
         [row["what"], *(f"{row[name]:.1f}" if name in row else "" for name in head[1:])]
         for row in rows
     ]
+    said = ", ".join(f"{name}'s by {error:.1%}" for name, error in off.items())
     title = (
         f"{cpu_name()}, one thread, ms. The file of the GGUF's integers is {ratio:.3f} times the "
-        f"GGUF, and its logits are off llama.cpp's by {off:.1%} of the largest."
+        f"GGUF, and its logits are off {said} of the largest."
     )
     show(title, head, cells)
-    write("llama_cpp", {"rows": rows, "file": ratio, "off": off})
+    table = "genai" if given.package is None else "llama_cpp"
+    write(table, {"rows": rows, "file": ratio, "off": off})
     if given.table:
         lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)]
-        between_markers(given.table, "llama_cpp", [title, "", *lines])
+        between_markers(given.table, table, [title, "", *lines])
 
 
 if __name__ == "__main__":
