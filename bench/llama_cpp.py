@@ -11,8 +11,9 @@ folder in bfloat16, lowered with `--quantise 8da4w --embedding 8`, and a file of
 table in Q8_0, which llama.cpp runs, its caches in halves, and which is lowered too. ONNX Runtime
 GenAI gets what its own builder makes of the folder (integers of four bits in blocks of 32, products
 in int8), OpenVINO what its GenAI library makes of the file of GGUF. Times are CPU milliseconds of a
-call on one thread, the tenth percentile of runs in turn. `read` adds as many bytes up as a token
-reads: weights and the cache up to its position. `--stock` is a `.pte` of ExecuTorch's own flow of
+call on one thread, the tenth percentile of runs in turn. `products` are our program's layers and
+nothing between them; `read` adds as many bytes up as a token reads: weights and the cache up to its
+position. `--stock` is a `.pte` of ExecuTorch's own flow of
 the same size (`bench/language_models.py` makes such). `--table` writes between the marks
 `llama_cpp`, without `--package` between `genai`.
 """
@@ -36,6 +37,7 @@ from _report import RESULTS, between_markers, cpu_name, in_turn, prepare, show, 
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.quantising import by_torchao
 from stepwell.reading.models import open_model
 from stepwell.zoo.vision import imported
 
@@ -113,6 +115,35 @@ def lowered(folder: Path, source: str, **how: Any) -> Path:
         )
         stepwell.lower(model.program, "xnnpack").save(file)
     return file
+
+
+class Products(torch.nn.Module):
+    """The linear layers of the model, each behind the last one, and nothing else."""
+
+    def __init__(self) -> None:
+        """As many as a token goes through."""
+        super().__init__()
+        shapes = [(DIM, DIM), (DIM, SHARED * SIZE), (DIM, SHARED * SIZE), (DIM, DIM)]
+        shapes += [(DIM, HIDDEN), (DIM, HIDDEN), (HIDDEN, DIM)]
+        layers = [torch.nn.Linear(*shape, bias=False) for _ in range(LAYERS) for shape in shapes]
+        self.layers = torch.nn.ModuleList(layers)
+        self.last = torch.nn.Linear(DIM, VOCABULARY, bias=False)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """`[tokens, dim]` → what the last block makes of all, `[1, vocabulary]` of the last."""
+        for at in range(0, len(self.layers), 7):
+            q, k, v, out, gate, up, down = self.layers[at : at + 7]
+            keys = torch.cat([k(x), v(x)], -1).repeat(1, DIM // (2 * SHARED * SIZE))
+            x = out(q(x) + keys)
+            x = down(gate(x) + up(x))
+        return x, self.last(x[-1:])
+
+
+def products(tokens: int) -> PteSession:
+    """The program of the layers alone, for so many tokens."""
+    quantised = by_torchao(4, 32)(Products().eval(), ())
+    exported = torch.export.export(quantised, (torch.randn(tokens, DIM),))
+    return PteSession.load(stepwell.lower(exported, "xnnpack").to_pte())
 
 
 class Peer(Protocol):
@@ -321,6 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ratio = of_gguf.stat().st_size / (folder / "llama.gguf").stat().st_size
 
     rows: list[dict[str, Any]] = []
+    alone = products(1)
     for position in given.positions:
         for peer in peers.values():
             peer.forget(0)
@@ -340,6 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         calls |= {
             name: (lambda peer=peer, token=token: token(peer)) for name, peer in peers.items()
         }
+        calls["products"] = lambda alone=alone: alone.run(torch.ones(1, DIM))
         calls["read"] = lambda memory=memory: memory.sum()
         rows.append({"what": f"a token at {position}", **in_turn(calls, given.runs)})
         print(rows[-1], flush=True)
@@ -355,9 +388,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name, session in sessions.items()
         }
         calls |= {name: (lambda peer=peer, say=prompt: say(peer)) for name, peer in peers.items()}
+        many, given_rows = products(count), torch.ones(count, DIM)
+        calls["products"] = lambda many=many, x=given_rows: many.run(x)
         rows.append({"what": f"{count} tokens", **in_turn(calls, max(10, given.runs // 3))})
         print(rows[-1], flush=True)
-    head = ["what", *programs, *peers, "read"]
+    head = ["what", *programs, *peers, "products", "read"]
     cells = [
         [row["what"], *(f"{row[name]:.1f}" if name in row else "" for name in head[1:])]
         for row in rows
