@@ -1,10 +1,13 @@
 """PickBySlices: beyond its documented example, and what it leaves alone."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+import stepwell
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
 from stepwell.ir.syntax.text import parse_module
@@ -147,3 +150,48 @@ def test_relative_positions_are_gathered_by_slices():
 def test_a_gather_of_other_places_stays(places: torch.Tensor, dim: int, reason: str):
     count, reasons, same = picked(places, dim)
     assert (count, same) == (0, True) and reason in reasons[0]
+
+
+Picks = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Behind(torch.nn.Module):
+    """What picks elements, behind a sum, so that it stands in a delegate."""
+
+    def __init__(self, picks: Picks) -> None:
+        super().__init__()
+        self.picks = picks
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.picks(x + x)
+
+
+OPEN: dict[str, Picks] = {
+    "flip": lambda x: x.flip(1, -1),
+    "windows": lambda x: x.unfold(2, 3, 2),
+    "patches": lambda x: F.unfold(x, 3, padding=1),
+    "nearest": lambda x: F.interpolate(x, size=(10, 4), mode="nearest"),
+    "a mesh": lambda x: x[:, :, [[4], [0]], [1, 3, -1]],
+    "rows": lambda x: x.index_select(2, torch.tensor([3, 0, 1])),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_axes_that_are_not_picked_from_may_be_open(name: str):
+    module = Behind(OPEN[name])
+    batch = torch.export.Dim("batch", max=8)
+    exported = torch.export.export(module, (torch.randn(2, 3, 5, 6),), dynamic_shapes=({0: batch},))
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert (lowered.report.delegates, lowered.report.outside.total()) == (1, 0)
+    for size in (1, 3):
+        x = torch.randn(size, 3, 5, 6)
+        assert torch.equal(lowered.run(x)[0], module(x))
+
+
+def test_an_open_axis_is_not_picked_from():
+    length = torch.export.Dim("length", min=2, max=8)
+    module, x = Behind(OPEN["flip"]), torch.randn(2, 4, 3)
+    exported = torch.export.export(module, (x,), dynamic_shapes=({1: length},))
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert any("symbolic size" in refusal.reason for refusal in lowered.report.refusals)
+    assert torch.equal(lowered.run(x)[0], module(x))

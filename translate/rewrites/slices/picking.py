@@ -19,7 +19,7 @@ from xdsl.ir import SSAValue
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
-from stepwell.translate.rewrites.building import cat, slice_axis, static_dims, view
+from stepwell.translate.rewrites.building import cat, slice_axis, view
 
 Indices = tuple[int, ...]
 
@@ -163,9 +163,8 @@ def runs_of(indices: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def pick(rw: Rewriter, value: SSAValue, at: int, plan: Plan) -> SSAValue:
-    """The elements of axis `at`, of static shape, that a plan picks."""
-    shape = static_dims(value)
-    assert shape is not None, "the plan is for known sizes"
+    """The elements of axis `at`, whose size is known, that a plan picks."""
+    shape = dims(value.type)
     before, behind = shape[:at], shape[at + 1 :]
     if isinstance(plan, Runs):
         return cat(rw, slices(rw, value, at, plan.runs), at)

@@ -30,7 +30,8 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
-from stepwell.translate.rewrites.building import axis, permute, static_dims, view
+from stepwell.ir.types import Dim, dims
+from stepwell.translate.rewrites.building import axis, is_known, is_open_once, permute, view
 from stepwell.translate.rewrites.slices.picking import Plan, Planner, pick
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 from stepwell.translate.rewrites.xnnpack.nodes.windows import stated_scale
@@ -41,9 +42,9 @@ MOST = 64
 
 @dataclass(frozen=True)
 class Places:
-    """The operand seen as `seen`, from whose axes elements are picked."""
+    """The operand seen as `seen`, from whose axes elements are picked, which are of known sizes."""
 
-    seen: tuple[int, ...]
+    seen: tuple[Dim, ...]
     picked: tuple[tuple[int, tuple[int, ...]], ...]
     moved_last: int | None = None
 
@@ -73,21 +74,23 @@ class PickBySlices(Rewrite[Picked]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> Picked | Refusal | None:
-        """Guards: floats of known sizes, places that are known, and few slices for them."""
+        """Guards: floats, one open size at most, known places on other axes, few slices for them."""
         if isinstance(op, aten.GatherDefault) and weight_key(op.operands[1]) is None:
             return None
         if refusal := not_floats((op.operands[0], *op.results)):
             return refusal
-        shape = static_dims(op.operands[0])
-        if shape is None or static_dims(op.results[0]) is None:
-            return Refusal("the sizes are symbolic")
+        shape, made = dims(op.operands[0].type), dims(op.results[0].type)
+        if not all(is_known(sizes) and is_open_once(sizes) for sizes in (shape, made)):
+            return Refusal("more than one size is symbolic")
         places = self._places(op, shape, program)
         if not isinstance(places, Places):
             return places
         if len(places.seen) + 1 > MAX_RANK:
             return Refusal(f"with an axis more, rank {len(shape)} is above XNNPACK's {MAX_RANK}")
         plans = tuple(
-            (at, Planner().plan(indices, places.seen[at])) for at, indices in places.picked
+            (at, Planner().plan(indices, size))
+            for at, indices in places.picked
+            if isinstance(size := places.seen[at], int)
         )
         cost = sum(plan.cost for _, plan in plans)
         if cost > MOST:
@@ -95,11 +98,15 @@ class PickBySlices(Rewrite[Picked]):
         return Picked(op, places, plans)
 
     def _places(
-        self, op: SchemaOp, shape: tuple[int, ...], program: Program
+        self, op: SchemaOp, shape: tuple[Dim, ...], program: Program
     ) -> Places | Refusal | None:
         if isinstance(op, aten.FlipDefault):
-            axes = sorted({axis(at, len(shape)) for at in op.arg("dims")})
-            return Places(shape, tuple((at, tuple(range(shape[at]))[::-1]) for at in axes))
+            flipped = sorted({axis(at, len(shape)) for at in op.arg("dims")})
+            sizes = known_sizes(shape, flipped)
+            if sizes is None:
+                return _OPEN
+            backwards = (tuple(range(size))[::-1] for size in sizes)
+            return Places(shape, tuple(zip(flipped, backwards, strict=True)))
         if isinstance(op, aten.UnfoldDefault):
             return _windows(op, shape)
         if isinstance(op, aten.UpsampleNearest2dDefault | aten.UpsampleNearest2dVec):
@@ -118,8 +125,7 @@ class PickBySlices(Rewrite[Picked]):
         value = view(rw, match.op.operands[0], match.places.seen)
         for at, plan in match.plans:
             value = pick(rw, value, at, plan)
-        shape = static_dims(match.op.results[0])
-        assert shape is not None
+        shape = dims(match.op.results[0].type)
         at = match.places.moved_last
         if at is None:
             rw.replace(match.op, [view(rw, value, shape)])
@@ -129,32 +135,44 @@ class PickBySlices(Rewrite[Picked]):
         rw.replace(match.op, [permute(rw, value, [*order, at + 1])])
 
 
-def _windows(op: SchemaOp, shape: tuple[int, ...]) -> Places | Refusal | None:
+_OPEN = Refusal("it picks from an axis of symbolic size")
+
+
+def known_sizes(shape: Sequence[Dim], over: Sequence[int]) -> tuple[int, ...] | None:
+    """The sizes of some axes, if all are numbers."""
+    sizes = tuple(size for at in over if isinstance(size := shape[at], int))
+    return sizes if len(sizes) == len(over) else None
+
+
+def _windows(op: SchemaOp, shape: tuple[Dim, ...]) -> Places | Refusal | None:
     size, step = op.arg("size"), op.arg("step")
     if not shape or not isinstance(size, int) or not isinstance(step, int) or size < 1:
         return Refusal("a window's size is known only at run time, or 0")
     at = axis(op.arg("dimension"), len(shape))
-    starts = range(0, shape[at] - size + 1, step)
+    whole = shape[at]
+    if not isinstance(whole, int):
+        return _OPEN
+    starts = range(0, whole - size + 1, step)
     return Places(shape, ((at, tuple(i + j for i in starts for j in range(size))),), at)
 
 
-def _nearest(op: SchemaOp, shape: tuple[int, ...]) -> Places | Refusal | None:
-    dims = static_dims(op.results[0])
-    assert dims is not None
+def _nearest(op: SchemaOp, shape: tuple[Dim, ...]) -> Places | Refusal | None:
+    sizes, made = (known_sizes(of, (2, 3)) for of in (shape, dims(op.results[0].type)))
+    if sizes is None or made is None:
+        return _OPEN
     picked: list[tuple[int, tuple[int, ...]]] = []
-    for at in (0, 1):
-        size = shape[2 + at]
+    for at, (size, wide) in enumerate(zip(sizes, made, strict=True)):
         if size >= 1 << 24:
             return Refusal("the image is so large that its places are no exact floats")
         line = torch.arange(size, dtype=torch.float32).reshape(1, 1, 1, size)
         places = torch.ops.aten.upsample_nearest2d.default(
-            line, [1, dims[2 + at]], None, stated_scale(op, at)
+            line, [1, wide], None, stated_scale(op, at)
         )
         picked.append((2 + at, tuple(int(place) for place in places.flatten())))
     return Places(shape, tuple(picked))
 
 
-def _gathered(op: SchemaOp, shape: tuple[int, ...], program: Program) -> Places | Refusal | None:
+def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places | Refusal | None:
     """Places in the rows of a matrix, the same for all heads: relative positions are such."""
     key = weight_key(op.operands[1])
     assert key is not None, "match asks for constant places"
@@ -166,15 +184,19 @@ def _gathered(op: SchemaOp, shape: tuple[int, ...], program: Program) -> Places 
     matrices = places.flatten(0, -3) if rank > 2 else places[None]
     if not bool((matrices == matrices[:1]).all()):
         return Refusal("the places are not the same for all matrices")
-    if not 0 <= int(places.min()) <= int(places.max()) < shape[-1]:
+    matrix = known_sizes(shape, (rank - 2, rank - 1))
+    if matrix is None:
+        return _OPEN
+    height, width = matrix
+    if not 0 <= int(places.min()) <= int(places.max()) < width:
         return Refusal("an index lies outside its axis")
-    rows = torch.arange(shape[-2])[:, None] * shape[-1]
+    rows = torch.arange(height)[:, None] * width
     flat = tuple((matrices[0] + rows).flatten().tolist())
-    return Places((*shape[:-2], shape[-2] * shape[-1]), ((rank - 2, flat),))
+    return Places((*shape[:-2], height * width), ((rank - 2, flat),))
 
 
 def _indexed(
-    values: Sequence[SSAValue | None], shape: tuple[int, ...], program: Program
+    values: Sequence[SSAValue | None], shape: tuple[Dim, ...], program: Program
 ) -> Places | Refusal | None:
     """Constant indices of neighbouring axes: of each axis alone, or of the axes as one."""
     axes = [at for at, index in enumerate(values) if index is not None]
@@ -183,15 +205,18 @@ def _indexed(
         return None
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return Refusal("axes that are not neighbours are indexed")
+    sizes = known_sizes(shape, axes)
+    if sizes is None:
+        return _OPEN
     tensors = [program.weights.get(key) for key in keys if key is not None]
     if any(tensor.dtype.itemsize == 1 for tensor in tensors):
         return Refusal("a mask selects the elements, not indices")
     wrapped = [
-        torch.where(tensor < 0, tensor + shape[at], tensor).long()
-        for at, tensor in zip(axes, tensors, strict=True)
+        torch.where(tensor < 0, tensor + size, tensor).long()
+        for size, tensor in zip(sizes, tensors, strict=True)
     ]
-    for at, tensor in zip(axes, wrapped, strict=True):
-        if tensor.numel() and not 0 <= int(tensor.min()) <= int(tensor.max()) < shape[at]:
+    for size, tensor in zip(sizes, wrapped, strict=True):
+        if tensor.numel() and not 0 <= int(tensor.min()) <= int(tensor.max()) < size:
             return Refusal("an index lies outside its axis")
     if _is_mesh(wrapped):
         return Places(
@@ -202,10 +227,10 @@ def _indexed(
             ),
         )
     places = torch.zeros((), dtype=torch.long)
-    for at, tensor in zip(axes, wrapped, strict=True):
-        places = places * shape[at] + tensor
+    for size, tensor in zip(sizes, wrapped, strict=True):
+        places = places * size + tensor
     first, behind = axes[0], axes[-1] + 1
-    merged = (*shape[:first], prod(shape[first:behind]), *shape[behind:])
+    merged = (*shape[:first], prod(sizes), *shape[behind:])
     return Places(merged, ((first, tuple(places.flatten().tolist())),))
 
 
