@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import pytest
+
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
 
 X, V = "tensor<2x3xf32>", "tensor<3x2xf32>"
@@ -44,3 +48,17 @@ def test_a_factor_stays_behind_what_changes_elements(refused: Any, method: Any):
     relu = f"%r = aten.relu.default(%x) : ({held}) -> {held}"
     scale = f"%y = aten.mul.Scalar(%r, -0.5) : ({held}) -> {held}"
     refused(method(f"%x: {held}", relu, scale, gives=held), HoistScaleOverLayout())
+
+
+def test_a_factor_stays_behind_a_dropout_of_training(method: Any) -> None:
+    drops = f"%d = aten.dropout.default(%x, 0.5, true) : ({X}) -> {X}"
+    scale = f"%y = aten.mul.Scalar(%d, 0.5) : ({X}) -> {X}"
+    program = Program.parse(method(f"%x: {X}", drops, scale, gives=X))
+    assert run_rewrites(program, [HoistScaleOverLayout()]) == 0
+
+
+@pytest.mark.parametrize("layout", ["aten.t.default(%x)", "aten.transpose.int(%x, 0, 1)"])
+def test_a_factor_goes_over_whatever_permutes(layout: str, apply: Any, method: Any) -> None:
+    scale = f"%y = aten.mul.Scalar(%p, 0.5) : ({V}) -> {V}"
+    text = method(f"%x: {X}", f"%p = {layout} : ({X}) -> {V}", scale, gives=V)
+    assert apply(text, HoistScaleOverLayout()).ops()[0] == "aten.mul.Scalar"
