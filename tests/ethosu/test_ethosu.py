@@ -25,6 +25,7 @@ from stepwell.translate.lowerings.tosa.integers.layers import Rows as RowsAre
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu, refuses
 
+pytestmark = pytest.mark.usefixtures("forked")  # Vela is asked some thirty times.
 U55, U85 = "ethos-u55-128", "ethos-u85-256"
 
 

@@ -17,6 +17,7 @@ for what they have locked.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import signal
@@ -164,6 +165,8 @@ def warm() -> None:
     stepwell.lower(exported, "xnnpack").to_pte()
     for target in ("cortex-m55", "tosa-1.0+fp"):
         stepwell.lower(exported, target)
+    if importlib.util.find_spec("ethosu"):
+        importlib.import_module("ethosu.vela.vela")
     torch.set_rng_state(drawn)
 
 

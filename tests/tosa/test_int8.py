@@ -1,13 +1,13 @@
 """Quantised models become integer graphs, bit-exact on the reference model; Vela takes them."""
 
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
+from forking import Forks
 from torch import nn
 
 import stepwell
@@ -50,7 +50,9 @@ def test_no_float_is_left_in_an_integer_graph() -> None:
     assert "f32" not in re.sub(r"%\w+", "", str(lowered.program.module).split("func.func")[1])
 
 
-def test_mobilenet_is_bit_exact_on_the_reference_model_and_vela_compiles_it(tmp_path: Path) -> None:
+def test_mobilenet_is_bit_exact_on_the_reference_model_and_vela_compiles_it(
+    tmp_path: Path, forks: Forks
+) -> None:
     lowered, _, _, integers = lowered_int8(mobilenet_v2_035)
     data = lowered.to_tosa()
     (found,) = lowered.run(integers)
@@ -60,13 +62,7 @@ def test_mobilenet_is_bit_exact_on_the_reference_model_and_vela_compiles_it(tmp_
     (tmp_path / "model.tosa").write_bytes(data)
     vela = Path(sys.executable).with_name("vela")
     options = ["--accelerator-config", "ethos-u85-256", "--output-format", "raw"]
-    done = subprocess.run(
-        [vela, "model.tosa", *options, "--output-dir", "out"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forks.run([vela, "model.tosa", *options, "--output-dir", "out"], cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert any((tmp_path / "out").iterdir())
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from forking import Forks
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.nn import functional
@@ -117,16 +118,10 @@ def test_each_rewrite_moves_each_result_by_one_step_at_most() -> None:
     assert result.ok, str(result)
 
 
-def test_vela_compiles_it(tmp_path: Path) -> None:
+def test_vela_compiles_it(tmp_path: Path, forks: Forks) -> None:
     (tmp_path / "model.tosa").write_bytes(block()[2].to_tosa())
     vela = Path(sys.executable).with_name("vela")
     options = ["--accelerator-config", "ethos-u85-256", "--output-format", "raw"]
-    done = subprocess.run(
-        [vela, "model.tosa", *options, "--output-dir", "out"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forks.run([vela, "model.tosa", *options, "--output-dir", "out"], cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "CPU operators = 0 " in done.stdout
