@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -116,7 +117,7 @@ def test_a_pte_with_these_kernels_is_read_back_as_a_program_that_computes_the_sa
 @pytest.mark.parametrize("overload", ["", ".dtype"])
 @pytest.mark.parametrize("bits", ["byte", "4bit", "2bit"])
 def test_quantised_embeddings_are_called_as_kernels(bits: str, overload: str) -> None:
-    op_class(f"quantized_decomposed.embedding_{bits}.default")
+    import_module("executorch.exir.passes._quant_patterns_and_replacements")  # Registers them.
     packet = getattr(torch.ops.quantized_decomposed, f"embedding_{bits}")
     op = getattr(packet, overload[1:] or "default")
     most = {"byte": 127, "4bit": 7, "2bit": 1}[bits]

@@ -1,5 +1,7 @@
 """Folders of PEFT: a model with an adapter says what PEFT says, and the adapter can be changed."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from stepwell.causal_lm import export_causal_lm, is_causal_lm, load_causal_lm, p
 from stepwell.quantising import is_quantised
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra peft is not installed")
-peft: Any = pytest.importorskip("peft", reason="the extra peft is not installed")
+if find_spec("peft") is None:
+    pytest.skip("the extra peft is not installed", allow_module_level=True)
 
 SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
@@ -28,6 +31,7 @@ def write_adapter(folder: Path, seed: int) -> Any:
     model.save_pretrained(folder / "base")
     model.name_or_path = str(folder / "base")
     torch.manual_seed(seed)
+    peft: Any = import_module("peft")  # A second and a half, which each worker would pay.
     how = peft.LoraConfig(
         r=4,
         target_modules=["q_proj", "v_proj", "down_proj"],
