@@ -13,18 +13,21 @@ the interpreter, which is CMSIS-NN's arithmetic (`tests/cmsis/test_kernels_golde
 | verdict | |
 |---|---|
 | right | every comparison of the test passes; where it has none, its harness's default one |
+| beside CPU | the same, where TOSA does not take the whole program: what `-t tosa-…+cpu` makes |
 | wrong | one does not |
 | refused | a `StepwellError`, with its sentence |
 | crash | any other error, or the end of the process |
-| stock ends | the test ends before it would lower: in its own export or quantiser |
+| stock ends | the test ends in its own export, quantiser or reference (eager has no such kernel) |
 | no program | a test of something else than a lowering |
 
-STATE holds a line a case; an ended run goes on where it was.
+STATE holds a line a case; an ended run goes on where it was. Cases come by the hash of their names,
+which the order of operators has no part in: what is run so far is a fair sample.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import logging
 import os
@@ -43,7 +46,6 @@ sys.path[:] = [path for path in sys.path if Path(path).resolve() != Path(__file_
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,16 @@ SUITES = {
     "cortex-m": Suite(("cortex_m/test/ops",)),
     "xnnpack": Suite(("xnnpack/test/ops",)),
 }
-COUNTED = ("right", "wrong", "refused", "crash")
+RIGHT = ("right", "beside CPU")
+WRONG = ("wrong", "refused", "crash")
 OPEN = "open"
 """The verdict of a case that runs; it stays that of one that ended its process."""
 LOWERING = ("to_edge", "partition", "run_passes", "to_edge_transform_and_lower", "to_executorch")
 CHECKS = ("check", "check_not", "check_count", "check_node_count", "check_dtype_count")
+
+
+EXTENSIONS = {"cf": "controlflow", "mxfp": "mxfp+mxfp_conv"}
+"""Their names of TOSA's extensions where ours are the specification's."""
 
 
 class Judged:
@@ -73,7 +80,8 @@ class Judged:
 
     def __init__(self) -> None:
         self.tester: Any = None
-        self.compared = False
+        self.compared = self.ran = False
+        self.good, self.why = RIGHT[0], ""
         self.verdict: tuple[str, str] | None = None
 
     def say(self, verdict: str, reason: str) -> None:
@@ -92,14 +100,15 @@ class Ours:
     artifact = None
     graph_module = None
 
-    def __init__(self, lowered: Any, judged: Judged) -> None:
-        self.lowered, self.judged = lowered, judged
+    def __init__(self, lowered: Any, exported: Any, judged: Judged) -> None:
+        self.lowered, self.exported, self.judged = lowered, exported, judged
 
     def stage_type(self) -> str:
         return "stepwell"
 
     def run_artifact(self, inputs: tuple[Any, ...]) -> Any:
         """Results in the form that the program has, integers at the border as what they mean."""
+        self.judged.ran = True
         try:
             return self._run(inputs)
         except Exception as error:
@@ -109,23 +118,40 @@ class Ours:
     def _run(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         from stepwell.dialects.quant.ops import dequantize, quantize
         from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
+        from stepwell.ir.calls.nested_inputs import flat_arguments
+        from stepwell.ir.signature import get_signature
 
         func = self.lowered.program.method()
-        leaves = pytree.tree_leaves(inputs)
-        given = [value for value in leaves if value is not None]
-        taken = meanings(func, INPUT)
-        if taken:
-            ports = zip(given, taken, strict=True)
-            given = [x if port is None else quantize(x, port) for x, port in ports]
-            results = self.lowered.run(*given)
-        else:
-            results = self.lowered.run(*inputs)
+        signature = get_signature(func)
+        if ports := meanings(func, INPUT):
+            leaves = flat_arguments(signature, inputs, {}, "the test")
+            inputs = through(quantize, signature.inputs, ports, leaves)
+        beside_cpu = self.lowered.target.name.endswith("+cpu")  # No engine runs such a `.pte`.
+        results = (self.lowered.program if beside_cpu else self.lowered).run(*inputs)
         results = tuple(results) if isinstance(results, tuple | list) else (results,)
-        made = meanings(func, OUTPUT)
-        if made:
-            pairs = zip(results, made, strict=True)
-            results = tuple(x if port is None else dequantize(x, port) for x, port in pairs)
-        return results
+        if ports := meanings(func, OUTPUT):
+            results = through(dequantize, signature.outputs, ports, results)
+        return self._typed(results, bool(ports))
+
+    def _typed(self, results: tuple[Any, ...], meant: bool) -> tuple[Any, ...]:
+        """Results in the model's types: integers of 64 bits are of 32 in TOSA, halves bytes."""
+        nodes = {node.name: node for node in self.exported.graph.nodes}
+        names = self.exported.graph_signature.user_outputs
+        types = [nodes[name].meta["val"].dtype if name in nodes else None for name in names]
+        return tuple(
+            x.to(type_) if type_ is not None and (meant or x.dtype == torch.int32) else x
+            for x, type_ in zip(results, types, strict=True)
+        )
+
+
+def through(convert: Any, ports: Any, meanings: Any, values: Any) -> tuple[Any, ...]:
+    """Values at the border, those converted whose port has a meaning; frozen ones have no port."""
+    meant = iter(meanings)
+    pairs = [
+        (value, next(meant) if port.constant is None else None)
+        for port, value in zip(ports, values, strict=True)
+    ]
+    return tuple(value if meaning is None else convert(value, meaning) for value, meaning in pairs)
 
 
 def of_error(error: BaseException) -> tuple[str, str]:
@@ -142,14 +168,31 @@ def target_of(tester: Any) -> str:
         cpu = config.cpu.name.lower().replace("plus", "+")
         return f"cortex-{cpu}"
     spec = getattr(getattr(tester, "compile_spec", None), "tosa_spec", None)
-    return str(spec).lower() if spec is not None else "xnnpack"
+    words = str(spec).lower().split("+") if spec is not None else ["xnnpack"]
+    return "+".join(EXTENSIONS.get(word, word) for word in words)
+
+
+def lower(exported: Any, target: str, judged: Judged) -> Any:
+    """Lowered to the target; what TOSA refuses, with a CPU beside it, as their partitioner does."""
+    import stepwell
+
+    try:
+        return stepwell.lower(exported, target)
+    except stepwell.StepwellError as error:
+        if not target.startswith("tosa"):
+            raise
+        lowered = stepwell.lower(exported, target + "+cpu")
+        lowered.to_pte()
+        judged.good, judged.why = RIGHT[1], told(error)
+        return lowered
 
 
 class Harvest:
     """A plug-in of pytest: our lowering in the place of theirs, verdicts in a file."""
 
-    def __init__(self, suite: str, state: Path) -> None:
+    def __init__(self, suite: str, state: Path, again: bool = False) -> None:
         self.suite, self.state = suite, state
+        self.ended = WRONG if again else ()
         self.judged = Judged()
 
     def pytest_configure(self, config: Any) -> None:
@@ -160,12 +203,13 @@ class Harvest:
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         done = {name for suite, name, verdict, _ in rows(self.state)
-                if suite == self.suite and verdict != OPEN}  # fmt: skip
+                if suite == self.suite and verdict not in (OPEN, *self.ended)}  # fmt: skip
         word = SUITES[self.suite].word
         items[:] = [
             item for item in items
             if word in item.name and item.nodeid not in done and not is_marked(item)
         ]  # fmt: skip
+        items.sort(key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self, item: Any) -> Generator[None, Any]:
@@ -180,7 +224,7 @@ class Harvest:
         if judged.verdict is None and judged.tester is not None and not judged.compared:
             compare_as_by_default(judged)
         if judged.verdict is None and judged.compared:
-            judged.say("right", "")
+            judged.say(judged.good, judged.why)
         elif judged.verdict is None and error is not None:
             judged.say("stock ends", told(error))
         self._write(item.nodeid, *(judged.verdict or ("no program", "")))
@@ -193,6 +237,7 @@ class Harvest:
         from executorch.backends.arm.test.tester.arm_tester import ArmTester
         from executorch.backends.cortex_m.test.tester import CortexMTester
         from executorch.backends.test.harness import Tester
+        from executorch.backends.test.harness.stages import Export
         from executorch.backends.xnnpack.test.tester import Tester as XnnpackTester
 
         made = CortexMTester.__init__
@@ -214,6 +259,23 @@ class Harvest:
                 compare = kind.run_method_and_compare_outputs
                 kind.run_method_and_compare_outputs = self._comparison(compare)
 
+        traced = Export.run
+
+        def export(stage: Any, artifact: Any, inputs: Any) -> None:
+            """As theirs; dynamo does not trace again what torch has traced, without branches."""
+            parts = list(artifact.modules())
+            if not isinstance(artifact, torch.fx.GraphModule) or any(
+                isinstance(part, torch.fx.GraphModule) for part in parts[1:]
+            ):
+                traced(stage, artifact, inputs)
+            else:
+                shapes = stage.dynamic_shapes
+                stage.exported_program = torch.export.export(
+                    artifact, inputs, dynamic_shapes=shapes
+                )
+
+        Export.run = export
+
     def _stage(self, name: str) -> Any:
         from executorch.backends.test.harness.stages import StageType
 
@@ -233,16 +295,14 @@ class Harvest:
     def _lower(self, tester: Any) -> None:
         from executorch.backends.test.harness.stages import StageType
 
-        import stepwell
-
         exported = tester.stages[StageType.EXPORT].artifact
         self.judged.tester = tester
         try:
-            lowered = stepwell.lower(exported, target_of(tester))
+            lowered = lower(exported, target_of(tester), self.judged)
         except Exception as error:
             self.judged.say(*of_error(error))
             raise
-        tester.stepwell_stage = Ours(lowered, self.judged)
+        tester.stepwell_stage = Ours(lowered, exported, self.judged)
 
     def _comparison(self, compare: Any) -> Any:
         def judged_comparison(tester: Any, *args: Any, **options: Any) -> Any:
@@ -255,7 +315,8 @@ class Harvest:
                 return compare(tester, *args, **options)
             except Exception as error:
                 is_wrong = isinstance(error, AssertionError)
-                self.judged.say("wrong" if is_wrong else "crash", told(error))
+                ended = "crash" if self.judged.ran else "stock ends"
+                self.judged.say("wrong" if is_wrong else ended, told(error))
                 raise
 
         return named(compare.__name__, judged_comparison)
@@ -283,7 +344,8 @@ def compare_as_by_default(judged: Judged) -> None:
     try:
         tester.run_method_and_compare_outputs(inputs=tester.example_inputs, qtol=1)
     except Exception as error:
-        judged.say("wrong" if isinstance(error, AssertionError) else "crash", told(error))
+        is_wrong = isinstance(error, AssertionError)
+        judged.say("wrong" if is_wrong else "crash" if judged.ran else "stock ends", told(error))
 
 
 def is_marked(item: Any) -> bool:
@@ -313,22 +375,22 @@ def table(state: Path) -> str:
     others: list[str] = []
     for suite, name, verdict, reason in rows(state):
         counts[suite][verdict] += 1
-        if verdict in COUNTED[1:]:
+        if verdict in WRONG:
             others.append(f"{suite} {verdict}: {name}: {reason[:240]}")
     lines = [
-        "| | cases | right | wrong | refused | crash | % | stock ends | no program |",
-        "|" + "---|" * 9,
+        f"| | cases | {' | '.join(RIGHT + WRONG)} | % | stock ends | no program |",
+        "|" + "---|" * 10,
     ]
     for suite, count in counts.items():
-        cases = sum(count[verdict] for verdict in COUNTED)
-        share = 100 * count["right"] / max(cases, 1)
-        row = [suite, cases, *(count[verdict] for verdict in COUNTED), f"{share:.2f}"]
+        cases = sum(count[verdict] for verdict in RIGHT + WRONG)
+        share = 100 * sum(count[verdict] for verdict in RIGHT) / max(cases, 1)
+        row = [suite, cases, *(count[verdict] for verdict in RIGHT + WRONG), f"{share:.2f}"]
         row += [count["stock ends"], count["no program"]]
         lines.append("| " + " | ".join(map(str, row)) + " |")
     return "\n".join([*lines, "", *sorted(others)])
 
 
-def collect(suite: str, state: Path, expression: str) -> int:
+def collect(suite: str, state: Path, expression: str, again: bool = False) -> int:
     """Run what is open of a suite in this process; pytest's exit status."""
     warnings.filterwarnings("ignore")
     spec = find_spec("executorch.backends")
@@ -353,7 +415,7 @@ def collect(suite: str, state: Path, expression: str) -> int:
         "--tb=no",
         *(["-k", expression] if expression else []),
     ]
-    return int(pytest.main([*options, *folders], plugins=[Harvest(suite, state)]))
+    return int(pytest.main([*options, *folders], plugins=[Harvest(suite, state, again)]))
 
 
 def main() -> None:
@@ -362,11 +424,14 @@ def main() -> None:
     parser.add_argument("state", type=Path, metavar="STATE")
     parser.add_argument("--suites", nargs="+", choices=SUITES, default=list(SUITES))
     parser.add_argument("-k", dest="expression", default="", help="as pytest's")
+    parser.add_argument("--again", action="store_true", help="those that were not right")
     parser.add_argument("--table", action="store_true", help="only print what STATE has")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.inside:
-        sys.exit(collect(arguments.suites[0], arguments.state, arguments.expression))
+        sys.exit(
+            collect(arguments.suites[0], arguments.state, arguments.expression, arguments.again)
+        )
     for suite in () if arguments.table else arguments.suites:
         command = [sys.executable, __file__, str(arguments.state), "--inside"]
         command += [
@@ -374,6 +439,8 @@ def main() -> None:
             suite,
             *(["-k", arguments.expression] if arguments.expression else []),
         ]
+        if arguments.again:
+            command.append("--again")
         while subprocess.run(command, stdout=sys.stderr).returncode < 0:  # Ended by a signal.
             suite, name, *_ = rows(arguments.state)[-1]
             write(arguments.state, suite, name, "crash", "ends the process")

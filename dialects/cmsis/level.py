@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
@@ -29,8 +31,13 @@ _BOUNDARY = ("quantized_decomposed.", "torchao.", "ethosu.")
 
 
 def _refuses(op: Operation) -> str | None:
-    if isinstance(op, CmsisOp | StorageCast):
-        return _misuse(op) if isinstance(op, StorageCast) else None
+    if isinstance(op, StorageCast):
+        names = (user.name for user in misusers(op))
+        return next(
+            (f"{x} reads its stored integers as if they were the numbers" for x in names), None
+        )
+    if isinstance(op, CmsisOp):
+        return None
     if isinstance(op, QuantizeCast | DequantizeCast):
         return "the casts between float and int8 are cmsis ops at this level"
     if isinstance(op, SchemaOp):
@@ -43,10 +50,10 @@ def _refuses(op: Operation) -> str | None:
     return "it is neither of the cmsis level nor an ATen op beside it"
 
 
-def _misuse(op: StorageCast) -> str | None:
-    """Who reads the plain integers of a quantised value as if they were numbers, if anyone does."""
+def misusers(op: StorageCast) -> Iterator[Operation]:
+    """Who reads the plain integers of a quantised value as if they were numbers."""
     if quantization(op.input.type) is None:
-        return None
+        return
     pending: list[SSAValue] = [op.result]
     seen: set[Operation] = set()
     while pending:
@@ -58,8 +65,7 @@ def _misuse(op: StorageCast) -> str | None:
             if is_of(user, "movement", "lookup", "choice") or user.name in EXTREMES:
                 pending.extend(user.results)
             elif user.name not in COMPARING and not user.name.startswith(_BOUNDARY):
-                return f"{user.name} reads its stored integers as if they were the numbers"
-    return None
+                yield user
 
 
 CMSIS_LEVEL = register_level(Level("cmsis", _refuses))

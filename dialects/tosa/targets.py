@@ -28,7 +28,7 @@ from stepwell.dialects.tosa.forms import (
     spelled,
 )
 from stepwell.dialects.tosa.limits import EIGHT_K, NONE, Level, limits
-from stepwell.ir.core import StateOp, UpdateOp, WeightOp
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.records import dataclass
@@ -132,6 +132,11 @@ class TosaTarget:
                 yield from symbolic
                 if symbolic:
                     return
+            if isinstance(op, MutateInputOp):
+                remedy = f"return the value, or lower to {self.name}+cpu"
+                yield Problem(
+                    f"{op.name}: a graph of TOSA writes to no input", describe_op(op), remedy
+                )
             reason = self.refuses(op)
             if reason is not None:
                 yield Problem(f"{op.name}: {reason}", describe_op(op), self._remedy(op))

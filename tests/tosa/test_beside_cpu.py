@@ -110,6 +110,48 @@ def test_integers_go_as_tosa_and_floats_between_them_to_the_cpu() -> None:
     assert sum(isinstance(op, DelegateOp) for op in read.module.walk()) == 2
 
 
+class Branches(nn.Module):
+    """Quantised sums in the branches of a condition, whose operands are floats."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        def summed(y: Tensor) -> Tensor:
+            return through_bytes(through_bytes(y) + through_bytes(y))
+
+        return torch.cond(x.sum() > 0, summed, torch.relu, (x,))
+
+
+def through_bytes(x: Tensor) -> Tensor:
+    port = (0.5, 3, -128, 127, torch.int8)
+    quantised = torch.ops.quantized_decomposed.quantize_per_tensor.default(x, *port)
+    return torch.ops.quantized_decomposed.dequantize_per_tensor.default(quantised, *port)
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+int+cpu", "ethos-u85-256"])
+def test_what_stands_in_a_branch_of_the_cpus_stays_there(target: str) -> None:
+    x = torch.randn(2, 5) * 4
+    lowered = stepwell.lower(export(Branches(), (x,)), target)
+    assert not delegates(lowered)
+    reasons = " ".join(refusal.reason for refusal in lowered.report.refusals)
+    assert "it stands inside control.cond, which is the CPU's" in reasons
+    lowered.to_pte()
+    for value in (x.abs(), -x.abs()):
+        torch.testing.assert_close(lowered.program.run(value)[0], Branches()(value))
+
+
+class PutsByMask(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
+        put = torch.index_put(through_bytes(x), (mask,), through_bytes(values))
+        return through_bytes(put)
+
+
+def test_what_only_tosa_could_do_over_bytes_is_done_over_floats() -> None:
+    inputs = (torch.randn(6) * 4, torch.arange(6) % 2 == 0, torch.randn(3))
+    lowered = stepwell.lower(export(PutsByMask(), inputs), "tosa-1.0+int+cpu")
+    assert lowered.report.outside["aten.index_put.default"] == 1
+    lowered.to_pte()
+    assert torch.equal(lowered.program.run(*inputs)[0], PutsByMask()(*inputs))
+
+
 def test_a_rewrite_for_some_ops_promises_what_it_does_for_all() -> None:
     inner = step(softmax_by_table)
     assert OnNpu(inner).bound == inner.bound != EXACT

@@ -103,3 +103,29 @@ def test_a_product_of_bf16_in_bf16_is_refused_before_the_reference_model() -> No
     program = program_of_op(t.MatMulOp, held, [tensor([1, 2, 2], bf16)])
     with pytest.raises(VerificationError, match="a product of bf16 does not give bf16"):
         program.verify()
+
+
+class Converts(nn.Module):
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(self.dtype)
+
+
+@pytest.mark.parametrize("wider", [torch.float32, torch.float16, torch.bfloat16, torch.bool])
+@pytest.mark.parametrize("narrow", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_every_float_of_eight_bits_is_the_same_number_in_more(
+    narrow: torch.dtype, wider: torch.dtype
+) -> None:
+    x = torch.arange(256, dtype=torch.uint8).view(narrow)
+    exported = torch.export.export(Converts(wider), (x,))
+    (widened,) = stepwell.lower(exported, "tosa-1.0+fp+fp8e4m3+fp8e5m2+bf16").run(x)
+    torch.testing.assert_close(widened, x.to(wider), rtol=0, atol=0, equal_nan=True)
+
+
+def test_no_float_becomes_one_of_eight_bits() -> None:
+    exported = torch.export.export(Converts(torch.float8_e5m2), (torch.randn(4),))
+    with pytest.raises(stepwell.StepwellError, match="casts to float8_e5m2 are not torch's"):
+        stepwell.lower(exported, "tosa-1.0+fp+fp8e5m2")

@@ -26,25 +26,36 @@ CASTS = (
 )
 
 
+BYTES = (f8E4M3FN, f8E5M2)
+"""Floats of eight bits: every one is one of more bits, exactly."""
+
+
 @lowers(*CASTS, to="tosa", bound=EXACT, sample=("4xi1", f32))
 def cast(x: Value, *, out: Out) -> Value:
     """`to.dtype` and its kin to CAST, SELECT or comparisons."""
-    for dtype in (x.dtype, out.dtype):
-        is_convertible(dtype)
+    is_known(x.dtype)
+    is_convertible(out.dtype)
+    if x.dtype in BYTES and out.dtype not in FLOATS:
+        x = x.to(f32)
     if out.dtype == i1 and not compares(x.dtype):
         refuse(f"TOSA compares no {dtype_name(x.dtype)}, by which it would become a truth")
     return x.to(out.dtype)
 
 
 def is_convertible(dtype: Attribute) -> None:
-    """Refuse what is no float, truth value or signed integer."""
-    signed = isinstance(dtype, IntegerType) and dtype.signedness.data.name == "SIGNLESS"
-    if dtype in (f8E4M3FN, f8E5M2):
+    """Refuse, as a result's, what is no float, truth value or signed integer."""
+    if dtype in BYTES:
         refuse(
-            f"TOSA's casts of {dtype_name(dtype)} are not torch's: what torch limits is NaN, and "
+            f"TOSA's casts to {dtype_name(dtype)} are not torch's: what torch limits is NaN, and "
             "the reference model makes zeros of fractions"
         )
-    if dtype not in FLOATS and not signed:
+    is_known(dtype)
+
+
+def is_known(dtype: Attribute) -> None:
+    """Refuse what no cast of TOSA reads."""
+    signed = isinstance(dtype, IntegerType) and dtype.signedness.data.name == "SIGNLESS"
+    if dtype not in (*FLOATS, *BYTES) and not signed:
         refuse(f"TOSA has no cast from or to {dtype_name(dtype)}")
 
 

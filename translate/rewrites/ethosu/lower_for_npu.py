@@ -19,11 +19,14 @@ from dataclasses import replace
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
+from stepwell.dialects.cmsis.level import misusers
+from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.targets import parse_target
-from stepwell.ir.diagnostics import node_name
+from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.dtypes import i8, i16
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
@@ -133,10 +136,29 @@ class LowerForNpu(Pass):
         return applied
 
 
+def _misused(cast: StorageCast) -> Iterator[tuple[str, str]]:
+    """The nodes that compute with bytes and did not become TOSA's, which alone has such forms."""
+    for user in misusers(cast):
+        node = node_name(user.location)
+        if node is not None and not isinstance(user, TosaOp):
+            yield node, f"TOSA has no form of {op_name(user)} over bytes"
+
+
 def _lacking(program: Program, accelerator: str) -> Iterator[tuple[str, str]]:
-    """The model's nodes that became an operator that the NPU lacks, each with the reason."""
+    """The model's nodes that became an operator that the NPU lacks, each with the reason.
+
+    So are those that compute with bytes and became none.
+    """
     for op in program.module.walk():
+        if isinstance(op, StorageCast):
+            yield from _misused(op)
+        if not isinstance(op, TosaOp):
+            continue
         node = node_name(op.location)
-        reason = refuses(accelerator, op) if isinstance(op, TosaOp) else None
+        around = op.parent_op()
+        if isinstance(around, TosaOp | FuncOp):
+            reason = refuses(accelerator, op)
+        else:
+            reason = f"it stands inside {around.name}, which is the CPU's" if around else None
         if node is not None and reason is not None:
             yield node, reason
