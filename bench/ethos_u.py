@@ -2,6 +2,8 @@
 
     python bench/ethos_u.py [model ...] [--accelerators ethos-u55-128,ethos-u65-256,ethos-u85-256]
     python bench/ethos_u.py --stock     ExecuTorch's own flow on the same programs beside it
+    python bench/ethos_u.py --stock --keep ROWS     … and kept
+    python bench/ethos_u.py --keep ROWS --table PAGE
     python bench/ethos_u.py --small     the small nets of `_small_nets.py`
 
 By itself, programs are quantised by this project's quantizer and lowered with int8 at the border.
@@ -19,10 +21,12 @@ import contextlib
 import copy
 import io
 import logging
+import math
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Generator
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +36,7 @@ import torch.fx.traceback
 
 sys.path.insert(0, str(Path(__file__).parent))
 import _small_nets as small
+from _report import between_markers, keep_rows, kept_rows
 from cortex_m import MEMORY, MODELS, load, prepared, quantised
 
 DEFAULT = (
@@ -110,30 +115,66 @@ def lowered_by_stock(name: str, specification: str, accelerator: str) -> tuple[A
         return stock(stock_quantised(name, accelerator), accelerator)
 
 
-def compare(name: str, accelerator: str) -> str:
-    """Both flows on the program that the stock quantizer made."""
+@dataclass
+class Compared:
+    """Both flows on a program of the stock quantizer's: cycles, delegates, ops on the CPU."""
+
+    ours: tuple[int, int, dict[str, int]]
+    stock: tuple[int, int, dict[str, int]] | None = None
+    """None where the stock flow fails."""
+    failure: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Our cycles by theirs, where both leave as many ops to the CPU."""
+        if self.stock is None or sum(self.ours[2].values()) != sum(self.stock[2].values()):
+            return None
+        return self.ours[0] / max(self.stock[0], 1)
+
+    def cells(self) -> list[str]:
+        """Both and the ratio, as they stand in a table."""
+        told = [
+            "fails" if one is None else f"{one[0]}, {one[1]}, {sum(one[2].values())}"
+            for one in (self.ours, self.stock)
+        ]
+        return [*told, "" if self.ratio is None else f"{self.ratio:.3f}"]
+
+
+def compare(name: str, accelerator: str) -> Compared:
+    """Both flows on one model and accelerator."""
     from executorch.backends.arm.ethosu import EthosUCompileSpec
 
     import stepwell
     from stepwell.backends.ethos_u.vela import compile_tosa
 
-    exported = stock_quantised(name, accelerator)
-    lowered = stepwell.lower(exported, accelerator)
-    found = lowered.estimate()
-    outside = Counter(lowered.report.outside)
-    left = sum(n for op, n in outside.items() if not any(word in op for word in BORDER))
-    ours = f"{sum(e.cycles for e in found):8} cycles, {len(found)} delegates, {left} CPU ops"
+    lowered = stepwell.lower(stock_quantised(name, accelerator), accelerator)
+    estimates = lowered.estimate()
+    left = {
+        op: count
+        for op, count in lowered.report.outside.items()
+        if not any(word in op for word in BORDER)
+    }
+    compared = Compared((sum(e.cycles for e in estimates), len(estimates), left))
     try:
         specification = str(EthosUCompileSpec(accelerator).tosa_spec)
         first = "ethos-u55-128" if "u55" in specification else accelerator
         delegates, theirs = lowered_by_stock(name, specification, first)
         estimates = [compile_tosa(data, accelerator).estimate for data in delegates]
+        compared.stock = sum(e.cycles for e in estimates), len(delegates), dict(theirs)
     except Exception as error:  # The stock flow raises bare exceptions; the bench says so.
-        return f"{ours} | stock fails: {str(error).splitlines()[0][:90]}"
-    cycles = sum(e.cycles for e in estimates)
-    said = f"{cycles:8} cycles, {len(delegates)} delegates, {theirs.total()} CPU ops"
-    ratio = sum(e.cycles for e in found) / max(cycles, 1)
-    return f"{ours} {dict(outside)} | stock {said} {dict(theirs)} | {ratio:.3f}"
+        compared.failure = str(error).splitlines()[0][:90]
+    return compared
+
+
+def table(rows: dict[str, Any]) -> list[str]:
+    """The rows that were kept, and the geometric mean of their ratios."""
+    compared = {key: Compared(**row) for key, row in rows.items()}
+    lines = ["| | stepwell | stock | ÷ |", "|---|---|---|---|"]
+    lines += [f"| {key} | {' | '.join(one.cells())} |" for key, one in sorted(compared.items())]
+    ratios = [one.ratio for one in compared.values() if one.ratio is not None]
+    mean = math.exp(sum(map(math.log, ratios)) / max(len(ratios), 1))
+    told = f"geometric mean of {len(ratios)}; the greatest"
+    return [*lines, f"| {told} | | | {mean:.3f}; {max(ratios, default=0):.3f} |"]
 
 
 def main() -> None:
@@ -142,6 +183,8 @@ def main() -> None:
     parser.add_argument("--accelerators", default="ethos-u55-128,ethos-u65-256,ethos-u85-256")
     parser.add_argument("--stock", action="store_true", help="ExecuTorch's own flow beside it")
     parser.add_argument("--small", action="store_true", help="the small nets")
+    parser.add_argument("--keep", type=Path, help="a file of rows of --stock, which a run adds to")
+    parser.add_argument("--table", type=Path, help="write the rows that were kept into a page")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -149,10 +192,17 @@ def main() -> None:
     import stepwell
     from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
+    rows = kept_rows(options.keep)
+    if options.table is not None:
+        between_markers(options.table, "ethos-u stock", table(rows))
+        return
     for name in small.nets() if options.small else options.models:
         if options.stock:
             for accelerator in options.accelerators.split(","):
-                print(f"{name:20} {accelerator:14} {compare(name, accelerator)}", flush=True)
+                compared = compare(name, accelerator)
+                rows[f"{name}, {accelerator}"] = asdict(compared)
+                keep_rows(options.keep, rows)
+                print(f"{name:20} {accelerator:14} {compared.ratio} {compared}", flush=True)
             continue
         exported = quantised(*given(name, channels_last=True), CortexMQuantizer())
         for accelerator in options.accelerators.split(","):

@@ -1,7 +1,8 @@
 """Suites of others, whole: ExecuTorch's own operator and module tests, with our lowering in them.
 
     python bench/suites.py STATE [--suites arm-int arm-fp cortex-m xnnpack] [-k EXPRESSION]
-    python bench/suites.py STATE --table      what STATE has, and every case that is not right
+    python bench/suites.py STATE --again              those that were not right
+    python bench/suites.py STATE --table [PAGE]       what STATE has; its counts into PAGE
 
 The tests are those of the installed `executorch` (nothing of them is copied), collected by pytest,
 all parameters, without those that it marks as failing or skipped. What they quantise, export, feed
@@ -40,6 +41,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from _report import between_markers
 
 # The folder of this script holds a `tosa.py`, which hides the package of that name.
 sys.path[:] = [path for path in sys.path if Path(path).resolve() != Path(__file__).parent]
@@ -369,8 +372,8 @@ def rows(state: Path) -> list[tuple[str, str, str, str]]:
     return [(*key, *row) for key, row in last.items()]
 
 
-def table(state: Path) -> str:
-    """Counts a suite, then every case that is not right."""
+def table(state: Path, page: str = "") -> str:
+    """Counts a suite, which a page takes too, then every case that is not right."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     others: list[str] = []
     for suite, name, verdict, reason in rows(state):
@@ -387,6 +390,8 @@ def table(state: Path) -> str:
         row = [suite, cases, *(count[verdict] for verdict in RIGHT + WRONG), f"{share:.2f}"]
         row += [count["stock ends"], count["no program"]]
         lines.append("| " + " | ".join(map(str, row)) + " |")
+    if page:
+        between_markers(Path(page), "suites", lines)
     return "\n".join([*lines, "", *sorted(others)])
 
 
@@ -425,14 +430,14 @@ def main() -> None:
     parser.add_argument("--suites", nargs="+", choices=SUITES, default=list(SUITES))
     parser.add_argument("-k", dest="expression", default="", help="as pytest's")
     parser.add_argument("--again", action="store_true", help="those that were not right")
-    parser.add_argument("--table", action="store_true", help="only print what STATE has")
+    parser.add_argument("--table", nargs="?", const="", metavar="PAGE", help="what STATE has")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.inside:
         sys.exit(
             collect(arguments.suites[0], arguments.state, arguments.expression, arguments.again)
         )
-    for suite in () if arguments.table else arguments.suites:
+    for suite in () if arguments.table is not None else arguments.suites:
         command = [sys.executable, __file__, str(arguments.state), "--inside"]
         command += [
             "--suites",
@@ -444,7 +449,7 @@ def main() -> None:
         while subprocess.run(command, stdout=sys.stderr).returncode < 0:  # Ended by a signal.
             suite, name, *_ = rows(arguments.state)[-1]
             write(arguments.state, suite, name, "crash", "ends the process")
-    print(table(arguments.state))
+    print(table(arguments.state, arguments.table or ""))
 
 
 if __name__ == "__main__":

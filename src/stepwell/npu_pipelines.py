@@ -30,10 +30,12 @@ from stepwell.translate.rewrites.cmsis import (
 )
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.ethosu import (
+    FewestAxes,
     LowerForNpu,
     PartitionEthosu,
     RescaleConstant,
     SpreadConstant,
+    WithoutUnits,
     hoist_reshape_over_rescale,
     rescale_for_each_reader,
 )
@@ -70,17 +72,17 @@ def ethosu_pipeline(
         optimise: `cycles` asks Vela for the cycles of each form of linear layers, and writes the
             one with the fewest; else their rows are columns of an image.
     """
-    to_npu = steps_to_npu("width")
+    to_npu = steps_to_npu(accelerator, "width")
     fuse = (Together("keep-bytes", tuple(rule() for rule in rescale_for_each_reader.RULES)),)
     behind = _on_cpu(accelerator, cpu, fuse)
     lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS, behind=behind, refused=_refused)
     if optimise == CYCLES:
-        others = tuple((rows, steps_to_npu(rows)) for rows in ("height", "batch"))
+        others = tuple((rows, steps_to_npu(accelerator, rows)) for rows in ("height", "batch"))
         lower = replace(lower, others=others, cycles=_cycles)
     return Pipeline(accelerator, (*_quantised(io), lower, *behind))
 
 
-def steps_to_npu(rows: Rows) -> tuple[Step, ...]:
+def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
     """Quantised layers to operators; the rows of linear layers are batch, height or width."""
     integers = (step(int8_linear, rows=rows) if is_step(r, int8_linear) else r for r in INTEGERS)
     # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
@@ -91,7 +93,12 @@ def steps_to_npu(rows: Rows) -> tuple[Step, ...]:
         *layouts(*LAYOUT, ComposeByteFunctions()),
         Together(
             "operate-on-bytes",
-            (hoist_reshape_over_rescale.RULES[0](), RescaleConstant(), SpreadConstant()),
+            (
+                hoist_reshape_over_rescale.RULES[0](),
+                RescaleConstant(),
+                SpreadConstant(),
+                FewestAxes() if accelerator.startswith("ethos-u55") else WithoutUnits(),
+            ),
         ),
     )
 

@@ -205,7 +205,7 @@ def rows() -> ExportedProgram:
 def with_rows(kind: Any, accelerator: str = U85) -> Any:
     """The pipeline whose linear layers have rows of one kind."""
     pipeline = ethosu_pipeline(accelerator, io="int8")
-    lower = LowerForNpu(accelerator, steps_to_npu(kind), OVER_INTEGERS)
+    lower = LowerForNpu(accelerator, steps_to_npu(accelerator, kind), OVER_INTEGERS)
     return pipeline.replace("lower-for-npu", lower)
 
 

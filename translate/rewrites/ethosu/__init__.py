@@ -4,10 +4,13 @@ from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu
 from stepwell.translate.rewrites.ethosu.partition_ethosu import PartitionEthosu
 from stepwell.translate.rewrites.ethosu.rescale_constant import RescaleConstant
 from stepwell.translate.rewrites.ethosu.spread_constant import SpreadConstant
+from stepwell.translate.rewrites.ethosu.transpose_few_axes import FewestAxes, WithoutUnits
 
 __all__ = [
+    "FewestAxes",
     "LowerForNpu",
     "PartitionEthosu",
     "RescaleConstant",
     "SpreadConstant",
+    "WithoutUnits",
 ]
