@@ -5,32 +5,17 @@ import logging
 import os
 import subprocess
 from collections.abc import Iterator
-from itertools import takewhile
-from typing import Any
 
 import pytest
 import torch
 from forking import Forks
 from hypothesis import settings
-from torch.utils import _traceback
 
 # Two workers share the machine. ExecuTorch reads the thread count when its first delegate loads.
 torch.set_num_threads(1)
 
 # A worker holds millions of objects, most of them for good: looking through all is a tenth of it.
 gc.set_threshold(2000, 20, 25)
-
-_BELOW = os.path.join("_pytest", "python.py")
-_EXTRACT = _traceback._extract_symbolized_tb
-
-
-def _within_the_test(frames: list[dict[str, Any]], skip: int) -> Any:
-    """A stack that `torch.export` notes at a node, without pytest's forty frames: a tenth of it."""
-    mine = takewhile(lambda frame: not frame["filename"].endswith(_BELOW), frames[skip:])
-    return _EXTRACT(list(mine), 0)
-
-
-_traceback._extract_symbolized_tb = _within_the_test
 
 # A mistake of a step costs a user one op, and is an error here.
 os.environ["STEPWELL_FAILURES"] = "raise"
