@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
+import stepwell
 from stepwell.translate.rewrites.layers import fold_batch_norm
 
 
@@ -114,3 +117,18 @@ def test_a_product_and_a_sum_remain_behind(name: str, apply: Any, method: Any):
     )
     text = method(f"%x: {x}, %u: tensor<4x3xf32>", weight, STATISTICS, layer, norm, gives=y)
     assert apply(text, fold_batch_norm).ops()[1:] == ["aten.mul.Tensor", "aten.add.Tensor"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_models_own_kernel_stays_as_it_is(dtype: torch.dtype) -> None:
+    """A kernel of doubles needs no cast to be scaled in doubles: it must not be scaled in place."""
+    net = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4)).to(dtype).eval()
+    for value in net.parameters():
+        value.data.uniform_(1.0, 2.0)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    x = torch.randn(1, 2, 6, 6, dtype=dtype)
+    program = torch.export.export(net, (x,))
+    wanted = net(x)
+    made = stepwell.lower(program, "xnnpack")
+    torch.testing.assert_close(made.run(x)[0], wanted)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())

@@ -112,7 +112,7 @@ def scale_output_channels(
     spread = scale.reshape(-1, *(1,) * (kernel.dim() - 1))
     scaled = kernel.new_empty(kernel.shape)
     for rows in blocks_of_rows(kernel):
-        scaled[rows] = kernel[rows].double().mul_(spread[rows])
+        scaled[rows] = kernel[rows].double() * spread[rows]
     return scaled
 
 
