@@ -47,7 +47,7 @@ TARGETS = {
 OF_INTEGERS = (("xnnpack", "torch"), ("tosa-1.0+int", "torch"), ("cortex-m55", "torch"))
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
 ALL = (*TARGETS, *INTEGERS)
-FLOATS = ("float32", "float16", "bfloat16")
+FLOATS = tuple(TARGETS)
 """What is measured on other cores: integers are the same kernels, and bit for bit."""
 KERNELS = ("strict", "cortex-m55")
 """A mode and a target that are compared with the runtime's own kernels: no delegate is theirs."""
@@ -176,27 +176,29 @@ def report(name: str, only: str, targets: str) -> str:
 
 
 def report_of_cores(name: str, only: str, cores: Sequence[str]) -> list[str]:
-    """What the default keeps of a dtype on other cores: a line for each, then what is worse."""
+    """What the default keeps of a dtype on cores, then what is worse; cores may share a line."""
     dtype = getattr(torch, name)
     kept = measurable([form for form in FORMS if re.search(only, form.name)], dtype)
     theirs = in_chunks(kept, lambda some: stock(some, dtype, cores=cores))
     ours = in_chunks(kept, lambda some: stepwells(some, dtype, "xnnpack", cores))
-    lines: list[str] = []
-    details: list[str] = []
+    lines: dict[str, list[str]] = {}
+    details: dict[str, list[str]] = {}
     for at, core in enumerate(cores):
         here, there = ({f: part(held[f], at) for f in held} for held in (ours, theirs))
         words = {
             f.name: verdict_of(here[f.name], there[f.name], f, dtype, on_arm=True) for f in kept
         }
         counted = Counter(words.values())
-        worse = [f for f in kept if words[f.name] in ("worse", "declared")]
-        details += [
-            f"| {name} | {core} | `{f.name}` | {words[f.name]} | "
-            f"{detail(here[f.name], there[f.name], f, dtype)} |"
-            for f in worse
-        ]
-        lines.append(f"| {name} | {core} | " + " | ".join(str(counted[w]) for w in ORDER) + " |")
-    return [*lines, "", *details]
+        lines.setdefault(" | ".join(str(counted[w]) for w in ORDER), []).append(core)
+        for form in kept:
+            if (word := words[form.name]) in ("worse", "declared"):
+                said = detail(here[form.name], there[form.name], form, dtype)
+                details.setdefault(f"`{form.name}` | {word} | {said}", []).append(core)
+    rows = (
+        [f"| {name} | {', '.join(on)} | {row} |" for row, on in of.items()]
+        for of in (lines, details)
+    )
+    return [*next(rows), "", *next(rows)]
 
 
 def part(held: Result, at: int) -> Result:

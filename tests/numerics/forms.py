@@ -381,6 +381,13 @@ DECLARED = {
 }
 """Forms for which the default is worse than stock, with the reason (`docs/semantics.md`)."""
 
+DECLARED_OF_SINGLES = dict.fromkeys(
+    ("group_norm(image)", "instance_norm(image)"),
+    "XNNPACK's inverse root of a variance that overflows is NaN; the kernel that the stock flow "
+    "calls has zeros for some of them, and NaN for others",
+)
+"""Those of float32 alone."""
+
 DECLARED_OF_HALVES = dict.fromkeys(
     ("x @ y.T * 0.125", "conv1d(rows)"),
     "XNNPACK's layers of halves limit a NaN to −∞ where the CPU has no half arithmetic",
@@ -394,17 +401,64 @@ DECLARED_OF_BFLOATS = dict.fromkeys(
 """Those of bfloat16 alone: the stock flow leaves its layers to kernels."""
 
 
+DECLARED_OF = {
+    torch.float32: DECLARED_OF_SINGLES,
+    torch.float16: DECLARED_OF_HALVES,
+    torch.bfloat16: DECLARED_OF_BFLOATS,
+}
+
+_BY_ORDER = "NEON's kernel adds up in another order: only sums that overflow on their way differ"
+_OF_HALVES = "products of halves limit a NaN on cores without half arithmetic"
 DECLARED_ON_ARM = {
-    "x @ y.T * 0.125": "NEON's product adds up in another order: only sums that overflow differ",
-    "conv1d(rows)": "NEON's convolution adds up in another order: only sums that overflow differ",
-    "masked attention by hand": "products of halves limit a NaN on cores without half arithmetic",
+    torch.float32: dict.fromkeys(("x @ y.T * 0.125", "conv1d(rows)"), _BY_ORDER),
+    torch.float16: {
+        **dict.fromkeys(("x @ y.T * 0.125", "conv1d(rows)"), _BY_ORDER),
+        **dict.fromkeys(("masked scores by hand", "masked attention by hand"), _OF_HALVES),
+    },
+    torch.bfloat16: dict.fromkeys(
+        (
+            "x @ y.T * 0.125",
+            "conv1d(rows)",
+            "conv2d(image)",
+            "relu(conv2d(image))",
+            "batch_norm(conv2d(image))",
+            "conv2d(image) * s + t",
+        ),
+        _BY_ORDER,
+    ),
 }
 """Those of an Arm core alone."""
+
+DEGREES = {
+    **dict.fromkeys(
+        ("layer_norm(x)", "layer_norm(x, affine)", "linear(layer_norm(x))", "group_norm(image)"), 0
+    ),
+    **dict.fromkeys(
+        (
+            "x * 2 * 0.25",
+            "linear(x) * 0.5",
+            "linear(x) / 8",
+            "linear(x * s)",
+            "linear(x * s + t)",
+            "(x @ W) * 0.125",
+            "conv2d(image)",
+            "conv2d(image, padded)",
+            "conv2d(image) * 0.5",
+            "conv2d(image * 0.5)",
+            "relu(conv2d(image))",
+            "batch_norm(conv2d(image))",
+            "conv2d(image) * s + t",
+        ),
+        1,
+    ),
+}
+"""Forms whose results grow with large inputs as this power of them: what they are without overflow
+on the way is computed in the same dtype, of smaller inputs.
+"""
 
 
 def declared(name: str, dtype: torch.dtype, *, on_arm: bool = False) -> bool:
     """Whether a form may be worse than stock, for a reason that is written down."""
-    if on_arm and name in DECLARED_ON_ARM:
+    if on_arm and name in DECLARED_ON_ARM.get(dtype, {}):
         return True
-    of_it = {torch.float16: DECLARED_OF_HALVES, torch.bfloat16: DECLARED_OF_BFLOATS}.get(dtype, {})
-    return name in DECLARED or name in of_it
+    return name in DECLARED or name in DECLARED_OF.get(dtype, {})

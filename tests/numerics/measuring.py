@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from forms import Form, Forms
+from forms import DEGREES, Form, Forms
 from specials import flushed, severity
 
 import stepwell
 
 Result = torch.Tensor | str
 """What a form gave, or why it gave nothing."""
+
+
+SMALLER = 2.0**-600
+"""A factor of inputs that leaves room for sums of squares; it tells no zero from a denormal."""
 
 
 def eager(form: Form, dtype: torch.dtype, flush: bool = False) -> torch.Tensor:
@@ -28,8 +32,13 @@ def eager(form: Form, dtype: torch.dtype, flush: bool = False) -> torch.Tensor:
 def exact(form: Form, dtype: torch.dtype) -> torch.Tensor:
     """torch's result in float64, rounded once; inputs and weights are those of the dtype.
 
-    Of integers it is eager's: they have no other arithmetic.
+    Of integers it is eager's: they have no other arithmetic. Of float64 too, but where it is known
+    how a result grows with the inputs: there it is that of inputs too small to overflow.
     """
+    if dtype == torch.float64 and form.name in DEGREES:
+        with torch.no_grad():
+            small = Forms([form], dtype)([[x * SMALLER for x in form.inputs(dtype)]])[0]
+        return small / SMALLER ** DEGREES[form.name]
     if not dtype.is_floating_point:
         return eager(form, dtype)
     module = copy.deepcopy(Forms([form], dtype))
