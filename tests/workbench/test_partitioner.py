@@ -10,10 +10,10 @@ import pytest
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge, to_edge_transform_and_lower
-from executorch.runtime import Runtime
 from torch import nn
 
 import stepwell
+from stepwell.backends.executorch.running.runner import PteSession
 
 from .small_models import MODELS, Net, made
 from .versions import undecomposed
@@ -21,11 +21,8 @@ from .versions import undecomposed
 
 def ran(edge: Any, *calls: Sequence[torch.Tensor]) -> list[Any]:
     """What the stock runtime gives for the program that the stock flow writes."""
-    data = edge.to_executorch().buffer
-    program = Runtime.get().load_program(data)  # The runtime keeps neither of them alive.
-    method = program.load_method("forward")
-    assert method is not None
-    return [[torch.clone(y) for y in method.execute(list(inputs))] for inputs in calls]
+    session = PteSession.load(edge.to_executorch().buffer)
+    return [list(session.run(*inputs)) for inputs in calls]
 
 
 def delegates(edge: Any) -> int:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from executorch.runtime import Runtime
 from kept_stock import stock_program
 from torch import Tensor
 from torch.export import ExportedProgram
 
 import stepwell
 from quantised import cnn_per_channel, cnn_per_tensor, mlp_dynamic
+from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.dialects.xnnpack import XnnpackOp, datatype
 from stepwell.lowering import Lowered
 
@@ -30,12 +30,9 @@ def stock_outputs(
     ep: ExportedProgram, trials: Sequence[Tensor | tuple[Tensor, ...]]
 ) -> list[list[Tensor]]:
     """What ExecuTorch's own flow makes of a program, run on its runtime for each input."""
-    buffer = stock_program(ep)  # The runtime points into it, and the method into both.
-    program = Runtime.get().load_program(buffer)
-    method = program.load_method("forward")
-    assert method is not None
+    session = PteSession.load(stock_program(ep))
     inputs = [[trial] if isinstance(trial, Tensor) else [*trial] for trial in trials]
-    return [[value.clone() for value in method.execute(given)] for given in inputs]
+    return [list(session.run(*given)) for given in inputs]
 
 
 def nodes(made: Lowered) -> list[XnnpackOp]:
