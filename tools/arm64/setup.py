@@ -91,7 +91,7 @@ def fetch_packages(into: Path) -> str | None:
 
     Gives why there are no newer ones.
     """
-    apt = _apt(into / "apt")
+    apt = apt_get(into / "apt")
     run(*apt, "update", "-qq")
     listed = run(*apt, "install", "-qq", "-y", "--no-install-recommends", "--print-uris", *PACKAGES)
     files = [line.split()[1] for line in listed.splitlines() if line.startswith("'")]
@@ -113,7 +113,7 @@ def fetch_packages(into: Path) -> str | None:
     return None
 
 
-def _apt(state: Path) -> list[str]:
+def apt_get(state: Path) -> list[str]:
     """apt-get with this machine's sources and backports of them, and a state of its own."""
     (state / "lists" / "partial").mkdir(parents=True)
     (state / "cache" / "archives" / "partial").mkdir(parents=True)

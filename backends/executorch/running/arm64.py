@@ -195,7 +195,7 @@ class EmulatedProgram:
         """Executions of each instruction word, of every measured call so far."""
         if self._counts is None or not self._counts.exists():
             return []
-        return list(_read_counts(self._counts.read_bytes()))
+        return list(read_counts(self._counts.read_bytes()))
 
     def close(self) -> None:
         """End the process."""
@@ -361,7 +361,7 @@ def command(cpu: str, counts: Path | None = None) -> list[str]:
     return [str(here / "emulators" / "counting"), *start, *counting, str(here / "runner")]
 
 
-def _read_counts(data: bytes) -> Iterator[Counts]:
+def read_counts(data: bytes) -> Iterator[Counts]:
     """What `tools/arm64/count.c` wrote."""
     at = 0
     while at < len(data):
