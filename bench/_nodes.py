@@ -9,8 +9,9 @@ input, output, and the call of the delegate fall out of the difference.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -103,31 +104,47 @@ class Form:
         )
 
 
-def seconds(
-    forms: Sequence[Form], rounds: int = 12, least: float = 2e-4, core: str | None = None
-) -> list[float | None]:
-    """Seconds of one node of each form; None where the runtime does not take it.
+@dataclass
+class Device:
+    """A machine elsewhere: programs are written for it, or what it measured of them is read.
 
-    On an Arm core that is emulated, what its instructions take at least (`bench/_arm_cycles.py`).
+    Attributes:
+        folder: where programs are written to.
+        times: nanoseconds that it printed, by program and method; None while they are written.
+        programs: how many there were.
 
-    Trials of one and of four nodes run in turn, each for `least` seconds at a time; of `rounds`
-    times, the least counts.
     """
-    if core is not None:
-        return [_seconds_on(core, form) for form in forms]
-    return [_seconds(form, rounds, least) for form in forms]
+
+    folder: Path | None = None
+    times: Mapping[str, Mapping[str, float]] | None = None
+    programs: int = 0
+
+    def seconds(self, form: Form) -> float | None:
+        """Seconds of one node; any number while programs are written."""
+        name = f"{self.programs:03}.pte"
+        self.programs += 1
+        if self.times is None:
+            assert self.folder is not None
+            (self.folder / name).write_bytes(_trials(form))
+            return 1.0
+        taken = self.times[name]
+        if not taken:
+            return None
+        return 1e-9 * max(0.0, taken["trial_1"] - taken["trial_0"]) / FURTHER
 
 
 FURTHER = 3
 
 
-def _seconds(form: Form, rounds: int, least: float) -> float | None:
+def seconds_here(form: Form, rounds: int = 12, least: float = 2e-4) -> float | None:
+    """Seconds of one node on this machine; None where the runtime does not take it.
+
+    Trials of one and of four nodes run in turn, each for `least` seconds at a time; of `rounds`
+    times, the least counts.
+    """
     from executorch.runtime import Runtime
 
-    trials = [form.trial(1), form.trial(1 + FURTHER)]
-    program = Runtime.get().load_program(
-        to_bytes(container_of(trials, embed_unpacked_constants=True))
-    )
+    program = Runtime.get().load_program(_trials(form))
     try:
         methods = [program.load_method(f"trial_{index}") for index in range(2)]
         best = [_once(method, form.inputs, 1) for method in methods]
@@ -140,12 +157,17 @@ def _seconds(form: Form, rounds: int, least: float) -> float | None:
     return max(0.0, best[1] - best[0]) / FURTHER
 
 
-def _seconds_on(core: str, form: Form) -> float:
+def _trials(form: Form) -> bytes:
+    """A program of two methods: one node, and some more."""
+    trials = [form.trial(1), form.trial(1 + FURTHER)]
+    return to_bytes(container_of(trials, embed_unpacked_constants=True))
+
+
+def seconds_on(core: str, form: Form) -> float:
+    """What the instructions of one node take at least on a core (`bench/_arm_cycles.py`)."""
     from _arm_cycles import seconds as least_seconds
 
-    trials = [form.trial(1), form.trial(1 + FURTHER)]
-    program = to_bytes(container_of(trials, embed_unpacked_constants=True))
-    session = PteSession.load(program, cpu=core, counting=True)
+    session = PteSession.load(_trials(form), cpu=core, counting=True)
     one, more = (
         least_seconds(
             session.measure(*form.inputs, method=f"trial_{index}", repeats=2).counts[-1], core

@@ -1,31 +1,38 @@
 """Fits what XNNPACK's nodes cost on this machine: the model that decisions read.
 
     python bench/costs.py [--rounds 40] [--core cortex-a76] [--write]
+    python bench/costs.py --device FOLDER
+    python bench/costs.py --times times.json --core cortex-a76 --write
 
 Times single nodes on ExecuTorch's runtime (`bench/_nodes.py`: differences between trials, the
 least of many, one thread's CPU time) and fits the nanoseconds of `dialects/xnnpack/costs`.
 `--write` keeps them under the kind of this CPU, which is named by what XNNPACK's kernels ask for:
 `x86-avx2`, `x86-avx512-vnni`, `arm-neon`, … What whole programs decided (`copy`, `lookup`,
 `layout_node`, `block`, `worth`) is kept as it is. With `--core cortex-a76` they are what an Arm
-core takes at least, from the instructions it runs (`bench/_arm_cycles.py`).
+core takes at least, from the instructions it runs (`bench/_arm_cycles.py`). `--device` writes a
+folder with all that a device with such a core needs, Android or Linux: `sh measure.sh` there prints
+what `--times` makes the core's costs of.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from _nodes import Form, Writer, seconds
+from _nodes import Device, Form, Writer, seconds_here, seconds_on
 from _report import prepare, show
 from xdsl.ir import SSAValue
 from xnnpack import set_threads
 
+from stepwell.backends.executorch.running import arm64
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import costs
 from stepwell.ir.dtypes import f16
@@ -109,10 +116,14 @@ def small() -> Form:
     return Form((torch.randn(8),), chain, chained=True)
 
 
-def nanoseconds(forms: Iterable[tuple[Form, float]], rounds: int, core: str | None) -> float:
+Measure = Callable[[Form], float | None]
+"""Seconds of one node of a form."""
+
+
+def nanoseconds(forms: Iterable[tuple[Form, float]], measure: Measure) -> float:
     """The median over forms of nanoseconds for one of the units that each has so many of."""
     pairs = list(forms)
-    found = seconds([form for form, _ in pairs], rounds, core=core)
+    found = [measure(form) for form, _ in pairs]
     return statistics.median(
         1e9 * taken / units
         for taken, (_, units) in zip(found, pairs, strict=True)
@@ -120,26 +131,26 @@ def nanoseconds(forms: Iterable[tuple[Form, float]], rounds: int, core: str | No
     )
 
 
-def fitted(rounds: int, core: str | None = None) -> costs.Costs:
-    """The costs of this machine, or of an Arm core."""
-    images = IMAGES if core is None else IMAGES[1:4]
+def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
+    """The costs of a machine, or of an Arm core whose instructions are counted."""
+    images = IMAGES[1:4] if counted else IMAGES
 
     def window(size: tuple[int, int]) -> float:
-        return nanoseconds(((depthwise(c, s, size), c * s * s) for c, s in images), rounds, core)
+        return nanoseconds(((depthwise(c, s, size), c * s * s) for c, s in images), measure)
 
     def of(name: str) -> float:
-        return nanoseconds(((elementwise(name, c, s), c * s * s) for c, s in images), rounds, core)
+        return nanoseconds(((elementwise(name, c, s), c * s * s) for c, s in images), measure)
 
     product = nanoseconds(
-        ((layer(*size), float(torch.tensor(size).prod())) for size in PRODUCTS), rounds, core
+        ((layer(*size), float(torch.tensor(size).prod())) for size in PRODUCTS), measure
     )
     few, inputs, outputs = 16, 1024, 1024  # Several of these do not fit a second-level cache.
-    rows = nanoseconds([(layer(few, inputs, outputs), inputs * outputs)], rounds, core)
-    node = nanoseconds([(small(), SMALL)], rounds, core)
+    rows = nanoseconds([(layer(few, inputs, outputs), inputs * outputs)], measure)
+    node = nanoseconds([(small(), SMALL)], measure)
     usual = costs.load(costs.DEFAULT)
     found = replace(
         usual,
-        machine=machine() if core is None else COUNTED.format(core),
+        machine=machine,
         node=node,
         product=product,
         element=of("element"),
@@ -151,7 +162,7 @@ def fitted(rounds: int, core: str | None = None) -> costs.Costs:
         lone_tap=window((7, 7)) / 49,
         weight=max(0.0, rows - few * product),
     )
-    if core is None:
+    if not counted:
         return found
     # What whole programs decided, by what an element that moves costs there and here; waiting for
     # memory is not counted, so a weight waits as long as here.
@@ -178,15 +189,63 @@ def rounded(held: costs.Costs) -> dict[str, Any]:
     return {name: two(value) for name, value in asdict(held).items()}
 
 
+def asked_for(options: argparse.Namespace) -> costs.Costs:
+    """The costs of a device, a core, or this machine."""
+    if options.times is not None:
+        said = json.loads(options.times.read_text())
+        return fitted(Device(times=said["programs"]).seconds, said["machine"], counted=False)
+    if options.core is not None:
+        on_core = partial(seconds_on, options.core)
+        return fitted(on_core, COUNTED.format(options.core), counted=True)
+    return fitted(partial(seconds_here, rounds=options.rounds), machine(), counted=False)
+
+
+MEASURE = """#!/bin/sh
+# Prints what `bench/costs.py --times` reads: on a device with an Arm core, Android or Linux.
+cd "$(dirname "$0")" || exit 1
+chmod +x lib/ld-linux-aarch64.so.1 runner
+exec lib/ld-linux-aarch64.so.1 --library-path lib ./runner --time *.pte
+"""
+
+
+SYSTEM = ("ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1",
+          "libdl.so.2", "libpthread.so.0")  # fmt: skip
+"""What the runner needs of a Linux, which Android is not."""
+
+
+def write_device(folder: Path) -> None:
+    """Programs, the runner with every library that it loads, and what starts it."""
+    if why := arm64.missing():
+        raise SystemExit(f"there is no runner for Arm here: {why}")
+    libraries = folder / "lib"
+    libraries.mkdir(parents=True)
+    device = Device(folder=folder)
+    fitted(device.seconds, "", counted=False)
+    shutil.copy(arm64.folder() / "runner", folder)
+    for path in (arm64.folder() / "lib").glob("libexecutorch*.so"):
+        shutil.copy(path, libraries)
+    for name in SYSTEM:
+        shutil.copy(arm64.folder() / "root" / "lib" / name, libraries)
+    (folder / "measure.sh").write_text(MEASURE)
+    print(f"{device.programs} programs are in {folder}; there: sh measure.sh > times.json")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=40, help="runs of each trial")
     parser.add_argument("--write", action="store_true", help="keep them in the package")
     parser.add_argument("--core", help="an Arm core, from instructions (make arm64)")
+    parser.add_argument("--device", type=Path, help="write a folder that measures a device's core")
+    parser.add_argument("--times", type=Path, help="what it printed there")
     options = parser.parse_args()
     prepare()
     set_threads(1)
-    found = rounded(fitted(options.rounds, options.core))
+    if options.device is not None:
+        write_device(options.device)
+        return
+    if options.times is not None and options.core is None:
+        parser.error("--times is of a core: --core cortex-a76")
+    found = rounded(asked_for(options))
     known = costs.cpu_kind() if options.core is None else f"arm-{options.core}"
     before = rounded(costs.load(known)) if known in costs.kinds() else {}
     rows = [[name, str(before.get(name, "–")), str(value)] for name, value in found.items()]

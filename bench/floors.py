@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from _nodes import Form, Writer, seconds
+from _nodes import Form, Writer, seconds_here
 from _peer_tables import GOAL, OPENVINO, ORT, OURS
 from _report import RESULTS, between_markers, prepare, write
 from _zoo_models import SIZES, create
@@ -109,7 +109,7 @@ def peaks() -> Peaks:
         def layer(w: Writer, x: SSAValue, i: int = inputs, o: int = outputs) -> SSAValue:
             return w(xnnpack.FullyConnected.make(x, w.weight(torch.randn(o, i))))
 
-        (taken,) = seconds([Form((torch.randn(rows, inputs),), layer)], 20)
+        taken = seconds_here(Form((torch.randn(rows, inputs),), layer), 20)
         fastest = max(fastest, 2.0 * rows * inputs * outputs / (taken or 1.0))
     widest = 0.0
     for count in (1 << 14, 1 << 16, 1 << 18):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 from _atlas_forms import Entry, entries
-from _nodes import seconds
+from _nodes import seconds_here
 from _report import RESULTS, prepare, show, write
 from costs import kind, machine
 from xnnpack import set_threads
@@ -43,7 +43,7 @@ def measured(entry: Entry, rounds: int) -> Square:
     """One square; its speed is None where the runtime has no such node."""
     speed: float | None = None
     try:
-        (taken,) = seconds([entry.form], rounds)
+        taken = seconds_here(entry.form, rounds)
         speed = entry.work / taken / 1e9 if taken else None
     except Exception as problem:
         print(f"{entry.row}, {entry.column}, {entry.datatype}: {problem!r:.120}", flush=True)

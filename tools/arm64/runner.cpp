@@ -36,8 +36,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -209,17 +211,27 @@ class Program {
   }
 
   void run_on_zeros() {
-    const auto meta = module_.method_meta("forward");
-    if (!meta.ok()) return;
     Inputs inputs;
-    for (size_t i = 0; i < meta->num_inputs(); ++i) {
-      const auto tensor = meta->input_tensor_meta(i);
-      if (!tensor.ok()) return;
-      inputs.add_zeros({tensor->sizes().begin(), tensor->sizes().end()},
-                       {tensor->dim_order().begin(), tensor->dim_order().end()},
-                       tensor->scalar_type(), tensor->nbytes());
+    if (add_zeros(inputs, "forward")) (void)module_.execute("forward", inputs.values);
+  }
+
+  // Nanoseconds of a call of each method, on zeros: the least of many rounds or of a second, in
+  // which they take turns, each for a fifth of a millisecond at a time.
+  std::map<std::string, double> time_methods() {
+    std::map<std::string, Inputs> inputs;
+    std::map<std::string, double> best;
+    const auto program = module_.program();
+    for (size_t i = 0; i < program->num_methods(); ++i) {
+      const std::string name = *program->get_method_name(i);
+      if (!add_zeros(inputs[name], name) || !module_.execute(name, inputs[name].values).ok())
+        return {};
+      best[name] = time_calls(name, inputs[name], 1);
     }
-    (void)module_.execute("forward", inputs.values);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    for (int round = 0; round < 40 && std::chrono::steady_clock::now() < until; ++round)
+      for (auto& [name, least] : best)
+        least = std::min(least, time_calls(name, inputs[name], std::max(1., 2e5 / least)));
+    return best;
   }
 
   void answer_call(uint32_t repeats) {
@@ -249,6 +261,26 @@ class Program {
   }
 
  private:
+  bool add_zeros(Inputs& inputs, const std::string& method) {
+    const auto meta = module_.method_meta(method);
+    if (!meta.ok()) return false;
+    for (size_t i = 0; i < meta->num_inputs(); ++i) {
+      const auto tensor = meta->input_tensor_meta(i);
+      if (!tensor.ok()) return false;
+      inputs.add_zeros({tensor->sizes().begin(), tensor->sizes().end()},
+                       {tensor->dim_order().begin(), tensor->dim_order().end()},
+                       tensor->scalar_type(), tensor->nbytes());
+    }
+    return true;
+  }
+
+  double time_calls(const std::string& method, Inputs& inputs, int calls) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int call = 0; call < calls; ++call) (void)module_.execute(method, inputs.values);
+    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start)
+               .count() / calls;
+  }
+
   std::vector<uint8_t*> memory_;
   std::vector<Span<uint8_t>> spans_;
   std::vector<std::unique_ptr<HierarchicalAllocator>> planned_;
@@ -315,11 +347,43 @@ int serve(const std::vector<std::string>& first) {
   return 0;
 }
 
+// The kinds of core that the system names, as Arm numbers them: 0xd0b is a Cortex-A76.
+std::string cores() {
+  std::ifstream info("/proc/cpuinfo");
+  std::set<std::string> parts;
+  for (std::string line; std::getline(info, line);)
+    if (line.rfind("CPU part", 0) == 0) parts.insert(line.substr(line.find(':') + 1));
+  std::string text = "Arm cores";
+  for (const auto& part : parts) text += part;
+  return text;
+}
+
+// The programs' methods timed, as JSON: what `bench/costs.py --times` reads.
+int time_programs(const std::vector<std::string>& paths) {
+  std::printf("{\n \"machine\": \"%s\",\n \"programs\": {", cores().c_str());
+  for (const auto& path : paths) {
+    Program program(path, {});
+    std::string what;
+    const bool loaded = program.load(what) == Error::Ok;
+    std::printf("%s\n  \"%s\": {", &path == &paths.front() ? "" : ",", path.c_str());
+    const char* between = "";
+    const auto times = loaded ? program.time_methods() : std::map<std::string, double>();
+    for (const auto& [name, least] : times) {
+      std::printf("%s\"%s\": %.1f", between, name.c_str(), least);
+      between = ", ";
+    }
+    std::printf("}");
+    std::fflush(stdout);
+  }
+  std::printf("\n }\n}\n");
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** given) {
   std::vector<std::string> arguments;
-  bool serving = false;
+  bool serving = false, timing = false;
   for (int i = 1; i < count; ++i) {
     const std::string argument = given[i];
     if (argument == "--library" && i + 1 < count) {
@@ -329,6 +393,8 @@ int main(int count, char** given) {
       }
     } else if (argument == "--serve") {
       serving = true;
+    } else if (argument == "--time") {
+      timing = true;
     } else {
       arguments.push_back(argument);
     }
@@ -338,5 +404,5 @@ int main(int count, char** given) {
     return 0;
   }
   executorch::extension::threadpool::get_threadpool()->_unsafe_reset_threadpool(1);
-  return serving ? serve(arguments) : run(arguments);
+  return timing ? time_programs(arguments) : serving ? serve(arguments) : run(arguments);
 }
