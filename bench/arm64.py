@@ -2,12 +2,15 @@
 
     python bench/arm64.py [--models PATTERN] [--forms PATTERN] [--cores cortex-a76 …] [--large]
                           [--table docs/arm64.md]
+    python bench/arm64.py --attention [--table docs/arm64.md]
 
 Each program runs on each core; its error is the largest of any output, as a part of the largest,
 from the float model in float64, or for int8 from eager's own int8 program. Ours is *worse* where
 its error is beyond twice stock's and twice the rounding of the form. Instructions are of a warm
 call, counted by a plug-in (`docs/arm64.md`); a ratio is stock's divided by ours. `--large` takes
-the models of bench/xnnpack.py, whose stock flow takes minutes, on two cores.
+the models of bench/xnnpack.py, whose stock flow takes minutes, each lowered for its core; where the
+usual costs decide otherwise, instructions of that program stand beside. `--attention` is of
+attention in halves alone, beside eager's.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from torch import nn
 import stepwell
 from stepwell.backends.executorch.running import arm64
 from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.dialects.xnnpack.cpus import CPUS
 from stepwell.ir.diagnostics import StepwellError
 
 Made = tuple[nn.Module, tuple[Any, ...]]
@@ -38,6 +42,7 @@ COUNTED = ("cortex-a76", "neoverse-v1")
 ROUNDING = {"fp32": 2**-20, "fp16": 2**-9, "bf16": 2**-7}
 """What a form rounds its results by, at most a few times; int8 by a step of 1/127."""
 FORMS = ("fp32", "fp16", "bf16", "static", "dynamic", "8da4w")
+LARGE_FORMS = ("fp32", "fp16", "static", "8da4w")
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -101,6 +106,16 @@ LARGE: dict[str, Callable[[], Made]] = {
 }
 
 
+ATTENTION: dict[str, tuple[int, int, int, dict[str, bool]]] = {
+    "197 tokens": (3, 3, 197, {}),
+    "197 tokens, causal": (3, 3, 197, {"is_causal": True}),
+    "197 tokens, grouped queries": (4, 2, 197, {"enable_gqa": True}),
+    "1024 tokens": (1, 1, 1024, {}),
+    "1024 tokens, causal": (1, 1, 1024, {"is_causal": True}),
+}
+"""Heads of queries and of keys, tokens, and what else the op is told; 64 channels a head."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A model in a form: its program, its inputs, and what is right."""
@@ -121,6 +136,8 @@ class Row:
     stock: float
     rounding: float
     instructions: tuple[int, int] | None
+    usual: int | None = None
+    """Instructions of what the usual costs make of it, where that is another program."""
 
     @property
     def is_worse(self) -> bool:
@@ -168,28 +185,34 @@ def instructions(program: bytes, inputs: Sequence[Any], core: str) -> int:
 
 
 @torch.no_grad()
-def rows(model: str, make: Callable[[], Made], form: str, cores: Sequence[str]) -> Iterable[Row]:
-    """A model in a form, on each core."""
+def rows(
+    model: str, make: Callable[[], Made], form: str, cores: Sequence[str], *, for_core: bool
+) -> Iterable[Row]:
+    """A model in a form, on each core; lowered for it, or by the usual costs."""
     made = case(make, form)
     if made is None:
         return
-    ours = stepwell.lower(made.exported, "xnnpack").to_pte()
+    usual = stepwell.lower(made.exported, "xnnpack").to_pte()
     try:
         stock = stock_pte(copy.deepcopy(made.exported))
     except Exception as reason:  # Whatever its passes raise.
         print(f"{model}, {form}: the stock flow fails: {str(reason).splitlines()[0]}")
         return
     for core in cores:
+        ours = usual
+        if for_core and core in CPUS:
+            ours = stepwell.lower(made.exported, "xnnpack", cpu=core).to_pte()
         errors: list[float] = []
         for program in (ours, stock):
             session = PteSession.load(program, cpu=core)
             found = session.run(*session.laid_out(made.inputs))[0]
             errors.append(error(found, made.exact))
-        counted = None
+        counted = other = None
         if core in COUNTED and arm64.missing(core, counting=True) is None:
             ours_counted, stocks = (instructions(p, made.inputs, core) for p in (ours, stock))
             counted = stocks, ours_counted
-        yield Row(model, form, core, *errors, ROUNDING.get(form, 1 / 127), counted)
+            other = None if ours == usual else instructions(usual, made.inputs, core)
+        yield Row(model, form, core, *errors, ROUNDING.get(form, 1 / 127), counted, other)
 
 
 def table(found: Sequence[Row], cores: Sequence[str]) -> list[str]:
@@ -209,12 +232,50 @@ def table(found: Sequence[Row], cores: Sequence[str]) -> list[str]:
         ]
         for core in counted:
             pair = of[core].instructions if core in of else None
+            if pair is None:
+                cells.append("–")
+                continue
+            usual = of[core].usual
             cells.append(
                 f"{pair[0] / 1e6:.2f} M ÷ {pair[1] / 1e6:.2f} M = {pair[0] / pair[1]:.2f}"
-                if pair
-                else "–"
+                + ("" if usual is None else f" (usual costs: {usual / 1e6:.2f} M)")
             )
         lines.append(f"| {model} | {form} | " + " | ".join(cells) + " |")
+    return lines
+
+
+class Attends(nn.Module):
+    """The op alone."""
+
+    def __init__(self, options: dict[str, bool]) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """Queries, keys and values, [1, heads, tokens, 64]."""
+        return nn.functional.scaled_dot_product_attention(q, k, v, **self.options)
+
+
+@torch.no_grad()
+def attention(cores: Sequence[str]) -> list[str]:
+    """A line for each attention in halves and size of queries and keys: errors, and eager's."""
+    head = ["eager", "this x86-64", *cores, "greatest ÷ eager's"]
+    lines = ["| attention in halves | q and k of size | " + " | ".join(head) + " |"]
+    lines.append("|---" * (len(head) + 2) + "|")
+    for name, (queries, keys, tokens, told) in ATTENTION.items():
+        for size in (1.0, 3.0, 8.0):
+            torch.manual_seed(0)
+            heads = ((queries, size), (keys, size), (keys, 1.0))
+            given = tuple((torch.randn(1, n, tokens, 64) * by).half() for n, by in heads)
+            module = Attends(told)
+            exact = module(*(value.double() for value in given))
+            eager = error(module(*given), exact)
+            lowered = stepwell.lower(torch.export.export(module, given), "xnnpack")
+            errors = [error(lowered.run(*given, cpu=core)[0], exact) for core in (None, *cores)]
+            cells = [f"{value:.1e}" for value in (eager, *errors)]
+            line = f"| {name} | {size:g} | {' | '.join(cells)} | {max(errors) / eager:.2f} |"
+            print(line, flush=True)
+            lines.append(line)
     return lines
 
 
@@ -224,21 +285,27 @@ def main() -> int:
     parser.add_argument("--forms", default="", help="a pattern of forms")
     parser.add_argument("--cores", nargs="+", default=None, help="names of cores")
     parser.add_argument("--large", action="store_true", help="the models of bench/xnnpack.py")
+    parser.add_argument("--attention", action="store_true", help="attention in halves alone")
     parser.add_argument("--table", type=Path, help="the page that the table is written to")
     options = parser.parse_args()
     prepare()
     if why := arm64.missing():
         print(f"not run: {why}")
         return 0
+    if options.attention:
+        lines = attention(options.cores or CORES[:3])
+        if options.table is not None:
+            between_markers(options.table, "attention", ["", *lines, ""])
+        return 0
     started = time.perf_counter()
     cores = options.cores or (COUNTED if options.large else CORES)
     found: list[Row] = []
     for model, make in (LARGE if options.large else SMALL).items():
-        for form in FORMS:
+        for form in LARGE_FORMS if options.large else FORMS:
             if not re.search(options.models, model) or not re.search(options.forms, form):
                 continue
             try:
-                some = list(rows(model, make, form, cores))
+                some = list(rows(model, make, form, cores, for_core=options.large))
             except (StepwellError, RuntimeError) as reason:
                 print(f"{model}, {form}: {str(reason).splitlines()[0]}")
                 continue
