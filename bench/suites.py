@@ -1,7 +1,8 @@
 """Suites of others, whole: ExecuTorch's own operator and module tests, with our lowering in them.
 
     python bench/suites.py STATE [--suites arm-int arm-fp cortex-m xnnpack] [-k EXPRESSION]
-    python bench/suites.py STATE --again              those that were not right
+    python bench/suites.py STATE --again ours         those that were not right
+    python bench/suites.py STATE --again stock     the same as they stand, with the stock lowering
     python bench/suites.py STATE --table [PAGE]       what STATE has; its counts into PAGE
 
 The tests are those of the installed `executorch` (nothing of them is copied), collected by pytest,
@@ -18,7 +19,8 @@ the interpreter, which is CMSIS-NN's arithmetic (`tests/cmsis/test_kernels_golde
 | wrong | one does not |
 | refused | a `StepwellError`, with its sentence |
 | crash | any other error, or the end of the process |
-| stock ends | the test ends in its own export, quantiser or reference (eager has no such kernel) |
+| stock ends | the test fails as it stands, with the stock lowering; or it ends in its own export,
+  quantiser or reference (eager has no such kernel) |
 | no program | a test of something else than a lowering |
 
 STATE holds a line a case; an ended run goes on where it was. Cases come by the hash of their names,
@@ -68,6 +70,8 @@ SUITES = {
 }
 RIGHT = ("right", "beside CPU")
 WRONG = ("wrong", "refused", "crash")
+STOCK = "stock"
+"""Cases that are not right are run as they stand, with the stock lowering."""
 OPEN = "open"
 """The verdict of a case that runs; it stays that of one that ended its process."""
 LOWERING = ("to_edge", "partition", "run_passes", "to_edge_transform_and_lower", "to_executorch")
@@ -193,24 +197,28 @@ def lower(exported: Any, target: str, judged: Judged) -> Any:
 class Harvest:
     """A plug-in of pytest: our lowering in the place of theirs, verdicts in a file."""
 
-    def __init__(self, suite: str, state: Path, again: bool = False) -> None:
+    def __init__(self, suite: str, state: Path, again: str = "") -> None:
         self.suite, self.state = suite, state
-        self.ended = WRONG if again else ()
+        self.again = again
         self.judged = Judged()
 
     def pytest_configure(self, config: Any) -> None:
         torch.manual_seed(0)
         torch.set_num_threads(1)
         logging.disable(logging.WARNING)
-        self._put_in_place()
+        if self.again != STOCK:
+            self._put_in_place()
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         done = {name for suite, name, verdict, _ in rows(self.state)
-                if suite == self.suite and verdict not in (OPEN, *self.ended)}  # fmt: skip
+                if suite == self.suite and verdict != OPEN}  # fmt: skip
+        wrong = {name for suite, name, verdict, _ in rows(self.state)
+                 if suite == self.suite and verdict in WRONG}  # fmt: skip
         word = SUITES[self.suite].word
         items[:] = [
             item for item in items
-            if word in item.name and item.nodeid not in done and not is_marked(item)
+            if word in item.name and not is_marked(item)
+            and (item.nodeid in wrong if self.again else item.nodeid not in done)
         ]  # fmt: skip
         items.sort(key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
 
@@ -218,10 +226,15 @@ class Harvest:
     def pytest_runtest_call(self, item: Any) -> Generator[None, Any]:
         self.judged = judged = Judged()
         torch.manual_seed(0)
-        self._write(item.nodeid, OPEN, "")
+        if self.again != STOCK:
+            self._write(item.nodeid, OPEN, "")
         outcome = yield
         error = outcome.excinfo[1] if outcome.excinfo is not None else None
         outcome.force_result(None)
+        if self.again == STOCK:
+            if isinstance(error, Exception):
+                self._write(item.nodeid, "stock ends", f"as it stands: {told(error)}")
+            return
         if isinstance(error, KeyboardInterrupt):
             raise error
         if judged.verdict is None and judged.tester is not None and not judged.compared:
@@ -395,7 +408,7 @@ def table(state: Path, page: str = "") -> str:
     return "\n".join([*lines, "", *sorted(others)])
 
 
-def collect(suite: str, state: Path, expression: str, again: bool = False) -> int:
+def collect(suite: str, state: Path, expression: str, again: str = "") -> int:
     """Run what is open of a suite in this process; pytest's exit status."""
     warnings.filterwarnings("ignore")
     spec = find_spec("executorch.backends")
@@ -429,7 +442,7 @@ def main() -> None:
     parser.add_argument("state", type=Path, metavar="STATE")
     parser.add_argument("--suites", nargs="+", choices=SUITES, default=list(SUITES))
     parser.add_argument("-k", dest="expression", default="", help="as pytest's")
-    parser.add_argument("--again", action="store_true", help="those that were not right")
+    parser.add_argument("--again", choices=("ours", STOCK), default="", help="what was not right")
     parser.add_argument("--table", nargs="?", const="", metavar="PAGE", help="what STATE has")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -445,7 +458,7 @@ def main() -> None:
             *(["-k", arguments.expression] if arguments.expression else []),
         ]
         if arguments.again:
-            command.append("--again")
+            command += ["--again", arguments.again]
         while subprocess.run(command, stdout=sys.stderr).returncode < 0:  # Ended by a signal.
             suite, name, *_ = rows(arguments.state)[-1]
             write(arguments.state, suite, name, "crash", "ends the process")

@@ -125,7 +125,13 @@ def test_every_float_of_eight_bits_is_the_same_number_in_more(
     torch.testing.assert_close(widened, x.to(wider), rtol=0, atol=0, equal_nan=True)
 
 
-def test_no_float_becomes_one_of_eight_bits() -> None:
-    exported = torch.export.export(Converts(torch.float8_e5m2), (torch.randn(4),))
-    with pytest.raises(stepwell.StepwellError, match="casts to float8_e5m2 are not torch's"):
-        stepwell.lower(exported, "tosa-1.0+fp+fp8e5m2")
+@pytest.mark.parametrize("narrow", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_every_half_becomes_torchs_float_of_eight_bits(narrow: torch.dtype) -> None:
+    for wide in (torch.bfloat16, torch.float16, torch.float32):
+        codes = torch.arange(-(2**15), 2**15, dtype=torch.int16)
+        x = codes.view(torch.float16 if wide == torch.float16 else torch.bfloat16).to(wide)
+        exported = torch.export.export(Converts(narrow), (x,))
+        lowered = stepwell.lower(exported, "tosa-1.0+fp+fp8e4m3+fp8e5m2+bf16")
+        wanted = x.to(narrow).float()
+        for (narrowed,) in (lowered.run(x), lowered.program.run(x)):
+            torch.testing.assert_close(narrowed.float(), wanted, rtol=0, atol=0, equal_nan=True)

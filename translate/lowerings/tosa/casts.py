@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 from stepwell.ir.dtypes import dtype_name, f8E4M3FN, f8E5M2, f32, i1, i32, i64
 from stepwell.ir.rewriting.rewrite import EXACT
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
-from stepwell.translate.lowerings.tosa.values import Value
+from stepwell.translate.lowerings.tosa.values import Value, clamp
 from stepwell.translate.rewrites.tosa.operators.building import FLOATS
 
 CASTS = (
@@ -28,32 +28,35 @@ CASTS = (
 
 BYTES = (f8E4M3FN, f8E5M2)
 """Floats of eight bits: every one is one of more bits, exactly."""
+MOST = 448.0
+"""The greatest f8E4M3FN, at which torch limits what is greater; TOSA makes NaN of it."""
 
 
 @lowers(*CASTS, to="tosa", bound=EXACT, sample=("4xi1", f32))
 def cast(x: Value, *, out: Out) -> Value:
     """`to.dtype` and its kin to CAST, SELECT or comparisons."""
-    is_known(x.dtype)
-    is_convertible(out.dtype)
-    if x.dtype in BYTES and out.dtype not in FLOATS:
+    for dtype in (x.dtype, out.dtype):
+        is_known(dtype)
+    if x.dtype == out.dtype:
+        return x
+    if (x.dtype in BYTES and out.dtype not in FLOATS) or (out.dtype in BYTES and not x.is_float):
         x = x.to(f32)
+    if out.dtype in BYTES:
+        return (clamp(x, -MOST, MOST) if out.dtype == f8E4M3FN else x).cast(out.dtype)
     if out.dtype == i1 and not compares(x.dtype):
         refuse(f"TOSA compares no {dtype_name(x.dtype)}, by which it would become a truth")
     return x.to(out.dtype)
 
 
 def is_convertible(dtype: Attribute) -> None:
-    """Refuse, as a result's, what is no float, truth value or signed integer."""
+    """Refuse what is no float, truth value or signed integer that TOSA computes with."""
     if dtype in BYTES:
-        refuse(
-            f"TOSA's casts to {dtype_name(dtype)} are not torch's: what torch limits is NaN, and "
-            "the reference model makes zeros of fractions"
-        )
+        refuse(f"TOSA does not compute with {dtype_name(dtype)}")
     is_known(dtype)
 
 
 def is_known(dtype: Attribute) -> None:
-    """Refuse what no cast of TOSA reads."""
+    """Refuse what no cast of TOSA reads or gives."""
     signed = isinstance(dtype, IntegerType) and dtype.signedness.data.name == "SIGNLESS"
     if dtype not in (*FLOATS, *BYTES) and not signed:
         refuse(f"TOSA has no cast from or to {dtype_name(dtype)}")
