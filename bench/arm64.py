@@ -60,6 +60,14 @@ def vision_block() -> Made:
     return randomise(Block(192, 3)), (random_input(1, 50, 192),)
 
 
+def two_blocks() -> Made:
+    """DeiT-Tiny on a whole image, 197 tokens, with two of its twelve blocks."""
+    from deit import VisionTransformer
+    from random_weights import random_input, randomise
+
+    return randomise(VisionTransformer(192, 2, 3)), (random_input(1, 3, 224, 224),)
+
+
 def mixer_block() -> Made:
     """A block of Mixer on 49 patches of 128 channels."""
     from mixer import MixerBlock
@@ -98,6 +106,7 @@ SMALL: dict[str, Callable[[], Made]] = {
 }
 LARGE: dict[str, Callable[[], Made]] = {
     "DeiT-Small, 2 blocks": example("deit:deit_small_depth2"),
+    "DeiT-Tiny, 2 blocks": two_blocks,
     "GPT-2, 2 layers": example("gpt2:gpt2_2layers"),
     "Llama block": llama_block,
     "MobileNetV2": example("mobilenet:mobilenet_v2"),

@@ -1,7 +1,9 @@
 """A `.pte` on an emulated Arm64 core: what the runner of `tools/arm64` hands over and back."""
 
+import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -144,6 +146,19 @@ def test_instructions_are_counted_alike_each_time(a76: str) -> None:
     assert len(measured.nanoseconds) == 3
     assert abs(totals[1] - totals[2]) < 0.01 * totals[1]
     assert totals[1] > 16 * 64 * 64 / 8  # No instruction does more than eight products.
+
+
+def test_a_devices_runner_times_every_method_and_prints_json(a76: str, tmp_path: Path) -> None:
+    x, paths = torch.randn(2, 8), [str(tmp_path / name) for name in ("one.pte", "none.pte")]
+    Path(paths[0]).write_bytes(lowered(nn.Linear(8, 4), x).to_pte())
+    Path(paths[1]).write_bytes(b"no program")
+    done = subprocess.run(
+        [*arm64.command(a76), "--time", *paths], capture_output=True, text=True, check=True
+    )
+    said = json.loads(done.stdout)
+    assert said["machine"] == "Arm cores 0xd0b"
+    assert said["programs"][paths[0]]["forward"] > 0
+    assert said["programs"][paths[1]] == {}
 
 
 def test_a_core_that_is_not_there_is_refused_with_the_reason(

@@ -2,7 +2,6 @@
 
     python tools/arm64/suite.py                                every folder, both cores
     python tools/arm64/suite.py --cores cortex-a76 tests/xnnpack tests/executorch
-    python tools/arm64/suite.py --table docs/arm64.md          the counts, into the page
 
 On the first core every test runs with `STEPWELL_CPU`, and those that started a program there are
 noted; on further cores these alone. A folder is a process of its own. Status 1 if a test fails.
@@ -121,7 +120,6 @@ def main() -> int:
     """Run folders on cores; print a line for each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cores", nargs="+", default=["cortex-a76", "neoverse-v1"])
-    parser.add_argument("--table", type=Path, help="the page that the counts are written to")
     parser.add_argument("--notes", type=Path, help="keep here which tests of a folder ran a .pte")
     parser.add_argument("tests", nargs="*", help="folders and files; every folder of tests/")
     options = parser.parse_args()

@@ -37,7 +37,7 @@ COUNTED = "counts"
 MADE = "version.txt"
 FIRST = "first.pte"
 """A program that has a little of what most have: what runs it is translated once for all."""
-VERSION = "5"
+VERSION = "6"
 """Of the folder, and of how its runner is spoken to (`tools/arm64`): another is made anew."""
 Counts = Mapping[int, int]
 """How often each instruction word ran."""
