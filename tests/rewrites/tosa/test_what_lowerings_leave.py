@@ -150,6 +150,11 @@ CASES: dict[str, Case] = {
         ),
         "the operands have several dtypes",
     ),
+    "a truth of small integers": (
+        casts,
+        ("%x: i8[4]", "%y = aten.to.dtype(%x, i1) : (i8[4]) -> i1[4]"),
+        "TOSA compares no int8",
+    ),
     "a cast to integers without a sign": (
         casts,
         ("%x: f32[4]", "%y = aten.to.dtype(%x, ui8) : (f32[4]) -> ui8[4]"),

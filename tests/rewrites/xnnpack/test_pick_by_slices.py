@@ -195,3 +195,33 @@ def test_an_open_axis_is_not_picked_from():
     lowered = stepwell.lower(exported, "xnnpack")
     assert any("symbolic size" in refusal.reason for refusal in lowered.report.refusals)
     assert torch.equal(lowered.run(x)[0], module(x))
+
+
+def test_of_two_open_axes_nothing_is_picked():
+    batch, length = torch.export.Dim("batch", max=8), torch.export.Dim("length", min=2, max=8)
+    module, x = Behind(OPEN["flip"]), torch.randn(2, 4, 3, 3)
+    shapes = ({0: batch, 2: length},)
+    exported = torch.export.export(module, (x,), dynamic_shapes=shapes)
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert any("more than one size" in refusal.reason for refusal in lowered.report.refusals)
+    assert torch.equal(lowered.run(x)[0], module(x))
+
+
+LEFT = {
+    "a window of a number": ("", "aten.unfold.default(%x, 0, 1, 1)", "1x", "only at run time"),
+    "an image of 2**24 columns": (
+        "1x1x1x16777216x",
+        "aten.upsample_nearest2d.default(%x, [1, 2])",
+        "1x1x1x2x",
+        "no exact floats",
+    ),
+    "an axis too many": ("1x1x1x1x2x3x", "aten.flip.default(%x, [5])", "1x1x1x1x2x3x", "rank 6"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_left_has_its_reason(name: str, refused: Any, method: Any):
+    given, call, made, reason = LEFT[name]
+    types = f": (tensor<{given}f32>) -> tensor<{made}f32>"
+    text = method(f"%x: tensor<{given}f32>", f"%y = {call} {types}", gives=f"tensor<{made}f32>")
+    refused(text, PickBySlices(), reason)
