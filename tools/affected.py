@@ -11,6 +11,8 @@ what in the file uses them. A test is near
     2  if its file imports the changed file,
     3  if it is near what imports the changed names (1 or 2, one step on).
 
+What is kept of proofs is looked at after every change of a rewrite.
+
 Ids count in files that try all rewrites or ops, one a test; nothing else of such files is run. Time
 ends the run, in the middle of a test too: a minute of CPU for a rewrite, two for an op, four for an
 emitter, with imports and every process that a test starts; what was left out is said, and status 6
@@ -49,6 +51,8 @@ OF_ALL = (
     "tests/axes/test_means.py",
 )
 """Files with a test for each rewrite, or for each op."""
+KEPT = "tests/proving/test_known.py"
+"""Whether proofs that are kept are of the rules and the functions that there are: a second."""
 RULE = re.compile(r"^rule ([\w-]+)", re.M)
 OP = re.compile(r'^    name(?:: [^=]+)? = "([\w.-]+)"', re.M)
 
@@ -203,6 +207,8 @@ def selected(changed: Iterable[Change]) -> dict[Path, int]:
         places += [3 for user in further if near(user, test, text) in (0, 1)]
         if str(test) in OF_ALL:
             places.append(3)
+        if str(test) == KEPT and any(c.path.parts[0] == "translate" for c in changed):
+            places.append(1)
         if places:
             files[test] = min(places)
     return files
