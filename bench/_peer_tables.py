@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -64,8 +65,8 @@ def means(results: dict[str, dict[str, Measured]], names: Iterable[str]) -> list
     cells: list[str] = []
     for peer in PEERS[1:]:
         held = [ratios(results[name]).get(peer) for name in names if name in results]
-        logs = [math.log(ratio) for ratio in held if ratio]
-        cells.append(f"{math.exp(sum(logs) / len(logs)):.3f}" if logs else "–")
+        there = [ratio for ratio in held if ratio]
+        cells.append(f"{statistics.geometric_mean(there):.3f}" if there else "–")
     return cells
 
 

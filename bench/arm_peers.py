@@ -14,9 +14,8 @@ stays in FOLDER, and is not measured again.
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
-import math
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,8 @@ import numpy as np
 import torch
 from _peer_tables import GOAL
 from _report import between_markers, keep_rows, kept_rows, prepare
-from xnnpack import MODELS
+from arm64 import error
+from xnnpack import MODELS, made
 
 import stepwell
 from stepwell.backends.executorch.running import arm64
@@ -81,18 +81,11 @@ def theirs(file: Path, inputs: Path, core: str, exact: torch.Tensor) -> Figures:
     return {"instructions": sum(counted.values()), "error": error(found, exact)}
 
 
-def error(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Of the output that is furthest off, as a part of the largest."""
-    return float((found.double() - exact).abs().max() / exact.abs().max())
-
-
 def model(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """A model of the goal, such as `llama_block:128`, and its inputs."""
     torch.manual_seed(0)
-    function, *numbers = name.split(":")
-    made = getattr(importlib.import_module(MODELS[function]), function)
-    module, inputs = made(*map(int, numbers))
-    return module.eval(), inputs
+    module, inputs, *_ = made(name)
+    return module, inputs
 
 
 @torch.no_grad()
@@ -107,8 +100,8 @@ def measure(name: str, keep: Path, python: str, core: str) -> dict[str, dict[str
     np.savez(given, *(value.numpy() for value in inputs))
     function, *numbers = name.split(":")
     maker = HERE / "_arm_peer_files.py"
-    made = [python, str(maker), str(folder), MODELS[function], function, *numbers]
-    subprocess.run(made, capture_output=True, check=True)
+    making = [python, str(maker), str(folder), MODELS[function], function, *numbers]
+    subprocess.run(making, capture_output=True, check=True)
     found: dict[str, dict[str, Figures]] = {}
     for form in FORMS:
         try:
@@ -156,8 +149,8 @@ def table(rows: Mapping[str, Mapping[str, Mapping[str, Figures]]]) -> list[str]:
 
 def mean(ratios: Sequence[float | None]) -> str:
     """Geometric, of those that there are."""
-    logs = [math.log(ratio) for ratio in ratios if ratio]
-    return f"{math.exp(sum(logs) / len(logs)):.2f}" if logs else "–"
+    there = [ratio for ratio in ratios if ratio]
+    return f"{statistics.geometric_mean(there):.2f}" if there else "–"
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
+import statistics
 import sys
 import tempfile
 import warnings
@@ -126,7 +126,7 @@ def main() -> None:
             told += f"  CMSIS-NN {other:13,.0f}  {ratios[-1]:.2f}"
         print(told, flush=True)
     if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        mean = statistics.geometric_mean(ratios)
         print(f"worst {max(ratios):.2f}, geometric mean {mean:.2f}")
 
 

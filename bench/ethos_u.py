@@ -21,7 +21,7 @@ import contextlib
 import copy
 import io
 import logging
-import math
+import statistics
 import sys
 import warnings
 from collections import Counter
@@ -172,7 +172,7 @@ def table(rows: dict[str, Any]) -> list[str]:
     lines = ["| | stepwell | stock | ÷ |", "|---|---|---|---|"]
     lines += [f"| {key} | {' | '.join(one.cells())} |" for key, one in sorted(compared.items())]
     ratios = [one.ratio for one in compared.values() if one.ratio is not None]
-    mean = math.exp(sum(map(math.log, ratios)) / max(len(ratios), 1))
+    mean = statistics.geometric_mean(ratios or [1.0])
     told = f"geometric mean of {len(ratios)}; the greatest"
     return [*lines, f"| {told} | | | {mean:.3f}; {max(ratios, default=0):.3f} |"]
 

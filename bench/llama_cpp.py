@@ -15,7 +15,7 @@ call on one thread, the tenth percentile of runs in turn. `products` are our pro
 nothing between them; `read` adds as many bytes up as a token reads: weights and the cache up to its
 position. `--stock` is a `.pte` of ExecuTorch's own flow of
 the same size (`bench/language_models.py` makes such). `--table` writes between the marks
-`llama_cpp`, without `--package` between `genai`.
+`llama_cpp`, with `--genai` between `genai`.
 """
 
 from __future__ import annotations
@@ -403,7 +403,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"GGUF, and its logits are off {said} of the largest."
     )
     show(title, head, cells)
-    table = "genai" if given.package is None else "llama_cpp"
+    table = "llama_cpp" if given.genai is None else "genai"
     write(table, {"rows": rows, "file": ratio, "off": off})
     if given.table:
         lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)]

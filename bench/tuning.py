@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def compare_all(names: Sequence[str], path: Path, pairs: int) -> None:
         noise = compared(untuned, again, inputs, pairs, even_if_equal=True)
         row = {"model": name, "untuned_ms": found.first_ms, "ratio": found.ratio}
         rows.append({**row, "spread": noise.ratio, "differs": untuned.artefact != tuned.artefact})
-    mean = math.exp(sum(math.log(row["ratio"]) for row in rows) / len(rows))
+    mean = statistics.geometric_mean(row["ratio"] for row in rows)
     worst = max(row["ratio"] for row in rows)
     columns = ("model", "untuned_ms", "ratio", "spread", "differs")
     note = f"geometric mean {mean:.3f}, worst {worst:.3f}"

@@ -34,14 +34,9 @@ def root() -> Path:
 
 def command(core: str, counts: Path | None = None) -> list[str]:
     """What starts it on a core; with instructions counted into a file."""
-    start = ["-L", str(root()), "-E", f"PYTHONPATH={root() / 'site'}", "-E", "OMP_NUM_THREADS=1"]
+    variables = {"PYTHONPATH": str(root() / "site"), "OMP_NUM_THREADS": "1"}
     program = [str(root() / "usr" / "bin" / "python3.11"), "-B"]
-    if counts is None:
-        return [str(arm64.folder() / "emulators" / core), *start, "-cpu", core, *program]
-    plugin = f"{arm64.folder() / 'count.so'},to={counts}"
-    counted_as = arm64.CORES[core].counted_as
-    emulator = str(arm64.folder() / "emulators" / "counting")
-    return [emulator, *start, "-cpu", counted_as, "-plugin", plugin, *program]
+    return arm64.emulated(core, root(), variables, program, counts)
 
 
 def make() -> None:

@@ -353,12 +353,34 @@ def _server(cpu: str, libraries: tuple[str, ...], where: Path, process: int) -> 
 def command(cpu: str, counts: Path | None = None) -> list[str]:
     """What starts the runner on a core; with instructions counted into a file."""
     here = folder()
-    libraries = f"LD_LIBRARY_PATH={here / 'lib'}"
-    start = ["-L", str(here / "root"), "-E", libraries, "-cpu"]
-    if counts is None:
-        return [str(here / "emulators" / cpu), *start, cpu, str(here / "runner")]
-    counting = [CORES[cpu].counted_as, "-plugin", f"{here / 'count.so'},to={counts}"]
-    return [str(here / "emulators" / "counting"), *start, *counting, str(here / "runner")]
+    libraries = {"LD_LIBRARY_PATH": str(here / "lib")}
+    return emulated(cpu, here / "root", libraries, [str(here / "runner")], counts)
+
+
+def emulated(
+    cpu: str,
+    root: Path,
+    environment: Mapping[str, str],
+    program: Sequence[str],
+    counts: Path | None = None,
+) -> list[str]:
+    """What starts a program on a core.
+
+    Args:
+        cpu: the core's name.
+        root: a folder in which its loader and libraries lie as they do under `/`.
+        environment: variables that it has besides this process's own.
+        program: its path and its first arguments.
+        counts: a file into which instructions are counted.
+    """
+    here = folder()
+    emulator, core, counting = cpu, cpu, list[str]()
+    if counts is not None:
+        emulator, core = "counting", CORES[cpu].counted_as
+        counting = ["-plugin", f"{here / 'count.so'},to={counts}"]
+    variables = [word for pair in environment.items() for word in ("-E", "=".join(pair))]
+    start = [str(here / "emulators" / emulator), "-L", str(root), *variables, "-cpu", core]
+    return [*start, *counting, *program]
 
 
 def read_counts(data: bytes) -> Iterator[Counts]:

@@ -87,10 +87,11 @@ class PickBySlices(Rewrite[Picked]):
             return places
         if len(places.seen) + 1 > MAX_RANK:
             return Refusal(f"with an axis more, rank {len(shape)} is above XNNPACK's {MAX_RANK}")
+        sizes = _sizes_of(places.seen, [at for at, _ in places.picked])
+        assert sizes is not None, "places are on axes of known sizes"
         plans = tuple(
             (at, Planner().plan(indices, size))
-            for at, indices in places.picked
-            if isinstance(size := places.seen[at], int)
+            for (at, indices), size in zip(places.picked, sizes, strict=True)
         )
         cost = sum(plan.cost for _, plan in plans)
         if cost > MOST:
@@ -102,7 +103,7 @@ class PickBySlices(Rewrite[Picked]):
     ) -> Places | Refusal | None:
         if isinstance(op, aten.FlipDefault):
             flipped = sorted({axis(at, len(shape)) for at in op.arg("dims")})
-            sizes = known_sizes(shape, flipped)
+            sizes = _sizes_of(shape, flipped)
             if sizes is None:
                 return _OPEN
             backwards = (tuple(range(size))[::-1] for size in sizes)
@@ -138,7 +139,7 @@ class PickBySlices(Rewrite[Picked]):
 _OPEN = Refusal("it picks from an axis of symbolic size")
 
 
-def known_sizes(shape: Sequence[Dim], over: Sequence[int]) -> tuple[int, ...] | None:
+def _sizes_of(shape: Sequence[Dim], over: Sequence[int]) -> tuple[int, ...] | None:
     """The sizes of some axes, if all are numbers."""
     sizes = tuple(size for at in over if isinstance(size := shape[at], int))
     return sizes if len(sizes) == len(over) else None
@@ -157,7 +158,7 @@ def _windows(op: SchemaOp, shape: tuple[Dim, ...]) -> Places | Refusal | None:
 
 
 def _nearest(op: SchemaOp, shape: tuple[Dim, ...]) -> Places | Refusal | None:
-    sizes, made = (known_sizes(of, (2, 3)) for of in (shape, dims(op.results[0].type)))
+    sizes, made = (_sizes_of(of, (2, 3)) for of in (shape, dims(op.results[0].type)))
     if sizes is None or made is None:
         return _OPEN
     picked: list[tuple[int, tuple[int, ...]]] = []
@@ -184,7 +185,7 @@ def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places 
     matrices = places.flatten(0, -3) if rank > 2 else places[None]
     if not bool((matrices == matrices[:1]).all()):
         return Refusal("the places are not the same for all matrices")
-    matrix = known_sizes(shape, (rank - 2, rank - 1))
+    matrix = _sizes_of(shape, (rank - 2, rank - 1))
     if matrix is None:
         return _OPEN
     height, width = matrix
@@ -205,7 +206,7 @@ def _indexed(
         return None
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return Refusal("axes that are not neighbours are indexed")
-    sizes = known_sizes(shape, axes)
+    sizes = _sizes_of(shape, axes)
     if sizes is None:
         return _OPEN
     tensors = [program.weights.get(key) for key in keys if key is not None]
