@@ -4,18 +4,18 @@ r"""A language model beside llama.cpp, other runtimes and stock ExecuTorch: file
     cmake -G Ninja -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build --target llama
     pip install --no-deps --target FOLDER onnxruntime-genai onnxruntime onnx onnx-ir protobuf \
         ml-dtypes openvino openvino-genai openvino-tokenizers openvino-telemetry
-    python bench/llama_cpp.py [--package FOLDER] [--genai FOLDER] --keep FOLDER [--stock FILE]
+    python bench/llama_cpp.py [--package FOLDER] [--genai FOLDER] --keep FOLDER [--stock]
 
 Four layers of Llama (dim 2048, hidden 5632, 32 heads over 8, 32 000 tokens) with random weights: a
 folder in bfloat16, lowered with `--quantise 8da4w --embedding 8`, and a file of GGUF in Q4_0, its
 table in Q8_0, which llama.cpp runs, its caches in halves, and which is lowered too. ONNX Runtime
 GenAI gets what its own builder makes of the folder (integers of four bits in blocks of 32, products
-in int8), OpenVINO what its GenAI library makes of the file of GGUF. Times are CPU milliseconds of a
-call on one thread, the tenth percentile of runs in turn. `products` are our program's layers and
-nothing between them; `read` adds as many bytes up as a token reads: weights and the cache up to its
-position. `--stock` is a `.pte` of ExecuTorch's own flow of
-the same size (`bench/language_models.py` makes such). `--table` writes between the marks
-`llama_cpp`, with `--genai` between `genai`.
+in int8), OpenVINO what its GenAI library makes of the file of GGUF. `bf16 cache` is ours with
+`--cache-dtype bf16`, and `--stock` ExecuTorch's own flow over its own Llama of the same size. Times
+are CPU milliseconds of a call, with `--threads 2` those of the clock, the tenth percentile of runs
+in turn. `products` are our program's layers and nothing between them; `read` adds as many bytes up
+as a token reads: weights, and the cache in singles up to its position. `--table` writes between the
+marks `llama_cpp`, with `--genai` between `genai`, with two threads behind `_2`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,8 +35,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from _report import RESULTS, between_markers, cpu_name, in_turn, prepare, show, write
+from language_models import stock_pte
+from xnnpack import set_threads
 
 import stepwell
+from executorch_llama import Size, Variant, exported
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.quantising import by_torchao
 from stepwell.reading.models import open_model
@@ -106,14 +110,24 @@ def write_models(folder: Path) -> None:
     writer.close()
 
 
-def lowered(folder: Path, source: str, **how: Any) -> Path:
+def lowered(folder: Path, source: str, form: str = "", **how: Any) -> Path:
     """Our `.pte` of a model in a folder; one that is there is taken as it is."""
-    file = folder / f"{source}.pte"
+    file = folder / f"{source}{form}.pte"
     if not file.exists():
         model = open_model(
             str(folder / source), language={"context": CONTEXT} | how.pop("language", {}), **how
         )
         stepwell.lower(model.program, "xnnpack").save(file)
+    return file
+
+
+def of_stock(folder: Path) -> Path:
+    """ExecuTorch's own Llama in 8da4w by its own flow, its cache written by its operators."""
+    file = folder / "stock.pte"
+    if not file.exists():
+        shapes = Size(DIM, HIDDEN, LAYERS, HEADS, SHARED, VOCABULARY, CONTEXT)
+        _, program = exported(Variant("8da4w", "custom", embedding="8,0"), shapes)
+        file.write_bytes(stock_pte(program, "8da4w"))
     return file
 
 
@@ -165,7 +179,7 @@ class Peer(Protocol):
 class LlamaCpp:
     """A file of GGUF in llama.cpp, by the declarations of its Python package."""
 
-    def __init__(self, package: Path, file: Path) -> None:
+    def __init__(self, package: Path, file: Path, threads: int) -> None:
         """Load a library that was built in the package's `vendor/llama.cpp/build`."""
         os.environ["LLAMA_CPP_LIB_PATH"] = str(package / "vendor/llama.cpp/build/bin")
         bare = types.ModuleType("llama_cpp")  # Without what the package imports beside it.
@@ -182,7 +196,7 @@ class LlamaCpp:
         self.model = of.llama_model_load_from_file(str(file).encode(), asked)
         how = of.llama_context_default_params()
         how.n_ctx, how.n_batch, how.n_ubatch = CONTEXT, 512, 512
-        how.n_threads = how.n_threads_batch = 1
+        how.n_threads = how.n_threads_batch = threads
         self.context = of.llama_init_from_model(self.model, how)
         self.memory = of.llama_get_memory(self.context)
 
@@ -205,7 +219,7 @@ class LlamaCpp:
 class OnnxRuntime:
     """What ONNX Runtime GenAI's builder makes of a folder."""
 
-    def __init__(self, packages: Path, folder: Path) -> None:
+    def __init__(self, packages: Path, folder: Path, threads: int) -> None:
         """Build it beside the folder, once."""
         made = folder / "onnxruntime"
         if not made.exists():
@@ -214,7 +228,7 @@ class OnnxRuntime:
             build = ["onnxruntime_genai.models.builder", "-i", str(folder / "llama")]
             run_with(packages, "-m", *build, "-o", str(made), *how)
         told = json.loads((made / "genai_config.json").read_text())
-        options = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
+        options = {"intra_op_num_threads": threads, "inter_op_num_threads": 1}
         told["model"]["decoder"]["session_options"].update(options)
         (made / "genai_config.json").write_text(json.dumps(told))
         import onnxruntime_genai as of  # pyright: ignore
@@ -252,14 +266,14 @@ class OpenVino:
     Its state is not cut: behind a position each token that is timed stands one further.
     """
 
-    def __init__(self, packages: Path, folder: Path) -> None:
+    def __init__(self, packages: Path, folder: Path, threads: int) -> None:
         """Convert it beside the file, once."""
         if not (folder / "openvino_model.xml").exists():
             run_with(packages, "-c", _SAVE, str(folder / "llama.gguf"))
         import openvino as of  # pyright: ignore
 
         model: Any = of.Core().read_model(folder / "openvino_model.xml")
-        compiled = of.Core().compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": 1})
+        compiled = of.Core().compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": threads})
         self.request: Any = compiled.create_infer_request()
         self.count = 0
 
@@ -313,32 +327,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--package", type=Path, help="of llama.cpp, unpacked and built")
     parser.add_argument("--genai", type=Path, help="a folder with the other runtimes' packages")
     parser.add_argument("--keep", type=Path, default=RESULTS / "llama", help="models and programs")
-    parser.add_argument("--stock", type=Path, help="a .pte of ExecuTorch's own flow")
+    parser.add_argument("--stock", action="store_true", help="ExecuTorch's own flow, too")
     parser.add_argument("--positions", type=int, nargs="+", default=[128, 1024, 2000, 4000])
     parser.add_argument("--prompts", type=int, nargs="+", default=[128, 512])
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--table", type=Path, help="write the table between its marks here")
     given = parser.parse_args(arguments)
     if given.package is None and given.genai is None:
         print("neither --package nor --genai is given: nothing is measured")
         return
     prepare()
+    threads: int = given.threads
+    set_threads(threads)
+    clock = time.process_time if threads == 1 else time.perf_counter
     folder = given.keep
     if not (folder / "llama.gguf").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_models(folder)
     programs = {"ours": lowered(folder, "llama", quantise="8da4w", language={"embedding": 8})}
+    narrow = {"embedding": 8, "cache_dtype": "bf16"}
+    programs["bf16 cache"] = lowered(folder, "llama", "bf16", quantise="8da4w", language=narrow)
     of_gguf = lowered(folder, "llama.gguf")
     if given.stock:
-        programs["stock"] = given.stock
+        programs["stock"] = of_stock(folder)
     sessions = {name: PteSession.load(file.read_bytes()) for name, file in programs.items()}
     peers: dict[str, Peer] = {}
     if given.package is not None:
-        peers["llama.cpp"] = LlamaCpp(given.package, folder / "llama.gguf")
+        peers["llama.cpp"] = LlamaCpp(given.package, folder / "llama.gguf", threads)
     if given.genai is not None:
         sys.path.append(str(given.genai))
-        peers["ONNX Runtime GenAI"] = OnnxRuntime(given.genai, folder)
-        peers["OpenVINO GenAI"] = OpenVino(given.genai, folder)
+        peers["ONNX Runtime GenAI"] = OnnxRuntime(given.genai, folder, threads)
+        peers["OpenVINO GenAI"] = OpenVino(given.genai, folder, threads)
 
     seeded = torch.Generator().manual_seed(0)
     tokens = torch.randint(VOCABULARY, (1, CONTEXT), generator=seeded)
@@ -374,7 +394,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         calls["products"] = lambda alone=alone: alone.run(torch.ones(1, DIM))
         calls["read"] = lambda memory=memory: memory.sum()
-        rows.append({"what": f"a token at {position}", **in_turn(calls, given.runs)})
+        rows.append({"what": f"a token at {position}", **in_turn(calls, given.runs, clock)})
         print(rows[-1], flush=True)
     for count in given.prompts:
         part, zero = tokens[:, :count].contiguous(), torch.tensor([0])
@@ -390,7 +410,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         calls |= {name: (lambda peer=peer, say=prompt: say(peer)) for name, peer in peers.items()}
         many, given_rows = products(count), torch.ones(count, DIM)
         calls["products"] = lambda many=many, x=given_rows: many.run(x)
-        rows.append({"what": f"{count} tokens", **in_turn(calls, max(10, given.runs // 3))})
+        rows.append({"what": f"{count} tokens", **in_turn(calls, max(10, given.runs // 3), clock)})
         print(rows[-1], flush=True)
     head = ["what", *programs, *peers, "products", "read"]
     cells = [
@@ -399,11 +419,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     said = ", ".join(f"{name}'s by {error:.1%}" for name, error in off.items())
     title = (
-        f"{cpu_name()}, one thread, ms. The file of the GGUF's integers is {ratio:.3f} times the "
-        f"GGUF, and its logits are off {said} of the largest."
+        f"{cpu_name()}, threads: {threads}, ms. The file of the GGUF's integers is {ratio:.3f} "
+        f"times the GGUF, and its logits are off {said} of the largest."
     )
     show(title, head, cells)
-    table = "llama_cpp" if given.genai is None else "genai"
+    table = ("llama_cpp" if given.genai is None else "genai") + (
+        "" if threads == 1 else f"_{threads}"
+    )
     write(table, {"rows": rows, "file": ratio, "off": off})
     if given.table:
         lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)]

@@ -136,6 +136,21 @@ def test_a_conversation_in_parts_is_what_the_model_says_at_once(
     assert session.run(method="get_max_seq_len") == (32,)
 
 
+@pytest.mark.parametrize("kind", ["Llama", "Mistral"])
+def test_a_cache_in_halves_is_nearer_to_the_model_than_the_model_in_halves(kind: str):
+    model = model_of(kind, **OF_KIND.get(kind, {}))
+    tokens = torch.randint(0, 96, (1, 16))
+    methods = export_causal_lm(model, context=32, cache_dtype="bf16")
+    lowered = stepwell.lower(methods, "xnnpack")
+    layers = model.config.num_hidden_layers
+    state = [value.dtype for name, value in methods["forward"].named_buffers() if "keys" in name]
+    assert state == [torch.bfloat16] * layers
+    want = logits_of(model, tokens)
+    off = largest_error(PteSession.load(lowered.to_pte()), tokens, want, IN_PARTS)
+    whole = (logits_of(model.bfloat16(), tokens).float() - want).abs().max() / want.abs().max()
+    assert 2e-5 < off < float(whole)
+
+
 def test_a_dynamic_cache_is_given_and_given_back_longer():
     model = model_of("Llama")
     tokens = torch.randint(0, 96, (1, 16))
@@ -199,6 +214,19 @@ REFUSED = {
         {"cache": "dynamic", "attention": "custom"},
         "a dynamic one grows",
     ),
+    "a type of a cache that is the caller's": (
+        "Llama",
+        {},
+        {"cache": "dynamic", "cache_dtype": "bf16"},
+        "a dynamic cache is given",
+    ),
+    "a type of a cache that the model's own attention keeps": (
+        "Llama",
+        {},
+        {"attention": "torch", "cache_dtype": "bf16"},
+        "keeps its cache in the type",
+    ),
+    "a type of a cache that there is not": ("Llama", {}, {"cache_dtype": "int8"}, "not of int8"),
     "windows that forget": (
         "Mistral",
         {"sliding_window": 8},

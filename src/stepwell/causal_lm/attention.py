@@ -137,19 +137,23 @@ def _attend(
     rows = None if attention_mask is None else attention_mask[0, 0]
     shared = key.shape[0]
     grouped = query.reshape(shared, batch * heads // shared, count, size).transpose(1, 2)
-    made = torch.ops.llama.custom_sdpa(grouped, key, value, start, rows, 0.0, rows is None, scaling)
-    rows = made.transpose(0, 1)
+    asked = grouped.to(key.dtype)  # A mask is of singles whatever the cache is.
+    made = torch.ops.llama.custom_sdpa(asked, key, value, start, rows, 0.0, rows is None, scaling)
+    rows = made.to(query.dtype).transpose(0, 1)
     if batch == 1:
         return rows.reshape(1, count, heads, size), None
     return rows.reshape(count, batch, heads, size).transpose(0, 1), None
 
 
-def custom_layer(keys: Tensor, values: Tensor, positions: Positions) -> Any:
+def custom_layer(
+    keys: Tensor, values: Tensor, positions: Positions, dtype: torch.dtype | None = None
+) -> Any:
     """A layer of a cache which ExecuTorch's operators write and read.
 
     Args:
         keys, values: of a static layer, `[batch, heads, context, size]`.
         positions: where the operators write.
+        dtype: of what is kept, and of what attention computes in; by default the model's.
     """
     from transformers.cache_utils import CacheLayerMixin
 
@@ -163,8 +167,8 @@ def custom_layer(keys: Tensor, values: Tensor, positions: Positions) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            self.keys = keys.flatten(0, 1).unsqueeze(2).clone()
-            self.values = values.flatten(0, 1).unsqueeze(2).clone()
+            self.keys = keys.flatten(0, 1).unsqueeze(2).to(dtype, copy=True)
+            self.values = values.flatten(0, 1).unsqueeze(2).to(dtype, copy=True)
             self.is_initialized = True
 
         def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -173,8 +177,8 @@ def custom_layer(keys: Tensor, values: Tensor, positions: Positions) -> Any:
         def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
             """The caches themselves, with the new rows in them."""
             write = torch.ops.llama.update_cache
-            write(key_states.flatten(0, 1).unsqueeze(2), self.keys, positions.start)
-            write(value_states.flatten(0, 1).unsqueeze(2), self.values, positions.start)
+            for rows, kept in ((key_states, self.keys), (value_states, self.values)):
+                write(rows.flatten(0, 1).unsqueeze(2).to(kept.dtype), kept, positions.start)
             return self.keys, self.values
 
         def get_mask_sizes(self, query_length: int) -> tuple[int, int]:

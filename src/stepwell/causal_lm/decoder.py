@@ -35,6 +35,8 @@ class Form:
     """`tokens` `[1, n]`, or their `embeddings` `[1, n, size]`."""
     batch: int = 1
     """Conversations side by side: where it says 1 of an axis of tokens or logits, as many."""
+    cache_dtype: torch.dtype | None = None
+    """Of keys and values, for ExecuTorch's operators; by default the model's."""
 
     @property
     def tokens(self) -> Tensor:
@@ -85,7 +87,8 @@ class Decoder(nn.Module):
         self.model.set_attn_implementation(CUSTOM)
         for index, layer in enumerate(self.cache.layers):
             if getattr(layer, "keys", None) is not None:
-                made = custom_layer(layer.keys, layer.values, self.positions)
+                how = (self.positions, self.form.cache_dtype)
+                made = custom_layer(layer.keys, layer.values, *how)
                 self.cache.layers[index] = made
         for module in self.model.modules():
             if hasattr(module, "layer_idx"):

@@ -14,6 +14,7 @@ from stepwell.causal_lm.attention import Attention, beyond_custom
 from stepwell.causal_lm.decoder import Decoder, Form, Growing, Logits, Takes
 from stepwell.causal_lm.metadata import context_of, metadata
 from stepwell.causal_lm.observing import Observed, observe, own_attention
+from stepwell.causal_lm.preparing import DTYPES
 from stepwell.causal_lm.states import loose_tensors
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
@@ -46,6 +47,7 @@ def export_causal_lm(
     logits: Logits = "last",
     takes: Takes = "tokens",
     batch: int = 1,
+    cache_dtype: str | None = None,
     methods: Sequence[str] = ("forward",),
     notes: list[str] | None = None,
 ) -> dict[str, Any]:
@@ -64,6 +66,8 @@ def export_causal_lm(
         takes: `tokens` `[1, n]`, or their `embeddings` `[1, n, size]`, among which may be others
             than those of tokens; with a static cache.
         batch: conversations that go on side by side, each as many tokens long.
+        cache_dtype: `bf16`, `fp16` or `fp32`: of keys and values that ExecuTorch's operators keep,
+            and of the products with them; by default what the model computes in.
         methods: some of `METHODS`, which share the state: `prefill` takes any number of tokens,
             `decode` one, `verify` any number and gives the logits of all. ExecuTorch's runner of
             texts calls `forward`.
@@ -91,14 +95,21 @@ def export_causal_lm(
             )
         if cache == "dynamic":
             _refuse_what_does_not_grow(config, observed, attention, methods)
+            if cache_dtype is not None:
+                raise StepwellError(
+                    "a dynamic cache is given and given back in what the model computes in",
+                    help="cache='static' with ExecuTorch's attention has a cache of its own type",
+                )
             form = Form(size, any_length is not False, "torch", "last", batch=batch)
             programs = {"forward": _with_caches_given(model, observed, form)}
         else:
             lengths = (False,) if observed.is_recurrent else (True, False)
+            kinds = _attentions(attention, cache_dtype)
+            kept = None if cache_dtype is None else DTYPES[cache_dtype]
             attempts = [
-                Form(size, length, kind, logits, gives_mask, takes, batch)
+                Form(size, length, kind, logits, gives_mask, takes, batch, kept)
                 for length in (lengths if any_length is None else (any_length,))
-                for kind in ((attention,) if attention else _ATTENTIONS)
+                for kind in kinds
                 for gives_mask in (False, True)
             ]
             programs, form = _first_that_agrees(model, attempts, methods, notes)
@@ -107,6 +118,24 @@ def export_causal_lm(
     if cache == "dynamic":  # A runner that asks for a cache means one inside.
         told = {key: value for key, value in told.items() if not key.startswith("use_")}
     return {**programs, **told}
+
+
+def _attentions(asked: Attention | None, cache_dtype: str | None) -> tuple[Attention, ...]:
+    """Those to try.
+
+    Raises:
+        StepwellError: no such type of a cache, or one that the attention asked for does not have.
+    """
+    if cache_dtype is None:
+        return (asked,) if asked else _ATTENTIONS
+    if cache_dtype not in DTYPES:
+        raise StepwellError(f"a cache is of {', '.join(DTYPES)}, not of {cache_dtype}")
+    if asked == "torch":
+        raise StepwellError(
+            "the model's own attention keeps its cache in the type that the model computes in",
+            help="attention='custom' (ExecuTorch's operators) has a cache of its own type",
+        )
+    return ("custom",)
 
 
 def _wants_any_length(methods: Sequence[str]) -> bool:
@@ -272,7 +301,7 @@ def _compare(model: Any, decoder: Decoder) -> None:
             getattr(decoder, place.name).zero_()
     want = torch.stack([whole[:, end - 1] for end in ends]).float()
     error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
-    if not agrees(model, error):
+    if not agrees(model, error, form.cache_dtype):
         raise StepwellError(
             f"{_kind(model)} with its state inside and attention={form.attention!r} is off "
             f"by {error:.2g} of the largest logit",
@@ -311,6 +340,7 @@ def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> An
     return program
 
 
-def agrees(model: Any, error: float) -> bool:
+def agrees(model: Any, error: float, cache_dtype: torch.dtype | None = None) -> bool:
     """Whether methods say what their model says; the error as a part of the largest logit."""
-    return error <= _AGREEMENT.get(model.dtype, 0.05)
+    types = (model.dtype, cache_dtype or model.dtype)
+    return error <= max(_AGREEMENT.get(dtype, 0.05) for dtype in types)

@@ -57,6 +57,11 @@ def add_language(parser: argparse.ArgumentParser) -> None:
         "--dtype", choices=("fp32", "fp16", "bf16"), help="to compute in (the folder's own)"
     )
     group.add_argument(
+        "--cache-dtype",
+        choices=("fp32", "fp16", "bf16"),
+        help="of keys and values (what is computed in)",
+    )
+    group.add_argument(
         "--embedding", type=int, choices=(8, 4), help="bits of a number of the tokens' table"
     )
     group.add_argument("--group", type=int, metavar="N", help="weights that share a scale")
@@ -71,7 +76,7 @@ def add_language(parser: argparse.ArgumentParser) -> None:
 
 def language_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """What was said of it."""
-    names = "context attention cache logits dtype embedding group batch methods".split()
+    names = "context attention cache cache_dtype logits dtype embedding group batch methods".split()
     said = {name: getattr(arguments, name) for name in names}
     values: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     return values | ({"any_length": False} if arguments.one_token else {})

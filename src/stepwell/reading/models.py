@@ -68,7 +68,7 @@ def open_model(
         quantise: the name of a quantiser, for a module that a callable makes, or a language model.
         language: how a language model is prepared and exported: `dtype`, `embedding`, `group` as
             `stepwell.causal_lm.prepare` has them, `context`, `attention`, `any_length`, `cache`,
-            `logits` as `export_causal_lm` has.
+            `cache_dtype`, `logits` as `export_causal_lm` has.
         dynamic: kinds of sizes that are to be open, as `stepwell.open_sizes` has them, for a
             module that a callable or the zoo makes.
 
