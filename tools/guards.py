@@ -15,10 +15,11 @@ invalid or cannot be built, on the *structure* if only the program or the reason
     python tools/guards.py --reach          only note in how many tests each guard holds
     python tools/guards.py --keep TESTS     what has a witness keeps it where neither file changed;
                                             the others are tried against these tests
-    python tools/guards.py --report         the table of the last run, for docs/guards.md
+    python tools/guards.py --report         the table of all that is known, for docs/guards.md
 
-Results are kept in `bench/results/guards*.json` every 20 guards, those of a part in a file of its
-own: what was interrupted goes on with `--keep`. Exit status 1 if a guard survives.
+Results are kept in `bench/results/guards.json` every 20 guards, and in `guards-reach.jsonl`, as
+each test ends, in which guards it goes: a part (`-k`, some tests) leaves what is known of others,
+and what was interrupted goes on with `--keep`. Exit status 1 if a guard that was asked survives.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("rewrites", "lowerings")
 """Below `translate`: rewrites that are classes, and lowerings that are functions."""
-RESULTS = ROOT / "bench" / "results"
+RESULTS = ROOT / "bench" / "results" / "guards.json"
+REACH = RESULTS.with_name("guards-reach.jsonl")
 SUITES = [
     "tests/rewrites",
     "tests/contracts",
@@ -56,23 +58,30 @@ SUITES = [
     "tests/tosa",
     "tests/cmsis",
 ]
-SECONDS = 120
-"""How long the tests of one guard may take; a guard whose absence hangs is noticed."""
+SECONDS = 60
+"""How long one test may take; a guard whose absence hangs is noticed."""
 AT_MOST = 40.0
 """How many recorded seconds of tests are tried before a guard counts as surviving."""
 
 
 @dataclass
 class Guard:
-    """One condition, and the test that fails without it."""
+    """One condition, and the test that fails without it; `last`, the one that was known to."""
 
     file: str
     function: str
     line: int
     text: str
+    nth: int = 0
     seen: int = 0
     witness: str | None = None
     on: str = ""
+    last: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What it is known by in other runs, whatever stands above it."""
+        return self.file, self.function, self.text, self.nth
 
 
 # --- switches ------------------------------------------------------------------------------
@@ -158,7 +167,7 @@ def code_of(code: CodeType, qualified: str) -> CodeType:
 class Guards:
     """All guards, each with its switch; `off` is the one that is switched off."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self) -> None:
         self.all: list[Guard] = []
         self.holding: set[int] = set()
         self.off: int | None = None
@@ -166,7 +175,7 @@ class Guards:
             below = ROOT / "translate" / folder
             for path in sorted(below.rglob("*/*.py")):
                 file = str(path.relative_to(below).with_suffix(""))
-                if re.search(words, file) and path.stem != "__init__":
+                if path.stem != "__init__":
                     self._install(path, file, folder)
 
     def holds(self, number: int) -> bool:
@@ -186,7 +195,8 @@ class Guards:
             before = len(self.all)
 
             def found(line: int, text: str, name: str = name) -> int:
-                self.all.append(Guard(file, name, line, text))
+                nth = sum((file, name, text) == guard.key[:3] for guard in self.all)
+                self.all.append(Guard(file, name, line, text, nth))
                 return len(self.all) - 1
 
             if not name.endswith(".build"):
@@ -216,6 +226,47 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 # --- runs ----------------------------------------------------------------------------------
 
 
+class Reach:
+    """How long each test takes and in which guards it goes, kept between runs.
+
+    A record holds while its test's file and the files of the guards that are asked are the same.
+    """
+
+    def __init__(self, guards: list[Guard], asked: set[str]) -> None:
+        self.numbers = {guard.key: number for number, guard in enumerate(guards)}
+        self.keys = [guard.key for guard in guards]
+        files = {source_of(guard.file) for guard in guards}
+        self.now = {file: digest(ROOT / file) for file in sorted(files)}
+        self.tests: dict[str, tuple[float | None, set[int]]] = {}
+        was: dict[str, str] = {}
+        for line in REACH.read_text().splitlines() if REACH.exists() else []:
+            entry = json.loads(line)
+            if "files" in entry:
+                was = entry["files"]
+            elif all(was.get(file) == self.now[file] for file in asked) and (
+                entry["digest"] == digest(ROOT / entry["test"].partition("::")[0])
+            ):
+                self._take(entry)
+        self._write({"files": self.now})
+
+    def add(self, test: str, seconds: float | None, holding: list[int]) -> None:
+        """Keep what one test did; without seconds it does not pass."""
+        file = digest(ROOT / test.partition("::")[0])
+        holds = [self.keys[number] for number in holding]
+        entry = {"test": test, "digest": file, "seconds": seconds, "holds": holds}
+        self._take(entry)
+        self._write(entry)
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        known = {self.numbers[key] for key in map(tuple, entry["holds"]) if key in self.numbers}
+        self.tests[entry["test"]] = entry["seconds"], known
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        REACH.parent.mkdir(exist_ok=True)
+        with REACH.open("a") as out:
+            out.write(json.dumps(entry) + "\n")
+
+
 class Trial:
     """A pytest plugin: collects once, then tries guard after guard in forked processes."""
 
@@ -223,12 +274,14 @@ class Trial:
         self,
         guards: Guards,
         wanted: list[int],
+        reach: Reach,
         workers: int,
         keep: Callable[[], None],
         reach_only: bool = False,
     ) -> None:
-        self.guards, self.wanted, self.workers, self.keep = guards, wanted, workers, keep
-        self.reach_only = reach_only
+        self.guards, self.wanted, self.reach = guards, wanted, reach
+        self.workers, self.keep, self.reach_only = workers, keep, reach_only
+        self.items: dict[str, Any] = {}
         self.tried = 0
         self.failure = ""
 
@@ -240,15 +293,19 @@ class Trial:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: Any) -> bool:
         """In place of pytest's loop."""
-        items = {item.nodeid: item for item in session.items}
-        records: list[Any] = self._forked(lambda: self._record(items)) or []
-        tests: dict[int, list[tuple[float, str]]] = {}
-        for name, seconds, holding in records:
-            for number in holding:
-                tests.setdefault(number, []).append((seconds, name))
-        print(f"{len(records)} tests pass and reach {len(tests)} of {len(self.guards.all)} guards")
-        for number, found in tests.items():
-            self.guards.all[number].seen = len(found)
+        self.items = {item.nodeid: item for item in session.items}
+        self._record([name for name in self.items if name not in self.reach.tests])
+        seconds: dict[str, float] = {}
+        tests: dict[int, list[str]] = {}
+        for name in self.items:
+            took, holding = self.reach.tests[name]
+            if took is not None:
+                seconds[name] = took
+                for number in holding:
+                    tests.setdefault(number, []).append(name)
+        print(f"{len(seconds)} tests pass and reach {len(tests)} of {len(self.guards.all)} guards")
+        for number, reached in tests.items():
+            self.guards.all[number].seen = len(reached)
         if self.reach_only:
             return True
 
@@ -256,67 +313,100 @@ class Trial:
             guard = self.guards.all[number]
             folder = guard.file.partition("/")[0]
             own = f"tests/rewrites/{folder}/"
-            order = sorted(tests[number], key=lambda t: (own not in t[1], t[0]))
-            found = self._forked(lambda: self._without(number, order, items))
-            if found is None:
-                found = (order[0][1], "result")
-            guard.witness, guard.on = found
+            order = sorted(tests.get(number, []), key=lambda t: (own not in t, seconds[t]))
+            # What several tests share is made in the first of a file alone.
+            files = {name.partition("::")[0] for name in order}
+            beside = [name for name in seconds if name.partition("::")[0] in files]
+            order += sorted(set(beside) - set(order), key=seconds.__getitem__)
+            if guard.last in seconds:
+                order = [guard.last, *(name for name in order if name != guard.last)]
+            while order:
+                witness, on = self._without(number, order, seconds)
+                if witness is None:
+                    break
+                if not self._fails_alone(witness):
+                    guard.witness, guard.on, guard.last = witness, on, witness
+                    break
+                order.remove(witness)
             self.tried += 1
             if self.tried % 20 == 0:
                 self.keep()
                 print(f"{self.tried} tried", file=sys.stderr, flush=True)
 
         with ThreadPoolExecutor(self.workers) as pool:
-            list(pool.map(attempt, [number for number in self.wanted if number in tests]))
+            list(pool.map(attempt, self.wanted))
         return True
 
-    def _passes(self, item: Any) -> bool:
+    def _passes(self, item: Any, following: Any = None) -> bool:
         self.failure = ""
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        signal.alarm(SECONDS)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        signal.alarm(0)
         return not self.failure
 
-    def _record(self, items: dict[str, Any]) -> list[Any]:
-        signal.alarm(0)
-        records: list[Any] = []
-        for name, item in items.items():
-            self.guards.holding.clear()
-            started = time.perf_counter()
-            if self._passes(item):
-                records.append((name, time.perf_counter() - started, sorted(self.guards.holding)))
-        return records
+    def _record(self, names: list[str]) -> None:
+        """Note where guards hold, in a forked process; a test that ends it does not pass."""
+
+        def work(answer: Callable[[Any], None]) -> None:
+            for name, following in zip(names, [*names[1:], None], strict=True):
+                self.guards.holding.clear()
+                started = time.perf_counter()
+                passes = self._passes(self.items[name], following and self.items[following])
+                took = time.perf_counter() - started if passes else None
+                answer([name, took, sorted(self.guards.holding)])
+
+        while names:
+            done = 0
+            for name, took, holding in _answers(work):
+                self.reach.add(name, took, holding)
+                done += 1
+                if done % 200 == 0:
+                    print(f"{done} of {len(names)} tests run", file=sys.stderr, flush=True)
+            if done < len(names):
+                self.reach.add(names[done], None, [])
+            names = names[done + 1 :]
 
     def _without(
-        self, number: int, order: list[tuple[float, str]], items: dict[str, Any]
+        self, number: int, order: list[str], seconds: dict[str, float]
     ) -> tuple[str | None, str]:
-        self.guards.off = number
-        spent = 0.0
-        for seconds, name in order:
-            if spent and spent + seconds > AT_MOST:
-                break
-            spent += seconds
-            if not self._passes(items[name]):
-                return name, "result" if _is_of_result(self.failure) else "structure"
-        return None, ""
+        """The first test that fails with a guard switched off, or that ends its process."""
 
-    def _forked(self, work: Callable[[], Any]) -> Any:
-        """What a forked process finds; None if it crashes or hangs."""
-        reading, writing = os.pipe()
-        gc.freeze()  # a collection in a child would copy every page
-        child = os.fork()
-        if child == 0:
-            gc.disable()
-            quiet = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(quiet, 1)
-            os.dup2(quiet, 2)
-            signal.alarm(SECONDS)
-            with os.fdopen(writing, "w") as out:
-                json.dump(work(), out)
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading) as answer:
-            text = answer.read()
-        os.waitpid(child, 0)
-        return json.loads(text) if text else None
+        def work(answer: Callable[[Any], None]) -> None:
+            self.guards.off = number
+            spent = 0.0
+            for name in order:
+                if spent and spent + seconds[name] > AT_MOST:
+                    break
+                spent += seconds[name]
+                answer([name, "result"])
+                if not self._passes(self.items[name]):
+                    return answer([name, "result" if _is_of_result(self.failure) else "structure"])
+            return answer([None, ""])
+
+        *_, (witness, on) = _answers(work)
+        return witness, on
+
+    def _fails_alone(self, name: str) -> bool:
+        return list(_answers(lambda answer: answer(self._passes(self.items[name])))) != [True]
+
+
+def _answers(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
+    """What a forked process says, as it comes, until it ends, crashes or hangs."""
+    reading, writing = os.pipe()
+    gc.freeze()  # a collection in a child would copy every page
+    child = os.fork()
+    if child == 0:
+        gc.disable()
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        with os.fdopen(writing, "w") as out:
+            work(lambda answer: print(json.dumps(answer), file=out, flush=True))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answers:
+        yield from map(json.loads, answers)
+    os.waitpid(child, 0)
 
 
 def _is_of_result(failure: str) -> bool:
@@ -333,53 +423,49 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""
 
 
+def digest_of_test(name: str) -> str:
+    """What a test function says, in a few letters."""
+    file, _, function = name.partition("::")
+    words = re.split(r"::|\[", function)
+    for node in ast.walk(ast.parse((ROOT / file).read_text())) if (ROOT / file).exists() else ():
+        if isinstance(node, ast.FunctionDef) and node.name in words:
+            return hashlib.sha256(ast.unparse(node.body).encode()).hexdigest()[:16]
+    return ""
+
+
 def source_of(file: str) -> str:
     """The path of a file of guards, from the root."""
     paths = [f"translate/{folder}/{file}.py" for folder in FOLDERS]
     return next((path for path in paths if (ROOT / path).exists()), paths[0])
 
 
-def results_of(words: str) -> Path:
-    """Where the results of a run are kept."""
-    part = re.sub(r"\W+", "-", words).strip("-")
-    if len(part) > 80:
-        part = f"{part[:60]}-{hashlib.sha256(words.encode()).hexdigest()[:12]}"
-    return RESULTS / f"guards{part and '.' + part}.json"
-
-
 def remembered(guards: Guards) -> list[int]:
     """Give guards the witnesses of earlier runs where nothing changed; the others' numbers."""
-    known: dict[tuple[Any, ...], Any] = {}
-    for path in RESULTS.glob("guards*.json"):
-        held = json.loads(path.read_text())
-        same = {file for file, was in held["files"].items() if digest(ROOT / file) == was}
-        known |= {
-            (entry["file"], entry["function"], entry["line"], entry["text"]): entry
-            for entry in held["guards"]
-            if entry["witness"]
-            and source_of(entry["file"]) in same
-            and entry["witness"].partition("::")[0] in same
-        }
-    open_: list[int] = []
+    held = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"guards": [], "digests": {}}
+    known = {Guard(**entry).key: Guard(**entry) for entry in held["guards"]}
+    was = held["digests"]
+    left: list[int] = []
     for number, guard in enumerate(guards.all):
-        entry = known.get((guard.file, guard.function, guard.line, guard.text))
-        if entry is None:
-            open_.append(number)
-        else:
-            guards.all[number] = Guard(**entry)
-    return open_
+        entry = known.get(guard.key)
+        if entry is not None:
+            guard.seen, guard.last = entry.seen, entry.last
+            parts = {source_of(guard.file): digest(ROOT / source_of(guard.file))}
+            if entry.last:
+                parts[entry.last] = digest_of_test(entry.last)
+            if entry.witness and all(was.get(part) == now for part, now in parts.items()):
+                guard.witness, guard.on = entry.witness, entry.on
+        if guard.witness is None:
+            left.append(number)
+    return left
 
 
-def save(guards: list[Guard], path: Path) -> None:
-    """Write results, with digests of all files that they depend on."""
-    files = {source_of(guard.file) for guard in guards}
-    files |= {guard.witness.partition("::")[0] for guard in guards if guard.witness}
-    held = {
-        "files": {file: digest(ROOT / file) for file in sorted(files)},
-        "guards": [asdict(guard) for guard in guards],
-    }
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(held, indent=1) + "\n")
+def save(guards: list[Guard]) -> None:
+    """Write results, with digests of all that they depend on."""
+    digests = {source_of(guard.file): digest(ROOT / source_of(guard.file)) for guard in guards}
+    digests |= {guard.last: digest_of_test(guard.last) for guard in guards if guard.last}
+    held = {"digests": digests, "guards": [asdict(guard) for guard in guards]}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(held, indent=1) + "\n")
 
 
 def table(guards: list[Guard]) -> str:
@@ -415,23 +501,29 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
     os.chdir(ROOT)
-    path = results_of(asked.words)
-    if asked.report:
-        found = [Guard(**entry) for entry in json.loads(path.read_text())["guards"]]
-    else:
-        import torch
+    import torch
 
-        import stepwell.npu_pipelines  # noqa: F401  (what every child needs, before the first fork)
+    import stepwell.npu_pipelines  # noqa: F401  (what every child needs, before the first fork)
 
-        torch.set_num_threads(1)
-        guards = Guards(asked.words)
-        wanted = remembered(guards) if asked.keep else list(range(len(guards.all)))
+    torch.set_num_threads(1)
+    guards = Guards()
+    left = set(remembered(guards))
+    found = [guard for guard in guards.all if re.search(asked.words, guard.file)]
+    wanted = [
+        number
+        for number, guard in enumerate(guards.all)
+        if re.search(asked.words, guard.file) and (number in left or not asked.keep)
+    ]
+    if not asked.report:
+        for number in wanted:
+            guards.all[number].witness = None
+        reach = Reach(guards.all, {source_of(guards.all[number].file) for number in wanted})
         options = ["-q", "-p", "no:cacheprovider", "--tb=short"]
-        trial = Trial(guards, wanted, asked.workers, lambda: save(guards.all, path), asked.reach)
+        keep = lambda: save(guards.all)  # noqa: E731
+        trial = Trial(guards, wanted, reach, asked.workers, keep, asked.reach)
         pytest.main([*options, *asked.tests], plugins=[trial])
-        found = guards.all
         if not asked.reach:
-            save(found, path)
+            keep()
     print(table(found))
     return 0 if all(guard.witness for guard in found) else 1
 

@@ -79,8 +79,8 @@ def transform(
     if not is_known((*x.shape, *out.shape)):
         refuse("the shape is symbolic")
     axes = tuple(axis(number, x.rank) for number in dim)
-    if len(set(axes)) < len(axes) or normalisation not in range(3):
-        refuse("an axis is named twice, or the normalisation is none of PyTorch's")
+    if normalisation not in range(3):
+        refuse("the normalisation is none of PyTorch's")
     if not axes or 0 in x.shape:
         refuse("no axis is transformed, or there are no elements: TOSA has no empty tensors")
     points = [x.shape[at] for at in axes]

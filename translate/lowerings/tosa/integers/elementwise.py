@@ -14,8 +14,7 @@ import torch
 from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.dtypes import i1, i32
-from stepwell.ir.types import element
+from stepwell.ir.dtypes import i32
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.integers.values import (
     Integers,
@@ -130,8 +129,6 @@ def int8_extremum(
 )
 def int8_where(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> Value:
     """SELECT in int32."""
-    if element(op.operands[0].type) != i1:
-        refuse("its condition is not a truth value")
     needs_scales(use, x, other, most=MOST)
     values = [each.wide(each.held.scale / use.held.scale) for each in (x, other)]
     return delivered(where(Value(op.operands[0], b), *values), 1.0, use)

@@ -278,8 +278,6 @@ def int8_comparison(
         value = stored(first.value, b)
         looked = b.op(t.TableOp, [value, entries], x.shape, i8)
         return Value(looked, b).cast(i1)
-    if is_alone:
-        refuse("what it is compared with is known only at run time")
     second = activation(op.operands[1], bits)
     if isinstance(second, Refusal):
         refuse(second.reason)

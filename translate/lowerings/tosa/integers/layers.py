@@ -150,8 +150,6 @@ def int8_convolution(
     CONV2D, DEPTHWISE_CONV2D, CONV3D or TRANSPOSE_CONV2D.
     """
     axes, kernel = len(x.shape) - 2, shape_of(op.operands[1])
-    if not 1 <= axes <= 3:
-        refuse("its input is not a batch of lines, images or volumes")
     if transposed and axes == 3:
         refuse("TOSA has no transposed convolution of three axes")
     if transposed and any(d != 1 for d in dilation):

@@ -170,13 +170,18 @@ def _parts(
 
     The elements of a window that lie inside the image count. None: not of bytes, or past int32.
     """
-    if image.dtype != i8 or not is_known(image.shape[1:3]):
+    if image.dtype != i8:
         return None
-    _, height, width, _ = image.shape
-    top, bottom, left, right = pad
-    inside = torch.nn.functional.pad(torch.ones(1, 1, height, width), (left, right, top, bottom))
-    ones = torch.ones(1, 1, *kernel)
-    counts = torch.nn.functional.conv2d(inside, ones, stride=tuple(stride)).to(torch.int32)
+    counts = torch.tensor([[[[prod(kernel)]]]])
+    if any(pad):
+        if not is_known(image.shape[1:3]):
+            refuse("a symbolic size decides how many elements of a window count")
+        _, height, width, _ = image.shape
+        top, bottom, left, right = pad
+        around = (left, right, top, bottom)
+        inside = torch.nn.functional.pad(torch.ones(1, 1, height, width), around)
+        ones = torch.ones(1, 1, *kernel)
+        counts = torch.nn.functional.conv2d(inside, ones, stride=tuple(stride)).to(torch.int32)
     multiple = lcm(*counts.unique().tolist())
     if 255 * multiple >= 1 << 30:
         return None

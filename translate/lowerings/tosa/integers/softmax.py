@@ -139,7 +139,7 @@ def softmax_by_table(x: Integers, *, dim: int, layer: Layer, use: Use, b: Builde
 def bits_for(count: int, scale: float) -> int | None:
     """The fewest bits that keep a softmax of `count` elements less than a unit off, or None."""
     for bits in (16, 20):  # Two bytes and two tables, or three.
-        if count << bits >= 1 << 31 or not is_rescaled(1 / (64 * _ONE * scale), 64.0 * _ONE):
+        if count << bits >= 1 << 31:
             return None
         if count / (2.0 ** (bits + 1) * scale) + 2.0**-13 / scale < 0.99:
             return bits
