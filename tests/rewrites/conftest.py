@@ -1,5 +1,6 @@
 """What tests of rewrites share: a program from text, random inputs, and the refinement check."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -231,3 +232,40 @@ def programs() -> Any:
         return program, inputs_of(program)
 
     return make
+
+
+_TYPE = re.compile(r"\b(ui8|i\d+|f\d+|bf16|f8E4M3FN)(?:<([^>]*)>)?\[([^\]]*)\]")
+
+
+def _spelled(match: re.Match[str]) -> str:
+    """`f32[2, s0]` is `tensor<2x?xf32, …>`; `i8<0.5:3>[4]` holds reals."""
+    storage, numbers, sizes = match.groups()
+    dims = [size.strip() for size in sizes.split(",")] if sizes else []
+    held = storage
+    if numbers is not None:
+        held = f"!quant.uniform<{storage}:f32{'' if numbers.startswith(':') else ', '}{numbers}>"
+    shape = "".join(f"{size if size.isdigit() else '?'}x" for size in dims)
+    named = [size if size.isdigit() else f'"{size}"' for size in dims]
+    symbolic = any(not size.isdigit() and size != "?" for size in dims)
+    encoding = f", #stepwell.shape<[{', '.join(named)}]>" if symbolic else ""
+    return f"tensor<{shape}{held}{encoding}>"
+
+
+class Written(Protocol):
+    def __call__(self, *lines: str, gives: str = "") -> str: ...
+
+
+@pytest.fixture
+def written() -> Written:
+    """A method from its arguments and its lines; it returns `%y`, of the type the last line ends in."""
+
+    def text(arguments: str, *lines: str, gives: str = "") -> str:
+        gives = gives or re.split(r" -> | to ", lines[-1])[-1]
+        if gives.startswith("("):
+            names = lines[-1].partition(" = ")[0].split(", ")
+            gives = re.findall(r"[^ (]+\[[^]]*\]", gives)[names.index("%y")]
+        body = "\n  ".join(lines)
+        whole = f"func.func @forward({arguments}) -> {gives} {{\n  {body}\n  func.return %y : {gives}\n}}\n"
+        return _TYPE.sub(_spelled, whole)
+
+    return text  # pyright: ignore[reportReturnType]

@@ -132,3 +132,93 @@ def test_places_along_another_axis_than_they_were_chosen_on_stay(refused: Any, m
     gather = f"%y = aten.gather.default(%t, 0, %p) : (tensor<9x2xf32>, {P}) -> {V}"
     text = method(f"%x: {S}, %t: tensor<9x2xf32>", line, gather, gives=V)
     refused(text, ChooseByRank(), "read by aten.gather")
+
+
+TAKEN = "%v, %i = aten.topk.default(%x, 2) : (f32[3, 4]) -> (f32[3, 2], i64[3, 2])"
+ZEROS = '%z = stepwell.weight <"z#zeros"> "constant" : f32[3, {}]'
+TABLE = '%w = stepwell.weight <"w"> "parameter" : f32[{}]'
+FLAT = "%p = aten.view.default(%i, [6]) : (i64[3, 2]) -> i64[6]"
+GATHERED = "the chosen places are read by aten.gather"
+LOOKED_UP = "the chosen places are read by aten.index"
+ADDED = "the chosen places are read by aten.scatter_add"
+NEAR: dict[str, tuple[tuple[str, ...], str]] = {
+    "of no rows": (
+        ("%x: f32[0, 4]", "%y, %i = aten.topk.default(%x, 2) : (f32[0, 4]) -> (f32[0, 2], i64[0, 2])"),
+        "a dimension is 0",
+    ),
+    "of any number of rows": (
+        ("%x: f32[s0, 4]", "%y, %i = aten.topk.default(%x, 2) : (f32[s0, 4]) -> (f32[s0, 2], i64[s0, 2])"),
+        "a dimension is symbolic",
+    ),
+    "of one number": (("%x: f32[]", "%y, %i = aten.topk.default(%x, 1) : (f32[]) -> (f32[], i64[])"), "or there is none"),
+    "none": (("%x: f32[4]", "%y, %i = aten.topk.default(%x, 0) : (f32[4]) -> (f32[0], i64[0])"), "it takes nothing"),
+    "as many as are known at run time": (
+        (
+            "%x: f32[4], %w: f32[2]",
+            '%n = aten.sym_size.int(%w, 0) : (f32[2]) -> !stepwell.int<"2">',
+            '%y, %i = aten.topk.default(%x, %n) : (f32[4], !stepwell.int<"2">) -> (f32[2], i64[2])',
+        ),
+        "known at run time",
+    ),
+    "many of a long row": (
+        ("%x: f32[200]", "%y, %i = aten.topk.default(%x, 40) : (f32[200]) -> (f32[40], i64[40])"),
+        "to take 40 of 200",
+    ),
+    "places that are a result": (("%x: f32[4]", "%v, %y = aten.topk.default(%x, 2) : (f32[4]) -> (f32[2], i64[2])"), "read by func.return"),
+    "halves at the places": (
+        ("%x: f32[3, 4], %z: f16[3, 4]", TAKEN, "%y = aten.gather.default(%z, 1, %i) : (f16[3, 4], i64[3, 2]) -> f16[3, 2]"),
+        GATHERED,
+    ),
+    "any number of rows at the places": (
+        ("%x: f32[3, 4], %z: f32[s0, 4]", TAKEN, "%y = aten.gather.default(%z, 1, %i) : (f32[s0, 4], i64[3, 2]) -> f32[3, 2]"),
+        GATHERED,
+    ),
+    "places in a longer row": (
+        ("%x: f32[3, 4], %z: f32[3, 5]", TAKEN, "%y = aten.gather.default(%z, 1, %i) : (f32[3, 5], i64[3, 2]) -> f32[3, 2]"),
+        GATHERED,
+    ),
+    "places along the rows": (
+        ("%x: f32[3, 4], %z: f32[4, 2]", TAKEN, "%y = aten.gather.default(%z, 0, %i) : (f32[4, 2], i64[3, 2]) -> f32[3, 2]"),
+        GATHERED,
+    ),
+    "places that differ in width": (
+        (
+            "%x: f32[3, 4], %z: f32[3, 4, 2]",
+            TAKEN,
+            "%e = aten.view.default(%i, [3, 1, 2]) : (i64[3, 2]) -> i64[3, 1, 2]",
+            "%f = aten.expand.default(%e, [3, 2, 2]) : (i64[3, 1, 2]) -> i64[3, 2, 2]",
+            "%y = aten.gather.default(%z, 1, %f) : (f32[3, 4, 2], i64[3, 2, 2]) -> f32[3, 2, 2]",
+        ),
+        GATHERED,
+    ),
+    "rows added to more than is chosen from": (
+        ("%x: f32[3, 4], %r: f32[3, 2]", TAKEN, ZEROS.format(6), "%y = aten.scatter_add.default(%z, 1, %i, %r) : (f32[3, 6], i64[3, 2], f32[3, 2]) -> f32[3, 6]"),
+        ADDED,
+    ),
+    "rows longer than what is taken": (
+        ("%x: f32[3, 4], %r: f32[3, 5]", TAKEN, ZEROS.format(4), "%y = aten.scatter_add.default(%z, 1, %i, %r) : (f32[3, 4], i64[3, 2], f32[3, 5]) -> f32[3, 4]"),
+        ADDED,
+    ),
+    "a table's rows in two axes": (
+        ("%x: f32[3, 4]", TAKEN, TABLE.format("4, 5"), "%y = aten.index.Tensor(%w, [%i]) : (f32[4, 5], i64[3, 2]) -> f32[3, 2, 5]"),
+        LOOKED_UP,
+    ),
+    "a longer table": (
+        ("%x: f32[3, 4]", TAKEN, TABLE.format("7, 5"), FLAT, "%y = aten.index.Tensor(%w, [%p]) : (f32[7, 5], i64[6]) -> f32[6, 5]"),
+        LOOKED_UP,
+    ),
+    "a table of matrices": (
+        ("%x: f32[3, 4]", TAKEN, TABLE.format("4, 5, 6"), FLAT, "%y = aten.index.Tensor(%w, [%p]) : (f32[4, 5, 6], i64[6]) -> f32[6, 5, 6]"),
+        LOOKED_UP,
+    ),
+    "a table's columns": (
+        ("%x: f32[3, 4]", TAKEN, TABLE.format("5, 4"), FLAT, "%y = aten.index.Tensor(%w, [none, %p]) : (f32[5, 4], i64[6]) -> f32[5, 6]"),
+        LOOKED_UP,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_what_arithmetic_does_not_choose_stays(left: Any, written: Any, name: str):
+    lines, reason = NEAR[name]
+    left(written(*lines), ChooseByRank(), reason)

@@ -136,3 +136,30 @@ def test_only_the_sum_over_what_a_token_takes_is_moved(
     arguments = f"{GIVEN}, %c: tensor<6x8x1xf32>"
     text = method(arguments, WEIGHT, PLACES, f"%b = {PRODUCT}", added, gives=gives)
     assert apply(text, AddUpBeforeExperts()).count == (type_ == "3x2x5")
+
+
+def test_rows_of_a_table_that_an_input_names_are_looked_up(refused: Any, method: Any):
+    looked_up = PLACES.splitlines()[-1].replace("%p", "%j").strip()
+    arguments = "%j: tensor<6xi64>, %c: tensor<6x8x1xf32>"
+    text = method(arguments, WEIGHT, looked_up, f"%y = {PRODUCT}", gives="tensor<6x5x1xf32>")
+    refused(text, MultiplyAllExperts())
+
+
+def test_rows_of_a_table_that_are_read_elsewhere_are_looked_up(refused: Any, method: Any):
+    lines = [
+        f"%b = {PRODUCT}",
+        "%n = aten.amax.default(%m) : (tensor<6x5x8xf32>) -> tensor<f32>",
+        "%y = aten.add.Tensor(%b, %n) : (tensor<6x5x1xf32>, tensor<f32>) -> tensor<6x5x1xf32>",
+    ]
+    arguments = f"{GIVEN}, %c: tensor<6x8x1xf32>"
+    refused(
+        method(arguments, WEIGHT, PLACES, *lines, gives="tensor<6x5x1xf32>"), MultiplyAllExperts()
+    )
+
+
+def test_rows_that_repeat_otherwise_are_no_repetition(apply: Any, method: Any):
+    shared = """%e = aten.expand.default(%x, [2, 3, 8]) : (tensor<1x3x8xf32>) -> tensor<2x3x8xf32>
+  %c = aten.view.default(%e, [6, 8, 1]) : (tensor<2x3x8xf32>) -> tensor<6x8x1xf32>"""
+    arguments = f"{GIVEN}, %x: tensor<1x3x8xf32>"
+    text = method(arguments, WEIGHT, PLACES, shared, f"%y = {PRODUCT}", gives="tensor<6x5x1xf32>")
+    assert "tensor<6x20xf32>" in apply(text, MultiplyAllExperts()).text

@@ -16,7 +16,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.types import element
+from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.building import axis, static_dims
 from stepwell.translate.rewrites.slices.select_by_constant_mask import number_of
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_held
@@ -46,10 +46,8 @@ class Choice:
     taken: int
 
 
-def choice_of(op: Operation) -> Choice | Refusal | None:
+def choice_of(op: SchemaOp) -> Choice | Refusal:
     """What a `topk` chooses, if ranks can say it."""
-    if not isinstance(op, aten.TopkDefault):
-        return None
     if refusal := not_held(op.operands[0]):
         return refusal
     if element(op.operands[0].type) != f32:
@@ -73,7 +71,7 @@ def chosen_by(places: SSAValue) -> Choice | None:
     """The choice whose places, all in order, a value holds."""
     while isinstance(owner := places.owner, aten.ViewDefault):
         places = owner.operands[0]
-    if not isinstance(owner, aten.TopkDefault) or places is not owner.results[1]:
+    if not isinstance(owner, aten.TopkDefault):
         return None
     choice = choice_of(owner)
     return choice if isinstance(choice, Choice) else None
@@ -113,13 +111,12 @@ def looked_up(value: SSAValue) -> LookedUp | None:
     if not isinstance(op, aten.IndexTensor) or weight_key(op.operands[0]) is None:
         return None
     arg = op.arg("indices")
-    if len(arg) != 1 or len(op.operands) != 2:
+    if len(arg) != 1:
         return None
-    choice = chosen_by(arg[0])
-    shape, table = static_dims(op.results[0]), static_dims(op.operands[0])
-    if choice is None or shape is None or not table or table[0] != choice.among:
+    choice, table = chosen_by(arg[0]), dims(op.operands[0].type)
+    if choice is None or table[0] != choice.among:
         return None
-    if shape != (choice.rows * choice.taken, *table[1:]):
+    if dims(op.results[0].type) != (choice.rows * choice.taken, *table[1:]):
         return None
     return LookedUp(op.operands[0], arg[0], choice)
 
@@ -144,7 +141,7 @@ class Reading:
 
 def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | None:
     """How an op reads the places of a choice: it picks, looks up or adds up."""
-    if not isinstance(op, SchemaOp) or not op.results or not is_single(op.results[0]):
+    if not op.results or not is_single(op.results[0]):
         return None
     if isinstance(op, aten.GatherDefault):
         width = _width(op, op.operands[0], choice.among, choice)
@@ -157,12 +154,8 @@ def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | Non
 def _adds_up(op: SchemaOp, choice: Choice, program: Program) -> Reading | None:
     """Rows are added to zeros."""
     operand, rows = op.operands[0], op.operands[2]
-    dims = static_dims(rows)
-    at = axis(op.arg("dim"), len(dims)) if dims else 0
-    width = _width(op, rows, dims[at], choice) if dims else None
-    if width is None or dims is None:
-        return None
-    if static_dims(operand) != (*dims[:at], choice.among, *dims[at + 1 :]):
+    width = _width(op, rows, None, choice)
+    if width is None or _width(op, operand, choice.among, choice) is None:
         return None
     if isinstance(operand.owner, aten.ExpandDefault):
         operand = operand.owner.operands[0]
@@ -171,25 +164,30 @@ def _adds_up(op: SchemaOp, choice: Choice, program: Program) -> Reading | None:
 
 def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
     """Rows of a table, which are no matrices: a product with all of those would be too much."""
-    found, shape = looked_up(op.results[0]), static_dims(op.operands[0])
-    if found is None or found.choice != choice or shape is None or len(shape) > 2:
+    found, shape = looked_up(op.results[0]), static_dims(op.operands[0]) or ()
+    if found is None or len(shape) > 2:
         return None
     return Reading(op, found.table, prod(shape[1:]), 1)
 
 
-def _width(op: SchemaOp, source: SSAValue, along: int, choice: Choice) -> int | None:
-    """Numbers at each place, if an op reads a source along the axis of places, all of it."""
-    places, shape, dims = op.operands[1], static_dims(op.operands[1]), static_dims(source)
-    if shape is None or dims is None or not is_single(source):
+def _width(op: SchemaOp, source: SSAValue, along: int | None, choice: Choice) -> int | None:
+    """Numbers at each place, if an op reads a source along the axis of places, all of it.
+
+    There are `along` of them on that axis of the source, or as many as places.
+    """
+    places = op.operands[1]
+    if not is_single(source):
         return None
-    at = axis(op.arg("dim"), len(dims))
+    shape = static_dims(places) or ()
+    at = axis(op.arg("dim"), len(shape))
     width = prod(shape[at + 1 :])
-    if dims != (*shape[:at], along, *shape[at + 1 :]) or not is_chosen(shape, at, choice):
+    along = shape[at] if along is None else along
+    sizes = (*shape[:at], along, *shape[at + 1 :])
+    if dims(source.type) != sizes or not is_chosen(shape, at, choice):
         return None
     if width != 1:
-        if not isinstance(places.owner, aten.ExpandDefault):
-            return None
-        places = places.owner.operands[0]
+        if isinstance(places.owner, aten.ExpandDefault):
+            places = places.owner.operands[0]
         if static_dims(places) != (*shape[: at + 1], *[1] * (len(shape) - at - 1)):
             return None
     return width if chosen_by(places) == choice else None
