@@ -397,9 +397,10 @@ def _answers(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
     child = os.fork()
     if child == 0:
         gc.disable()
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
+        os.setsid()  # A test that asks for the terminal would stop the whole group.
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(quiet, stream)
         with os.fdopen(writing, "w") as out:
             work(lambda answer: print(json.dumps(answer), file=out, flush=True))
         os._exit(0)

@@ -277,10 +277,12 @@ def _istft(op: SchemaOp) -> Sequence[Attribute] | None:
     numbers = (length, op.arg("hop_length") or length // 4, op.arg("length") or 0)
     if shape is None or len(shape) < 2 or not all(isinstance(number, int) for number in numbers):
         return None
-    if element(op.operands[0].type) != ComplexType(f32) or op.arg("return_complex"):
+    given = element(op.operands[0].type)
+    if not isinstance(given, ComplexType):
         return None
     whole, cut = length + numbers[1] * (shape[-1] - 1), length // 2 if op.arg("center") else 0
-    return [tensor((*shape[:-2], numbers[2] or whole - 2 * cut), f32)]
+    made = given if op.arg("return_complex") else given.element_type
+    return [tensor((*shape[:-2], numbers[2] or whole - 2 * cut), made)]
 
 
 _QUANTIZE = ("quantize_per_tensor.default", "quantize_per_channel.default")

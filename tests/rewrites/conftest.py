@@ -16,6 +16,7 @@ from stepwell.checking.recording import NotRecorded, record
 from stepwell.checking.samples import Sample
 from stepwell.checking.watching import Watcher, tolerated
 from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.context import Context
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import VerificationError
 from stepwell.ir.dtypes import torch_dtype
@@ -194,15 +195,39 @@ def refused(apply: Apply) -> Refused:
     return run
 
 
+class Asked(Protocol):
+    def __call__(
+        self, text: str, rewrite: Rewrite[Any] | ModuleType, target: str = "", **options: str
+    ) -> tuple[int, list[str]]: ...
+
+
 @pytest.fixture
-def left() -> Refused:
-    """A near miss that is only looked at: torch does not compute it, or it is too large to run."""
+def asked() -> Asked:
+    """How often a rewrite applies in a lowering to a target with options, and why it does not.
+
+    Nothing is run.
+    """
+
+    def run(
+        text: str, rewrite: Rewrite[Any] | ModuleType, target: str = "", **options: str
+    ) -> tuple[int, list[str]]:
+        program, history = program_of(text), History()
+        program.context = Context(target, options)
+        listed = [r() for r in rewrite.RULES] if isinstance(rewrite, ModuleType) else [rewrite]
+        count = run_rewrites(program, listed, history)
+        check(program)
+        return count, [record.reason for record in history.refusals.values()]
+
+    return run
+
+
+@pytest.fixture
+def left(asked: Asked) -> Refused:
+    """A near miss that is only looked at: as `refused`, for what torch does not compute, or slowly."""
 
     def run(text: str, rewrite: Rewrite[Any] | ModuleType, reason: str = "") -> None:
-        program, history = program_of(text), History()
-        listed = [r() for r in rewrite.RULES] if isinstance(rewrite, ModuleType) else [rewrite]
-        assert run_rewrites(program, listed, history) == 0
-        reasons = [record.reason for record in history.refusals.values()]
+        count, reasons = asked(text, rewrite)
+        assert count == 0
         assert any(reason in held for held in reasons) if reason else not reasons
 
     return run

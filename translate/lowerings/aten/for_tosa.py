@@ -205,7 +205,7 @@ def istft_to_frames(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
         refuse("it takes or gives other numbers than complex and real ones of 32 bits")
     length, hop, window = _frames(op, b)
     *batch, points, count = x.shape
-    if points != length // 2 + 1 or op.arg("onesided") is False:
+    if points != length // 2 + 1:  # Of two points both halves are one.
         refuse("both halves of the points are given")
     start = length // 2 if op.arg("center") else 0
     stop = start + out.shape[-1]

@@ -1,0 +1,76 @@
+"""What lowerings to ops of the same dialect leave alone: programs that differ in the one thing."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.lowerings.aten import (
+    attention,
+    complex,
+    floats,
+    for_tosa,
+    for_xnnpack,
+    normalisations,
+    pools,
+    products,
+    views,
+)
+from stepwell.translate.lowerings.lowering import step
+
+SIZE = '%n = aten.sym_size.int(%q, 0) : (f32[2]) -> !stepwell.int<"2">'
+PAIRS = "%c = aten.view_as_complex.default(%x) : (f32[4, 2]) -> tensor<4xcomplex<f32>>"
+
+CASES: list[tuple[Any, tuple[str, ...], str]] = [
+    (step(for_xnnpack.cumsum_to_additions), ("%x: f16[4]", "%y = aten.cumsum.default(%x, 0) : (f16[4]) -> f16[4]"), "rounds once"),
+    (step(for_xnnpack.cumsum_to_additions), ("%x: f32[]", "%y = aten.cumsum.default(%x, 0) : (f32[]) -> f32[]"), "there is no axis"),
+    (step(for_xnnpack.average_by_convolution), ("%x: f32[2, 4, 4]", "%y = aten.avg_pool2d.default(%x, [3, 3], [1, 1]) : (f32[2, 4, 4]) -> f32[2, 2, 2]"), "not a batch of images"),
+    (step(for_xnnpack.average_by_convolution), ("%x: f32[1, s0, 4, 4]", "%y = aten.avg_pool2d.default(%x, [3, 3], [1, 1]) : (f32[1, s0, 4, 4]) -> f32[1, s0, 2, 2]"), "of a known number of channels"),
+    (step(for_xnnpack.average_by_convolution), ("%x: f32[1, 2, 3, 3]", "%y = aten.adaptive_avg_pool2d.default(%x, [1, 1]) : (f32[1, 2, 3, 3]) -> f32[1, 2, 1, 1]"), ""),
+    (step(for_xnnpack.average_by_convolution), ("%x: f32[1, 2, s0, 4]", "%y = aten.adaptive_avg_pool2d.default(%x, [2, 2]) : (f32[1, 2, s0, 4]) -> f32[1, 2, 2, 2]"), "the image has a symbolic size"),
+    (step(for_xnnpack.average_by_convolution), ("%x: f32[1, 2, 4, s0]", "%y = aten.adaptive_avg_pool2d.default(%x, [2, 2]) : (f32[1, 2, 4, s0]) -> f32[1, 2, 2, 2]"), "the image has a symbolic size"),
+    (step(for_xnnpack.average_by_convolution), ("%x: f32[1, 2, 5, 4]", "%y = aten.adaptive_avg_pool2d.default(%x, [2, 2]) : (f32[1, 2, 5, 4]) -> f32[1, 2, 2, 2]"), "in windows of several sizes"),
+    (step(for_xnnpack.average_by_convolution), ("%x: f32[1, 2, 4, 5]", "%y = aten.adaptive_avg_pool2d.default(%x, [2, 2]) : (f32[1, 2, 4, 5]) -> f32[1, 2, 2, 2]"), "in windows of several sizes"),
+    (step(attention.expand_attention), ("%q: f32[2, 1, 4, 8], %k: f32[1, 1, 4, 8], %v: f32[1, 1, 4, 8]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v) : (f32[2, 1, 4, 8], f32[1, 1, 4, 8], f32[1, 1, 4, 8]) -> f32[2, 1, 4, 8]"), "different leading axes"),
+    (step(attention.expand_attention), ("%q: f32[1, 2, 4, 8], %k: f32[1, 1, 4, 8], %v: f32[1, 1, 4, 8]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v) : (f32[1, 2, 4, 8], f32[1, 1, 4, 8], f32[1, 1, 4, 8]) -> f32[1, 2, 4, 8]"), "different numbers of heads"),
+    (step(attention.expand_attention), ("%q: f32[1, 1, 4, 8], %k: f32[1, 1, 4, 8], %v: f32[1, 1, 5, 8]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v) : (f32[1, 1, 4, 8], f32[1, 1, 4, 8], f32[1, 1, 5, 8]) -> f32[1, 1, 4, 8]"), "more keys than values"),
+    (step(attention.expand_attention_of_any_length), ("%q: f32[1, 1, s0, 8], %k: f32[1, s0, 8], %v: f32[1, s0, 8]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v) : (f32[1, 1, s0, 8], f32[1, s0, 8], f32[1, s0, 8]) -> f32[1, 1, s0, 8]"), "of the same rank"),
+    (step(attention.expand_attention_of_any_length), ("%q: f32[1, 1, s0, 8], %k: f32[1, 1, ?, 8], %v: f32[1, 1, ?, 8]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v) : (f32[1, 1, s0, 8], f32[1, 1, ?, 8], f32[1, 1, ?, 8]) -> f32[1, 1, s0, 8]"), "are not stacks of heads"),
+    (step(normalisations.batch_norm_to_products), ("%x: f16[2, 3, 4], %w: f32[3]", "%y = aten.batch_norm.default(%x, %w, %w, %w, %w, false, 0.1, 1.0e-05, false) : (f16[2, 3, 4], f32[3], f32[3], f32[3], f32[3]) -> f16[2, 3, 4]"), "another dtype"),
+    (step(normalisations.norm_by_groups), ("%x: f32[2, 3, 1]", "%y = aten.instance_norm.default(%x, none, none, none, none, true, 0.1, 1.0e-5, false) : (f32[2, 3, 1]) -> f32[2, 3, 1]"), "one element"),
+    (step(normalisations.norm_by_groups), ("%x: f32[2, 3, 4]", "%y = aten.instance_norm.default(%x, none, none, none, none, true, 0.1, 0.0, false) : (f32[2, 3, 4]) -> f32[2, 3, 4]"), "eps is 0.0"),
+    (step(pools.adaptive_pool_by_parts, only_uneven=True), ("%x: f32[1, 2, 4, 4]", "%y = aten.adaptive_avg_pool2d.default(%x, [2, 2]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 2, 2]"), ""),
+    (step(products.normalise_reduction), ("%x: i32[2, 4]", "%y = aten.sum.dim_IntList(%x, [1], false, dtype=i32) : (i32[2, 4]) -> i32[2]"), "a sum in int32"),
+    (products, ("%x: f32[s0, 2, 3, 4], %z: f32[s0, 4, 5]", '%y = aten.einsum.default("abcd,ade->abce", [%x, %z]) : (f32[s0, 2, 3, 4], f32[s0, 4, 5]) -> f32[s0, 2, 3, 5]'), "more than one axis a side"),
+    (products, ("%x: f32[s0, 5, 4], %z: f32[s0, 4, 2, 3]", '%y = aten.einsum.default("aed,adbc->aebc", [%x, %z]) : (f32[s0, 5, 4], f32[s0, 4, 2, 3]) -> f32[s0, 5, 2, 3]'), "more than one axis a side"),
+    (step(views.gather_strides), ("%x: f32[s0, 4]", "%y = aten.as_strided.default(%x, [2, 2], [1, 2]) : (f32[s0, 4]) -> f32[2, 2]"), "symbolic"),
+    (step(views.gather_strides), ("%x: f32[4, 4], %q: f32[s0]", '%n = aten.sym_size.int(%q, 0) : (f32[s0]) -> !stepwell.int<"s0">', '%y = aten.as_strided.default(%x, [%n, 2], [1, 2]) : (f32[4, 4], !stepwell.int<"s0">) -> f32[s0, 2]'), "symbolic"),
+    (step(views.gather_strides), ("%x: f32[4, 4], %q: f32[2]", SIZE, '%y = aten.as_strided.default(%x, [%n, 2], [1, 2]) : (f32[4, 4], !stepwell.int<"2">) -> f32[2, 2]'), "known only at run time"),
+    (step(views.repeat_to_expand), ("%x: f32[?, 4]", "%y = aten.repeat.default(%x, [2, 2]) : (f32[?, 4]) -> f32[?, 8]"), "not known"),
+    (step(floats.widen_bfloat), ("%x: f32[4]", '%a = stepwell.weight <"a"> "constant" : bf16[4]', '%b = stepwell.weight <"b"> "constant" : bf16[4]', "%y = aten.add.Tensor(%a, %b) : (bf16[4], bf16[4]) -> bf16[4]"), ""),
+    (complex, ("%x: f32[4, 2], %z: f32[4]", PAIRS, "%y = aten.add.Tensor(%c, %c, alpha=2) : (tensor<4xcomplex<f32>>, tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>"), "alpha is not 1"),
+    (complex, ("%x: f32[4, 2], %z: f32[4]", PAIRS, "%y = aten.add.Tensor(%c, %z) : (tensor<4xcomplex<f32>>, f32[4]) -> tensor<4xcomplex<f32>>"), "one term is real"),
+    (complex, ("%x: f32[4, 2], %q: f32[2]", PAIRS, SIZE, '%y = aten.mul.Scalar(%c, %n) : (tensor<4xcomplex<f32>>, !stepwell.int<"2">) -> tensor<4xcomplex<f32>>'), "one of run time"),
+    (complex, ("%x: f32[4, 2], %q: f32[2]", PAIRS, SIZE, '%y = aten.slice.Tensor(%c, 0, 0, %n) : (tensor<4xcomplex<f32>>, !stepwell.int<"2">) -> tensor<2xcomplex<f32>>'), "a place is known only at run time"),
+    (complex, ("%x: f32[4, 2], %z: f32[4]", PAIRS, "%y = aten.cat.default([%c, %z]) : (tensor<4xcomplex<f32>>, f32[4]) -> tensor<8xcomplex<f32>>"), "one part is real"),
+    (complex, ("%x: f32[?, 2]", "%c = aten.view_as_complex.default(%x) : (f32[?, 2]) -> tensor<?xcomplex<f32>>", "%y = aten.abs.default(%c) : (tensor<?xcomplex<f32>>) -> f32[?]"), "the shape is not known"),
+    (for_tosa, ("%x: f32[s0]", '%y = aten.stft.default(%x, 4, 2, return_complex=true) : (f32[s0]) -> tensor<3x?xcomplex<f32>, #stepwell.shape<[3, "(s0 - 4)//2 + 1"]>>'), "symbolic"),
+    (for_tosa, ("%x: f64[12]", "%y = aten.stft.default(%x, 4, 2, return_complex=true) : (f64[12]) -> tensor<3x5xcomplex<f64>>"), "of single precision"),
+    (for_tosa, ("%x: f32[12], %w: f64[4]", "%y = aten.stft.default(%x, 4, 2, window=%w, return_complex=true) : (f32[12], f64[4]) -> tensor<3x5xcomplex<f64>>"), "its window is not"),
+    (for_tosa, ("%x: f32[12], %q: f32[2]", SIZE, '%y = aten.stft.default(%x, 4, %n, return_complex=true) : (f32[12], !stepwell.int<"2">) -> tensor<3x5xcomplex<f32>>'), "known only at run time"),
+    (for_tosa, ("%x: f32[12]", "%y = aten.stft.default(%x, 4, 2, return_complex=true, align_to_window=true) : (f32[12]) -> tensor<3x5xcomplex<f32>>"), "aligned to the window"),
+    (for_tosa, ("%x: tensor<4x4xcomplex<f32>>", "%y = aten.istft.default(%x, 4, 2, onesided=false) : (tensor<4x4xcomplex<f32>>) -> f32[6]"), "both halves"),
+    (for_tosa, ("%x: tensor<3x4xcomplex<f32>>", "%y = aten.istft.default(%x, 4, 2, length=20) : (tensor<3x4xcomplex<f32>>) -> f32[20]"), "more than its frames reach"),
+    (for_tosa, ("%x: tensor<3x4xcomplex<f64>>", "%y = aten.istft.default(%x, 4, 2) : (tensor<3x4xcomplex<f64>>) -> f64[6]"), "other numbers than"),
+    (for_tosa, ("%x: tensor<3x4xcomplex<f32>>, %w: f32[4]", "%y = aten.istft.default(%x, 4, 2, window=%w, onesided=false, return_complex=true) : (tensor<3x4xcomplex<f32>>, f32[4]) -> tensor<6xcomplex<f32>>"), "other numbers than"),
+]  # fmt: skip
+
+
+def _name(case: Any) -> str:
+    op = case[1][-1].partition(" = ")[2].partition("(")[0]
+    return f"{op}, {case[2] or 'another one has it'}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_what_a_lowering_has_no_form_for_is_left(left: Any, written: Any, case: Any) -> None:
+    rewrite, lines, reason = case
+    left(written(*lines), rewrite, reason)
