@@ -239,7 +239,7 @@ def _enlarged(x: Value, op: Any, b: Rewriter) -> Value:
     scales = [stated_scale(op, at) for at in (0, 1)]
     if any(s is not None and s != factor for s, factor in zip(scales, (down, across), strict=True)):
         refuse("the scale is not that of the sizes")
-    if min(down, across) < 1 or {down, across} - {1, 2, 4, 8}:
+    if {down, across} - {1, 2, 4, 8}:
         refuse("torch rounds the places of some pixels to their neighbours")
     return _spread(x, torch.ones(channels, down, across, 1), result.type, b)
 

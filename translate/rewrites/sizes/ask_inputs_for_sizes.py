@@ -32,9 +32,9 @@ def is_computed(value: SSAValue) -> bool:
 
 def input_of_size(value: SSAValue) -> InputSize | None:
     """The input of the method that has a size, or a multiple of it."""
-    if not isinstance(value.type, IntType) or not isinstance(value.owner, Operation):
-        return None
-    return size_of_input(value.owner.parent_block(), value.type.size)
+    op, asked_for = value.owner, value.type
+    assert isinstance(op, Operation) and isinstance(asked_for, IntType)
+    return size_of_input(op.parent_block(), asked_for.size)
 
 
 def asked(rw: Rewriter, size: SSAValue, of: InputSize) -> SSAValue:

@@ -81,7 +81,7 @@ def merged_axes(value: SSAValue) -> Merged | None:
     source = value.owner.operands[0]
     source_dims, value_dims = dims(source.type), dims(value.type)
     count = len(source_dims) - len(value_dims) + 1
-    if count < 2 or not value_dims or not is_known((*source_dims, *value_dims)):
+    if not is_known((*source_dims, *value_dims)):
         return None
     for at in range(len(value_dims)):
         if (

@@ -78,7 +78,7 @@ def share_of(wanted: Dim, dim: Dim) -> Fraction | None:
     The share that `8*s` is of `32*s` is 1/4.
     """
     one, other = Size.of(wanted), Size.of(dim)
-    if not one.terms or not other.terms:
+    if not one.terms:
         return None
     share = Fraction(one.terms[0][1], other.terms[0][1])
     return share if one * share.denominator == other * share.numerator else None
@@ -113,7 +113,7 @@ def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) ->
 
 def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
     """The first axis of an input of the method of which a size is a share."""
-    if block is None or not isinstance(block.parent_op(), FuncOp) or size == UNKNOWN:
+    if block is None or not isinstance(block.parent_op(), FuncOp):
         return None
     for argument in block.args:
         if isinstance(argument.type, TensorType):

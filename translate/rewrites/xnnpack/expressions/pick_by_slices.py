@@ -147,8 +147,8 @@ def _sizes_of(shape: Sequence[Dim], over: Sequence[int]) -> tuple[int, ...] | No
 
 def _windows(op: SchemaOp, shape: tuple[Dim, ...]) -> Places | Refusal | None:
     size, step = op.arg("size"), op.arg("step")
-    if not shape or not isinstance(size, int) or not isinstance(step, int) or size < 1:
-        return Refusal("a window's size is known only at run time, or 0")
+    if not shape or not isinstance(size, int) or not isinstance(step, int):
+        return Refusal("a window's size is known only at run time, or there is no axis")
     at = axis(op.arg("dimension"), len(shape))
     whole = shape[at]
     if not isinstance(whole, int):
@@ -180,7 +180,7 @@ def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places 
     places, rank = program.weights.get(key), len(shape)
     if rank < 2 or axis(op.arg("dim"), rank) != rank - 1:
         return Refusal("it gathers along another axis than the last, or of one axis")
-    if tuple(places.shape[:-1]) != shape[:-1] or not places.numel():
+    if tuple(places.shape[:-1]) != shape[:-1]:
         return Refusal("there are fewer places than rows")
     matrices = places.flatten(0, -3) if rank > 2 else places[None]
     if not bool((matrices == matrices[:1]).all()):

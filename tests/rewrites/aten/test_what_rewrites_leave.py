@@ -1,0 +1,43 @@
+"""What rewrites of sizes and slices leave alone: programs that differ in the one thing."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.rewrites.sizes import ask_inputs_for_sizes, part_before_permute
+from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
+from stepwell.translate.rewrites.slices import store_row_in_table
+from stepwell.translate.rewrites.slices.write_by_cat import WriteByCat
+
+LOOKED_UP = "%e = aten.embedding.default(%t, %i) : (f32[4, 4], i64[2, 3]) -> f32[2, 3, 4]"
+CHOSEN = "%y = aten.where.self(%c, %r, %e) : (i1[2, 3, 1], f32[4], f32[2, 3, 4]) -> f32[2, 3, 4]"
+TABLE = '%t = stepwell.weight <"t"> "constant" : f32[4, 4]'
+ROW = '%r = stepwell.weight <"r"> "constant" : f32[4]'
+ROWS = "%c = aten.view.default(%m, [2, 3, 1]) : (i1[2, 3]) -> i1[2, 3, 1]"
+B = '%b = aten.sym_size.int(%i, 1) : (i64[n, b]) -> !stepwell.int<"b">'
+N = '%n = aten.sym_size.int(%i, 0) : (i64[n, b]) -> !stepwell.int<"n">'
+
+CASES: list[tuple[Any, tuple[str, ...], str]] = [
+    (KeepAxesApart(), ("%x: f32[?, ?, 8]", "%v = aten.view.default(%x, [-1, 8]) : (f32[?, ?, 8]) -> f32[?, 8]", "%y = aten.relu.default(%v) : (f32[?, 8]) -> f32[?, 8]"), ""),
+    (KeepAxesApart(), ("%x: f32[a, 4, 8]", "%v = aten.view.default(%x, [-1, 8]) : (f32[a, 4, 8]) -> f32[4*a, 8]", "%y = aten.relu.default(%v) : (f32[4*a, 8]) -> f32[4*a, 8]"), ""),
+    (part_before_permute, ("%x: f32[n, b, 6]", '%b = aten.sym_size.int(%x, 1) : (f32[n, b, 6]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 0) : (f32[n, b, 6]) -> !stepwell.int<"n">', "%p = aten.permute.default(%x, [2, 1, 0]) : (f32[n, b, 6]) -> f32[6, b, n]", '%y = aten.view.default(%p, [6, %b, %n]) : (f32[6, b, n], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[6, b, n]'), ""),
+    (part_before_permute, ("%x: f32[n, 4, 6]", "%p = aten.permute.default(%x, [2, 1, 0]) : (f32[n, 4, 6]) -> f32[6, 4, n]", "%y = aten.view.default(%p, [2, 3, 4, -1]) : (f32[6, 4, n]) -> f32[2, 3, 4, n]"), ""),
+    (part_before_permute, ("%x: f32[?, ?, 6], %i: i64[n, b]", B, N, "%p = aten.permute.default(%x, [2, 1, 0]) : (f32[?, ?, 6]) -> f32[6, ?, ?]", '%y = aten.view.default(%p, [2, 3, %b, %n]) : (f32[6, ?, ?], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[2, 3, ?, ?]'), ""),
+    (part_before_permute, ("%x: f32[6*n, b*n], %i: i64[n, b]", B, N, "%p = aten.permute.default(%x, [1, 0]) : (f32[6*n, b*n]) -> f32[b*n, 6*n]", '%y = aten.view.default(%p, [%b, %n, -1]) : (f32[b*n, 6*n], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 6*n]'), "are computed at run time"),
+    (ask_inputs_for_sizes, ("%x: f32[0, 4]", "%a = aten.neg.default(%x) : (f32[0, 4]) -> f32[0, 4]", '%n = aten.sym_size.int(%a, 0) : (f32[0, 4]) -> !stepwell.int<"0">', '%y = aten.full.default([%n], 1) : (!stepwell.int<"0">) -> i64[0]'), ""),
+    (store_row_in_table, ("%i: i64[2, 3]", TABLE, ROW, "%m = aten.ne.Scalar(%i, 2) : (i64[2, 3]) -> i1[2, 3]", ROWS, LOOKED_UP, CHOSEN), ""),
+    (store_row_in_table, ("%i: i64[2, 3], %j: i64[2, 3]", TABLE, ROW, "%m = aten.eq.Scalar(%j, 2) : (i64[2, 3]) -> i1[2, 3]", ROWS, LOOKED_UP, CHOSEN), ""),
+    (WriteByCat(), ("%x: f32[4, 5], %u: f32[s0, 5]", "%y = aten.slice_scatter.default(%x, %u, 0, 1, 3) : (f32[4, 5], f32[s0, 5]) -> f32[4, 5]"), "the shape is symbolic"),
+    (WriteByCat(), ("%u: f32[2, 5]", '%x = stepwell.state <"x"> : f32[4, 5]', "%y = aten.slice_scatter.default(%x, %u, 0, 1, 3) : (f32[4, 5], f32[2, 5]) -> f32[4, 5]"), "written in place"),
+]  # fmt: skip
+
+
+def _name(case: Any) -> str:
+    op = case[1][-1].partition(" = ")[2].partition("(")[0]
+    return f"{op}, {case[2] or 'no business of it'}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_what_differs_in_one_thing_is_left(left: Any, written: Any, case: Any) -> None:
+    rewrite, lines, reason = case
+    left(written(*lines), rewrite, reason)

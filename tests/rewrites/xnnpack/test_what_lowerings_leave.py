@@ -1,0 +1,64 @@
+"""What lowerings to XNNPACK leave alone: programs that differ in the one thing."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.xnnpack import images, quantised_nodes, reductions, resizing
+from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
+
+SIZE = '%n = aten.sym_size.int(%q, 0) : (f32[2]) -> !stepwell.int<"2">'
+
+CASES: list[tuple[Any, tuple[str, ...], str]] = [
+    (images, ("%x: f32[1, 2, 3, 3]", "%y = aten.upsample_bilinear2d.default(%x, [6, 6], false, 1.9, 2.0) : (f32[1, 2, 3, 3]) -> f32[1, 2, 6, 6]"), "not the ratio of the sizes"),
+    (images, ("%x: f32[1, c, s, 4]", "%y = aten.upsample_nearest2d.vec(%x, none, [2.0, 2.0]) : (f32[1, c, s, 4]) -> f32[1, c, 2*s, 8]"), "no multiple of it by a number"),
+    (images, ("%x: f32[1, 2, s, 4]", "%y = aten.upsample_nearest2d.vec(%x, none, [1.5, 2.0]) : (f32[1, 2, s, 4]) -> f32[1, 2, 3*s//2, 8]"), "no multiple of it by a number"),
+    (images, ("%x: f32[1, 2, 4, s]", "%y = aten.upsample_nearest2d.vec(%x, none, [2.0, 1.5]) : (f32[1, 2, 4, s]) -> f32[1, 2, 8, 3*s//2]"), "no multiple of it by a number"),
+    (images, ("%x: f32[1, 2, s, 4]", "%y = aten.upsample_nearest2d.vec(%x, none, [2.0, 2.1]) : (f32[1, 2, s, 4]) -> f32[1, 2, 2*s, 8]"), "not that of the sizes"),
+    (images, ("%x: f32[1, 2, s, 4]", "%y = aten.upsample_nearest2d.vec(%x, none, [3.0, 3.0]) : (f32[1, 2, s, 4]) -> f32[1, 2, 3*s, 12]"), "rounds the places"),
+    (images, ("%x: f32[8, s, 3]", "%y = aten.pixel_shuffle.default(%x, 2) : (f32[8, s, 3]) -> f32[2, 2*s, 6]"), "it is no batch"),
+    (images, ("%x: f32[1, 4*c, s, 3]", "%y = aten.pixel_shuffle.default(%x, 2) : (f32[1, 4*c, s, 3]) -> f32[1, c, 2*s, 6]"), "of a known number of channels"),
+    (images, ("%x: f16[1, 8, s, 3]", "%y = aten.pixel_shuffle.default(%x, 2) : (f16[1, 8, s, 3]) -> f16[1, 2, 2*s, 6]"), "in float32 alone"),
+    (quantised_nodes, ("%x: i8<0.5:3>[1, 2, 3, 3]", "%a = quant.dcast %x : i8<0.5:3>[1, 2, 3, 3] to f32[1, 2, 3, 3]", "%z = aten.mean.dim(%a, [2, 3], true) : (f32[1, 2, 3, 3]) -> f32[1, 2, 1, 1]", "%w = aten.clamp.default(%z, -1, 1) : (f32[1, 2, 1, 1]) -> f32[1, 2, 1, 1]", "%y = quant.qcast %w : f32[1, 2, 1, 1] to i8<0.5:3>[1, 2, 1, 1]"), "a clamp stands between"),
+    (quantised_nodes, ("%x: i8<0.5:3>[4]", "%a = quant.dcast %x : i8<0.5:3>[4] to f32[4]", "%z = aten.view.default(%a, [2, 2]) : (f32[4]) -> f32[2, 2]", "%w = aten.clamp.default(%z, -1, 1) : (f32[2, 2]) -> f32[2, 2]", "%y = quant.qcast %w : f32[2, 2] to i8<0.5:3>[2, 2]"), "its result is clamped"),
+    (quantised_nodes, ("%x: i8<0.5>[4], %q: f32[2]", "%a = quant.dcast %x : i8<0.5>[4] to f32[4]", SIZE, '%z = aten.clamp.default(%a, 0, %n) : (f32[4], !stepwell.int<"2">) -> f32[4]', "%y = quant.qcast %z : f32[4] to i8<0.5>[4]"), ""),
+    (quantised_nodes, ("%x: i8<0.5:3>[4]", "%a = quant.dcast %x : i8<0.5:3>[4] to f32[4]", "%z = aten.clamp.default(%a, 2, 1) : (f32[4]) -> f32[4]", "%y = quant.qcast %z : f32[4] to i8<0.5:3>[4]"), "not below the upper bound"),
+    (step(reductions.reduction), ("%x: f32[?, 4]", "%y = aten.mean.dim(%x, [1], true) : (f32[?, 4]) -> f32[?, 1]"), "not even as an expression"),
+    (step(reductions.reduction), ("%x: f32[s, 2, 3, 4]", "%y = aten.mean.dim(%x, [0, 2], true) : (f32[s, 2, 3, 4]) -> f32[1, 2, 1, 4]"), "not the planes of an image, nor one"),
+    (step(reductions.reduction), ("%x: f32[1, 1, 1, 1, s, 4]", "%y = aten.mean.dim(%x, [4], true) : (f32[1, 1, 1, 1, s, 4]) -> f32[1, 1, 1, 1, 1, 4]"), "not the planes of an image, nor one"),
+    (step(reductions.reduction), ("%x: f32[s, t, 4]", "%y = aten.mean.dim(%x, [0, 1], true) : (f32[s, t, 4]) -> f32[1, 1, 4]"), "not the planes of an image, nor one"),
+    (step(reductions.greatest), ("%x: f32[2, 4, s]", "%y = aten.amax.default(%x, [1], true) : (f32[2, 4, s]) -> f32[2, 1, s]"), "lie behind one of which"),
+    (resizing, ("%x: f16[1, 2, s, 8]", "%y = aten.upsample_bilinear2d.vec(%x, none, false, [2.0, 1.0]) : (f16[1, 2, s, 8]) -> f16[1, 2, 2*s, 8]"), "places in half precision"),
+    (resizing, ("%z: f32[1, 2, t, 8]", "%x = aten.slice.Tensor(%z, 2, 1, 9223372036854775807) : (f32[1, 2, t, 8]) -> f32[1, 2, t - 1, 8]", "%y = aten.upsample_bilinear2d.vec(%x, none, false, [2.0, 1.0]) : (f32[1, 2, t - 1, 8]) -> f32[1, 2, 2*t - 2, 8]"), "no share of the size of an input"),
+    (PickBySlices(), ("%x: f32[8], %q: f32[2]", SIZE, '%y = aten.unfold.default(%x, 0, %n, 2) : (f32[8], !stepwell.int<"2">) -> f32[4, 2]'), "a window's size is known only at run time"),
+    (PickBySlices(), ("%x: f32[8], %q: f32[2]", SIZE, '%y = aten.unfold.default(%x, 0, 2, %n) : (f32[8], !stepwell.int<"2">) -> f32[4, 2]'), "a window's size is known only at run time"),
+    (PickBySlices(), ("%x: f32[]", "%y = aten.unfold.default(%x, 0, 1, 1) : (f32[]) -> f32[1]"), "a window's size is known only at run time"),
+    (PickBySlices(), ("%x: f32[2, 1]", '%i = stepwell.weight <"i#ones"> "constant" : i64[2, 1]', "%y = aten.gather.default(%x, 1, %i) : (f32[2, 1], i64[2, 1]) -> f32[2, 1]"), "lies outside its axis"),
+    (PickBySlices(), ("%x: f32[2, 4]", '%i = stepwell.weight <"i#ones"> "constant" : i1[4]', "%y = aten.index.Tensor(%x, [none, %i]) : (f32[2, 4], i1[4]) -> f32[2, u0]"), "a mask selects"),
+    (PickBySlices(), ("%x: f32[2, 2]", '%i = stepwell.weight <"i#rolled"> "constant" : i64[3]', "%y = aten.index_select.default(%x, 1, %i) : (f32[2, 2], i64[3]) -> f32[2, 3]"), "lies outside its axis"),
+    (PickBySlices(), ("%x: f32[2, 2]", "%y = aten.index.Tensor(%x, [none]) : (f32[2, 2]) -> f32[2, 2]"), "are not neighbours"),
+]  # fmt: skip
+
+
+def _name(case: Any) -> str:
+    op = case[1][-1].partition(" = ")[2].partition("(")[0]
+    return f"{op}, {case[2] or 'no business of it'}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_what_differs_in_one_thing_is_left(left: Any, written: Any, case: Any) -> None:
+    rewrite, lines, reason = case
+    left(written(*lines), rewrite, reason)
+
+
+def test_a_mean_of_planes_of_two_open_sizes_is_a_pool(asked: Any, written: Any) -> None:
+    line = "%y = aten.mean.dim(%x, [2, 3], true) : (f32[1, 2, s, t]) -> f32[1, 2, 1, 1]"
+    assert asked(written("%x: f32[1, 2, s, t]", line), step(reductions.reduction)) == (1, [])
+
+
+def test_the_greatest_of_numbers_loses_no_nan(asked: Any, written: Any) -> None:
+    weight = '%w = stepwell.weight <"w"> "constant" : f32[2, 4]'
+    line = "%y = aten.amax.default(%w, [1], true) : (f32[2, 4]) -> f32[2, 1]"
+    text = written("%x: f32[2]", weight, line)
+    assert asked(text, step(reductions.greatest), "xnnpack", numerics="strict") == (1, [])
