@@ -13,7 +13,11 @@ import stepwell
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.cmsis.placing import order_operators
-from stepwell.translate.rewrites.cmsis.placing.order_operators import Graph, OrderOperators
+from stepwell.translate.rewrites.cmsis.placing.order_operators import (
+    Graph,
+    OrderOperators,
+    lower_bound,
+)
 
 
 class Branches(nn.Module):
@@ -80,3 +84,14 @@ def test_too_many_states_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(order_operators, "MOST", 2)
     program = lowered(Branches(), torch.randn(1, 2, 4, 4), without=True).program
     assert OrderOperators().apply(program, Any) == 0  # pyright: ignore
+
+
+@pytest.mark.parametrize("size", ["4", "s"], ids=["of no operators", "of any length"])
+def test_a_method_has_no_least_memory(size: str, programs: Any, written: Any) -> None:
+    text = written(f"%x: f32[{size}]", f"%y = aten.neg.default(%x) : (f32[{size}]) -> f32[{size}]")
+    method = programs(text)[0].method()
+    if size == "4":
+        (neg, last) = method.body.block.ops
+        last.operands[0] = neg.operands[0]
+        neg.detach()
+    assert lower_bound(method) is None

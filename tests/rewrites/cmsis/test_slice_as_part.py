@@ -60,3 +60,38 @@ def test_a_result_has_bytes_of_its_own(refused: Any, method: Any) -> None:
     renamed = [line.replace("%p = ", "%y = ") for line in lines[:4]]
     text = method(f"%x: tensor<1x4x{Q}>", *renamed, gives=f"tensor<1x2x{Q}>")
     refused(text, SLICE, "bytes of its own")
+
+
+def test_an_axis_of_run_time_is_copied(left: Any, written: Any) -> None:
+    lines = [
+        "%a = cmsis.minimum(%x, %x) : (i8<0.5>[s, 4], i8<0.5>[s, 4]) -> i8<0.5>[s, 4]",
+        "%r = quant.scast %a : i8<0.5>[s, 4] to i8[s, 4]",
+        "%s = aten.slice.Tensor(%r, 0, 0, 2) : (i8[s, 4]) -> i8[2, 4]",
+        "%p = quant.scast %s : i8[2, 4] to i8<0.5>[2, 4]",
+        "%y = cmsis.minimum(%p, %p) : (i8<0.5>[2, 4], i8<0.5>[2, 4]) -> i8<0.5>[2, 4]",
+    ]
+    left(written("%x: i8<0.5>[s, 4]", *lines), SLICE, "known only at run time")
+
+
+def test_a_place_of_run_time_is_copied(left: Any, written: Any) -> None:
+    lines = [
+        '%n = aten.sym_size.int(%q, 0) : (f32[2]) -> !stepwell.int<"2">',
+        "%a = cmsis.minimum(%x, %x) : (i8<0.5>[1, 4], i8<0.5>[1, 4]) -> i8<0.5>[1, 4]",
+        "%r = quant.scast %a : i8<0.5>[1, 4] to i8[1, 4]",
+        '%s = aten.slice.Tensor(%r, 1, 0, %n) : (i8[1, 4], !stepwell.int<"2">) -> i8[1, 2]',
+        "%p = quant.scast %s : i8[1, 2] to i8<0.5>[1, 2]",
+        "%y = cmsis.minimum(%p, %p) : (i8<0.5>[1, 2], i8<0.5>[1, 2]) -> i8<0.5>[1, 2]",
+    ]
+    left(written("%x: i8<0.5>[1, 4], %q: f32[2]", *lines), SLICE, "known only at run time")
+
+
+def test_a_part_of_a_constant_is_copied(left: Any, written: Any) -> None:
+    lines = [
+        '%r = stepwell.weight <"w"> "constant" : i8[1, 4]',
+        "%a = quant.scast %r : i8[1, 4] to i8<0.5>[1, 4]",
+        "%t = quant.scast %a : i8<0.5>[1, 4] to i8[1, 4]",
+        "%s = aten.slice.Tensor(%t, 1, 0, 2) : (i8[1, 4]) -> i8[1, 2]",
+        "%p = quant.scast %s : i8[1, 2] to i8<0.5>[1, 2]",
+        "%y = cmsis.minimum(%p, %p) : (i8<0.5>[1, 2], i8<0.5>[1, 2]) -> i8<0.5>[1, 2]",
+    ]
+    left(written("%x: f32[1]", *lines), SLICE, "an input's or a constant's")

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
-from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.interpretation import plan_of
@@ -197,8 +196,6 @@ _CODES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
 )
 def compare(*_: Any, op: SchemaOp, b: Rewriter) -> Value | None:
     """What the op says of the integers; a number that it compares with becomes one of theirs."""
-    if not isinstance(element(op.operands[0].type), AnyFloat):
-        return None
     if quantised_source(op.operands[0]) is None:
         return None
     values = _of_one_scale(op)
