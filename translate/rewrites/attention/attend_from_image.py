@@ -68,8 +68,7 @@ class AttendFromImage(Rewrite[ImageQueries]):
             return None
         if op.operand("attn_mask") is not None or op.arg("is_causal"):
             return Refusal("a mask says which places of the image look where")
-        heads = dims(queries.type)[1]
-        if not isinstance(heads, int) or dims(keys.type)[:2] != dims(queries.type)[:2]:
+        if dims(keys.type)[:2] != dims(queries.type)[:2]:
             return Refusal("queries and keys are not the same heads of the same batch")
         refusal, scale = drops_out(op), scale_of(op)
         if refusal is not None:
@@ -103,7 +102,7 @@ def queried_image(queries: SSAValue) -> SSAValue | None:
     shape, rows = dims(queries.type), queries
     if len(shape) != 4:
         return None
-    batch, heads, places, depth = shape
+    batch, heads, _, depth = shape
     if isinstance(queries.owner, aten.PermuteDefault):
         if queries.owner.arg("dims") != [0, 2, 1, 3]:
             return None
@@ -114,7 +113,7 @@ def queried_image(queries: SSAValue) -> SSAValue | None:
         return None
     image = rows.owner.operands[0]
     image_dims = dims(image.type)
-    if len(image_dims) != 4 or image_dims[0] != batch or not isinstance(places, Size):
+    if len(image_dims) != 4 or image_dims[0] != batch:
         return None
     if not isinstance(heads, int) or not isinstance(depth, int) or image_dims[3] != heads * depth:
         return None

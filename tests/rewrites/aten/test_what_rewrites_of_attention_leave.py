@@ -1,0 +1,100 @@
+"""What rewrites of attention and masks leave alone: programs that differ in the one thing."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.translate.lowerings.aten import attention
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
+from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
+from stepwell.translate.rewrites.attention.fold_scale_into_projection import (
+    FoldScaleIntoProjection,
+)
+from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
+from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
+from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
+
+MASK = '%m = stepwell.weight <"m#causal"> "buffer" : i1[3, 3]'
+SOFTMAX = "%y = aten._softmax.default(%f, 2, false) : (f32[2, 3, 3]) -> f32[2, 3, 3]"
+PRODUCT = "%s = aten.bmm.default(%q, %k) : (f32[2, 3, 4], f32[2, 4, 3]) -> f32[2, 3, 3]"
+WEIGHT = '%w = stepwell.weight <"w"> "parameter" : f32[6, 4]'
+LAYER = "%l = aten.linear.default(%x, %w) : (f32[2, 4], f32[6, 4]) -> f32[2, 6]"
+
+CASES: list[tuple[Any, tuple[str, ...], str]] = [
+    (AddMaskBeforeSoftmax(), ("%q: f32[?, 3, 4], %k: f32[?, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f32[?, 3, 4], f32[?, 4, 3]) -> f32[?, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[?, 3, 3]) -> f32[?, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f32[?, 3, 3]) -> f32[?, 3, 3]"), ""),
+    (AddMaskBeforeSoftmax(), ("%q: f64[2, 3, 4], %k: f64[2, 4, 3], %l: i1[3, 3]", "%s = aten.bmm.default(%q, %k) : (f64[2, 3, 4], f64[2, 4, 3]) -> f64[2, 3, 3]", "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f64[2, 3, 3]) -> f64[2, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f64[2, 3, 3]) -> f64[2, 3, 3]"), ""),
+    (AddMaskBeforeSoftmax(), ("%l: i1[3, 3]", '%s = stepwell.weight <"s"> "constant" : f32[2, 3, 3]', "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
+    (AddMaskBeforeSoftmax(), ("%q: f32[s, 3, 4], %k: f32[s, 4, 3]", MASK, "%s = aten.bmm.default(%q, %k) : (f32[s, 3, 4], f32[s, 4, 3]) -> f32[s, 3, 3]", "%f = aten.where.ScalarOther(%m, %s, -inf) : (i1[3, 3], f32[s, 3, 3]) -> f32[s, 3, 3]", "%y = aten._softmax.default(%f, 2, false) : (f32[s, 3, 3]) -> f32[s, 3, 3]"), ""),
+    (AddMaskBeforeSoftmax(), ("%q: f32[2, 3, 4], %k: f32[2, 4, 3]", MASK, '%a = stepwell.weight <"a"> "buffer" : f32[2, 1, 3]', PRODUCT, "%b = aten.add.Tensor(%s, %a, alpha=2) : (f32[2, 3, 3], f32[2, 1, 3]) -> f32[2, 3, 3]", "%f = aten.where.ScalarOther(%m, %b, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX), ""),
+    (AttendFromImage(), ("%q: f32[1, h, w, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, 2, -1, 4]) : (f32[1, h, w, 8]) -> f32[1, 2, h*w, 4]", "%p = aten.permute.default(%v, [0, 1, 2, 3]) : (f32[1, 2, h*w, 4]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, h*w, 4]"), ""),
+    (AttendFromImage(), ("%q: f32[1, h, w, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, 2, -1, 4]) : (f32[1, h, w, 8]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%v, %k, %k) : (f32[1, 2, h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, h*w, 4]"), ""),
+    (AttendFromImage(), ("%v: f32[1, s, 2, 4], %k: f32[1, 2, n, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, s, 2, 4]) -> f32[1, 2, s, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, s, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, s, 4]"), ""),
+    (AttendFromImage(), ("%q: f32[2, h, w, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, -1, 2, 4]) : (f32[2, h, w, 8]) -> f32[1, 2*h*w, 2, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, 2*h*w, 2, 4]) -> f32[1, 2, 2*h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, 2*h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, 2*h*w, 4]"), ""),
+    (AttendFromImage(), ("%q: f32[1, 3, 5, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, -1, 2, 4]) : (f32[1, 3, 5, 8]) -> f32[1, 15, 2, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, 15, 2, 4]) -> f32[1, 2, 15, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, 15, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, 15, 4]"), ""),
+    (AttendFromImage(), ("%q: f32[1, h, w, 4*a], %k: f32[1, a, n, 4]", '%a = aten.sym_size.int(%k, 1) : (f32[1, a, n, 4]) -> !stepwell.int<"a">', '%v = aten.view.default(%q, [1, -1, %a, 4]) : (f32[1, h, w, 4*a], !stepwell.int<"a">) -> f32[1, h*w, a, 4]', "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, h*w, a, 4]) -> f32[1, a, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, a, h*w, 4], f32[1, a, n, 4], f32[1, a, n, 4]) -> f32[1, a, h*w, 4]"), ""),
+    (AttendFromImage(), ("%q: f32[1, h, w, 2*d], %k: f32[1, 2, n, d]", '%d = aten.sym_size.int(%k, 3) : (f32[1, 2, n, d]) -> !stepwell.int<"d">', '%v = aten.view.default(%q, [1, -1, 2, %d]) : (f32[1, h, w, 2*d], !stepwell.int<"d">) -> f32[1, h*w, 2, d]', "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, h*w, 2, d]) -> f32[1, 2, h*w, d]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, h*w, d], f32[1, 2, n, d], f32[1, 2, n, d]) -> f32[1, 2, h*w, d]"), ""),
+    (AttendFromImage(), ("%q: f32[1, h, w, 16], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, -1, 2, 4]) : (f32[1, h, w, 16]) -> f32[1, 2*h*w, 2, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, 2*h*w, 2, 4]) -> f32[1, 2, 2*h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, 2*h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, 2*h*w, 4]"), ""),
+    (AttendFromImage(), ("%q: f32[1, h, w, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, -1, 2, 4]) : (f32[1, h, w, 8]) -> f32[1, h*w, 2, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, h*w, 2, 4]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k, is_causal=true) : (f32[1, 2, h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, h*w, 4]"), "a mask says"),
+    (AttendFromImage(), ("%q: f32[1, h, w, 8], %k: f32[1, 2, n, 4], %m: f32[1, 1]", "%v = aten.view.default(%q, [1, -1, 2, 4]) : (f32[1, h, w, 8]) -> f32[1, h*w, 2, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, h*w, 2, 4]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k, %m) : (f32[1, 2, h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4], f32[1, 1]) -> f32[1, 2, h*w, 4]"), "a mask says"),
+    (AttendFromImage(), ("%q: f32[1, h, w, 8], %k: f32[1, 2, n, 4]", "%v = aten.view.default(%q, [1, -1, 2, 4]) : (f32[1, h, w, 8]) -> f32[1, h*w, 2, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, h*w, 2, 4]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k, dropout_p=0.5) : (f32[1, 2, h*w, 4], f32[1, 2, n, 4], f32[1, 2, n, 4]) -> f32[1, 2, h*w, 4]"), "dropout_p is 0.5"),
+    (AttendFromImage(), ("%q: f32[1, h, w, 8], %k: f32[1, 1, n, 4]", "%v = aten.view.default(%q, [1, -1, 2, 4]) : (f32[1, h, w, 8]) -> f32[1, h*w, 2, 4]", "%p = aten.permute.default(%v, [0, 2, 1, 3]) : (f32[1, h*w, 2, 4]) -> f32[1, 2, h*w, 4]", "%y = aten.scaled_dot_product_attention.default(%p, %k, %k) : (f32[1, 2, h*w, 4], f32[1, 1, n, 4], f32[1, 1, n, 4]) -> f32[1, 2, h*w, 4]"), "not the same heads"),
+    (FoldScaleIntoProjection(), ("%x: i32[2, 4]", '%w = stepwell.weight <"w"> "parameter" : i32[6, 4]', "%l = aten.linear.default(%x, %w) : (i32[2, 4], i32[6, 4]) -> i32[2, 6]", "%s = aten.slice.Tensor(%l, 1, 0, 3) : (i32[2, 6]) -> i32[2, 3]", "%y = aten.mul.Scalar(%s, 0.5) : (i32[2, 3]) -> f32[2, 3]"), "no float of"),
+    (FoldScaleIntoProjection(), ("%x: i32[2, 4]", '%w = stepwell.weight <"w"> "parameter" : i32[6, 4]', "%l = aten.linear.default(%x, %w) : (i32[2, 4], i32[6, 4]) -> i32[2, 6]", "%s = aten.slice.Tensor(%l, 1, 0, 3) : (i32[2, 6]) -> i32[2, 3]", "%y = aten.mul.Scalar(%s, 2) : (i32[2, 3]) -> i32[2, 3]"), "no float of"),
+    (FoldScaleIntoProjection(), ("%x: f32[6, 4]", '%w = stepwell.weight <"w"> "parameter" : f32[4]', "%l = aten.linear.default(%x, %w) : (f32[6, 4], f32[4]) -> f32[6]", "%s = aten.slice.Tensor(%l, 0, 0, 3) : (f32[6]) -> f32[3]", "%y = aten.mul.Scalar(%s, 0.5) : (f32[3]) -> f32[3]"), "its weight is one row"),
+    (FoldScaleIntoProjection(), ("%x: f32[2, 4]", WEIGHT, LAYER, "%s = aten.slice.Tensor(%l, 1, 0, 6, 2) : (f32[2, 6]) -> f32[2, 3]", "%y = aten.mul.Scalar(%s, 0.5) : (f32[2, 3]) -> f32[2, 3]"), "every so many features"),
+    (SkipMaskedAttention(), ("%q: f32[2, 4, 192, 32], %k: f32[1, 4, 192, 32], %v: f32[1, 4, 192, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[2, 4, 192, 32], f32[1, 4, 192, 32], f32[1, 4, 192, 32]) -> f32[2, 4, 192, 32]"), "different leading axes"),
+    (SkipMaskedAttention(), ("%q: f32[192, 32], %k: f32[192, 32], %v: f32[192, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[192, 32], f32[192, 32], f32[192, 32]) -> f32[192, 32]"), "or none"),
+    (SkipMaskedAttention(), ("%q: f32[2, 4, 192, 32], %k: f32[2, 4, 192, 32], %v: f32[2, 1, 192, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[2, 4, 192, 32], f32[2, 4, 192, 32], f32[2, 1, 192, 32]) -> f32[2, 4, 192, 32]"), "different heads"),
+    (SkipMaskedAttention(), ("%q: f32[1, 1, 100000, 32], %k: f32[1, 1, 100000, 32], %v: f32[1, 1, 100000, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, 100000, 32], f32[1, 1, 100000, 32], f32[1, 1, 100000, 32]) -> f32[1, 1, 100000, 32]"), "there are more than"),
+    (step(attention.expand_attention), ("%q: f32[1, 1, 100000, 32], %k: f32[1, 1, 100000, 32], %v: f32[1, 1, 100000, 32]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, 100000, 32], f32[1, 1, 100000, 32], f32[1, 1, 100000, 32]) -> f32[1, 1, 100000, 32]"), "would have more than"),
+    (step(attention.expand_attention, lays_out_triangles=True), ("%q: f32[1, 1, ?, 8], %k: f32[1, 1, ?, 8], %v: f32[1, 1, ?, 8]", "%y = aten.scaled_dot_product_attention.default(%q, %k, %v, none, 0.0, true) : (f32[1, 1, ?, 8], f32[1, 1, ?, 8], f32[1, 1, ?, 8]) -> f32[1, 1, ?, 8]"), "the mask is no constant"),
+    (KeepBand(), ("%q: f32[2]", '%x = stepwell.weight <"x"> "constant" : f32[3, 3]', "%y = aten.tril.default(%x) : (f32[3, 3]) -> f32[3, 3]"), "or it is a constant"),
+    (KeepBand(), ("%x: f32[3]", '%m = stepwell.weight <"m#zeros"> "constant" : i1[3]', "%y = aten.masked_fill.Scalar(%x, %m, 0.0) : (f32[3], i1[3]) -> f32[3]"), "its sizes"),
+    (KeepBand(), ("%x: f32[3, 3], %z: f32[3, 3]", '%m = stepwell.weight <"m#causal"> "constant" : i1[3, 3]', "%y = aten.where.self(%m, %x, %z) : (i1[3, 3], f32[3, 3], f32[3, 3]) -> f32[3, 3]"), ""),
+    (KeepBand(), ("%x: f32[3, 3]", '%m = stepwell.weight <"m#causal"> "constant" : i1[3, 3]', "%y = aten.masked_fill.Scalar(%x, %m, nan) : (f32[3, 3], i1[3, 3]) -> f32[3, 3]"), ""),
+    (KeepBand(), ("%x: f32[3, 3, 3]", '%m = stepwell.weight <"m#ones"> "constant" : i1[3, 1, 3]', "%y = aten.where.ScalarOther(%m, %x, 0.0) : (i1[3, 1, 3], f32[3, 3, 3]) -> f32[3, 3, 3]"), "no band"),
+    (KeepBand(), ("%x: f32[2, 3, 3]", '%m = stepwell.weight <"m#causal"> "constant" : i1[2, 3, 3]', "%y = aten.where.ScalarOther(%m, %x, 0.0) : (i1[2, 3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]"), "no band"),
+    (KeepBand(), ("%x: f32[3, 3]", '%m = stepwell.weight <"m#ones"> "constant" : i1[3, 3]', "%y = aten.masked_fill.Scalar(%x, %m, 0.0) : (f32[3, 3], i1[3, 3]) -> f32[3, 3]"), "no band"),
+]  # fmt: skip
+
+
+def _name(case: Any) -> str:
+    op = case[1][-1].partition(" = ")[2].partition("(")[0]
+    return f"{op}, {case[2] or 'no business of it'}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_what_differs_in_one_thing_is_left(left: Any, written: Any, case: Any) -> None:
+    rewrite, lines, reason = case
+    left(written(*lines), rewrite, reason)
+
+
+def test_a_triangle_of_any_length_is_laid_out(asked: Any, written: Any) -> None:
+    of = "f32[1, 1, s, 8]"
+    line = f"%y = aten.scaled_dot_product_attention.default(%q, %q, %q, none, 0.0, true) : ({of}, {of}, {of}) -> {of}"
+    rewrite = step(attention.expand_attention, lays_out_triangles=True)
+    assert asked(written(f"%q: {of}", line), rewrite) == (1, [])
+
+
+TRUTHS = "%s = aten._to_copy.default(%t, dtype=f32) : (i1[2, 3, 3]) -> f32[2, 3, 3]"
+EXACT: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "a mask added to numbers": (
+        AddMaskBeforeSoftmax(),
+        ("%t: i1[2, 3, 3], %l: i1[3, 3]", TRUTHS, "%f = aten.where.ScalarOther(%l, %s, -inf) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]", SOFTMAX),
+    ),
+    "limits of numbers": (
+        LimitByMask(),
+        ("%t: i1[2, 3, 3]", MASK, TRUTHS, "%y = aten.where.ScalarOther(%m, %s, 2.0) : (i1[3, 3], f32[2, 3, 3]) -> f32[2, 3, 3]"),
+    ),
+    "what is masked of numbers": (
+        SkipMaskedAttention(),
+        ("%t: i1[2]", '%q = stepwell.weight <"q"> "constant" : f32[2, 4, 192, 32]', "%y = aten.scaled_dot_product_attention.default(%q, %q, %q, none, 0.0, true) : (f32[2, 4, 192, 32], f32[2, 4, 192, 32], f32[2, 4, 192, 32]) -> f32[2, 4, 192, 32]"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_where_nothing_is_nan_nothing_is_lost(asked: Any, written: Any, name: str) -> None:
+    rewrite, lines = EXACT[name]
+    assert asked(written(*lines), rewrite, "xnnpack", numerics="strict") == (1, [])
