@@ -22,6 +22,14 @@ def inventory(program: Program) -> tuple[int, Counter[str]]:
     return delegates, Counter(op_name(op) for op in ops if not isinstance(op, DelegateOp))
 
 
+def cuts(program: Program) -> int:
+    """Delegates that stand directly behind another: made so that loading takes less memory."""
+    return sum(
+        isinstance(op, DelegateOp) and isinstance(op.prev_op, DelegateOp)
+        for op in outside_and_delegates(program)
+    )
+
+
 def outside_and_delegates(program: Program) -> Iterator[Operation]:
     """Every delegate, and every op outside them that a kernel runs, over all methods."""
 

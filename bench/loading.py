@@ -4,7 +4,7 @@
                             [--table docs/peers.md]
 
 Both flows' files are loaded by the same runtime with the same options, each in forks of a process
-that has the runtime in it, in turn (`bench/_memory.py`), ours with `optimise="memory"`: the least
+that has the runtime in it, in turn (`bench/_memory.py`), the least
 seconds of `--repeat`, and the median of the megabytes that loading and three runs add at the most.
 Steady is what stays after the runs. One thread.
 """
@@ -73,9 +73,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Loaded]:
     """Both flows on one model."""
     module, inputs, kind, _ = made(name)
     exported = program_of(module, inputs, kind)
-    ours = stepwell.lower(
-        exported, "xnnpack", numerics=options.numerics, optimise="memory"
-    ).to_pte()
+    ours = stepwell.lower(exported, "xnnpack", numerics=options.numerics).to_pte()
     programs = {STOCK: stock_of(name, exported, options.stock)[1], OURS: ours}
     found = resources(programs, inputs, options.repeat)
     return {flow: loaded(programs[flow], said) for flow, said in found.items()}

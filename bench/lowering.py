@@ -22,14 +22,13 @@ import sys
 from typing import Any
 
 import torch
-from _memory import peak
+from _memory import MEGABYTE, peak
 from _report import cpu_seconds, prepare, show, write
 from torch.export import ExportedProgram
 
 import stepwell
 from stepwell.joining.stock import counted, stock_pte
 
-ON_LINUX = sys.platform == "linux"
 MODELS = ("deit:deit_tiny", "mobilenet:mobilenet_v2", "resnet:resnet18")
 
 
@@ -55,10 +54,10 @@ def measure(name: str, with_stock: bool, repeat: int) -> dict[str, Any]:
     expected = module(*inputs)
     flows: dict[str, Any] = {}
     for pipeline in ("xnnpack-published", "xnnpack"):
-        memory = peak(lambda p=pipeline: stepwell_pte(exported, p)) if ON_LINUX else None
+        _, most = peak(lambda p=pipeline: stepwell_pte(exported, p))
         seconds, pte = cpu_seconds(lambda p=pipeline: stepwell_pte(exported, p), repeat)
         found = examine(pte, inputs, expected)
-        flows[pipeline] = {"cpu_seconds": seconds, "memory_mb": memory, **found}
+        flows[pipeline] = {"cpu_seconds": seconds, "memory_mb": most and most / MEGABYTE, **found}
     if with_stock:
         spare = copy.deepcopy(exported)
         seconds, pte = cpu_seconds(lambda: stock_pte(spare))

@@ -52,7 +52,8 @@ def made(name: str) -> tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]
 def counts(program: Any) -> tuple[Any, list[int]]:
     """A lowered program, its delegates and the operators beside them."""
     lowered = stepwell.lower(program, "xnnpack", numerics="finite")
-    return lowered, [lowered.report.delegates, sum(lowered.report.outside.values())]
+    report = lowered.report
+    return lowered, [report.stages, sum(report.outside.values())]
 
 
 def differs(found: Any, wanted: Any) -> bool:

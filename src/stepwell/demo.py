@@ -101,6 +101,7 @@ def demo(output: Path, quick: bool = False) -> dict[str, Any]:
     table = Table("", "stock\nExecuTorch 1.5.1", "scalars\nlifted only", "stepwell")
     for label, name, outcomes in (
         ("delegates (parts XNNPACK runs whole)", "delegates", [r.delegates for r in reports]),
+        ("   cut off so that loading takes less memory", "cuts", [r.cuts for r in reports]),
         ("ops left to portable kernels", "outside", [r.outside.total() for r in reports]),
         (
             "   of them aten.mul.Scalar",

@@ -132,6 +132,7 @@ def lower(
         check=checked,
         left=left,
         work=total,
+        cuts=chosen_target.cuts(work),
     )
     return Lowered(work, report, chosen_target, given, program, _certified(recorder, target))
 

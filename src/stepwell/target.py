@@ -168,6 +168,12 @@ class Target:
         own = tuple(f"{name}." for name in self.dialects)
         return delegates, {n: count for n, count in outside.items() if not n.startswith(own)}
 
+    def cuts(self, program: Program) -> int:
+        """Delegates that are made only so that loading takes less memory."""
+        from stepwell.backends.inventory import cuts
+
+        return cuts(program)
+
     def run(
         self, artefact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
     ) -> tuple[Any, ...]:

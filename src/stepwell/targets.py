@@ -85,8 +85,9 @@ TUNED = Option(
 SHARES = Option(
     "optimise",
     (SPEED, MEMORY),
-    SPEED,
-    "memory: make several delegates where weights are many, so that loading holds fewer twice",
+    MEMORY,
+    "memory: make several delegates where weights are many, so that loading holds fewer twice; "
+    "speed: as few as the data flow allows",
 )
 
 HALF = Option(

@@ -42,7 +42,7 @@ def test_deit_tiny_needs_no_more_delegates_than(
 ) -> None:
     program, image, expected = exported
     lowered = stepwell.lower(program, "xnnpack", pipeline)
-    assert lowered.report.delegates <= delegates
+    assert lowered.report.stages <= delegates
     assert not lowered.report.outside["aten.mul.Scalar"]
     (output,) = lowered.run(image)
     torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)

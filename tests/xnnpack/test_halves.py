@@ -79,7 +79,7 @@ def test_a_model_of_halves_is_one_delegate_as_near_as_halves_are(name: str) -> N
     module, inputs = make()
     module, inputs = copy.deepcopy(module).half(), tuple(halves(value) for value in inputs)
     made = lowered(module, *inputs)
-    assert (made.report.delegates, dict(made.report.outside)) == (1, outside)
+    assert (made.report.stages, dict(made.report.outside)) == (1, outside)
     (ours,) = made.run(*inputs)
     assert ours.dtype == torch.float16
     wide = copy.deepcopy(module).double()

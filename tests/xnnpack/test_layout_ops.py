@@ -61,5 +61,5 @@ def test_a_model_has_no_more_layout_ops_than_stock_gives_it(name: str) -> None:
     transposes = sum(isinstance(op, xnnpack.StaticTranspose) for op in inside)
     assert len(inside) <= stock["layout"]
     assert transposes <= stock["transposes"]
-    assert made.report.delegates <= stock["delegates"]
+    assert made.report.stages <= stock["delegates"]
     assert sum(made.report.outside.values()) <= stock["outside"]

@@ -105,10 +105,12 @@ def interpreted(made: stepwell.Lowered, x: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def test_one_delegate_unless_memory_is_what_counts() -> None:
+def test_many_weights_are_several_delegates_unless_speed_is_all_that_counts() -> None:
     module, x = nn.Sequential(*(nn.Linear(512, 512) for _ in range(8))).eval(), torch.randn(2, 512)
     exported = torch.export.export(module, (x,))
-    whole = stepwell.lower(exported, "xnnpack")
-    shares = stepwell.lower(exported, "xnnpack", optimise="memory")
+    whole = stepwell.lower(exported, "xnnpack", optimise="speed")
+    shares = stepwell.lower(exported, "xnnpack")
     assert whole.report.delegates == 1 < shares.report.delegates
+    assert (whole.report.cuts, shares.report.cuts) == (0, shares.report.delegates - 1)
+    assert f"{shares.report.cuts} of them cut off" in shares.report.text()
     assert torch.equal(whole.run(x)[0], shares.run(x)[0])

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from stepwell.checking.result import CheckResult
 
 
+_CUT = ", {} of them cut off, so that loading takes less memory (optimise='speed': none)"
+
+
 @dataclass(frozen=True)
 class Report(Shown):
     """The outcome of `stepwell.lower`.
@@ -29,6 +32,8 @@ class Report(Shown):
     Attributes:
         target: what it was lowered to.
         delegates: how many parts a backend runs as a whole.
+        cuts: as many of them stand directly behind another, with which they would be one: XNNPACK
+            packs the weights of one after the other, which takes less memory (`optimise`).
         outside: op name → count, of what the runtime's own kernels run.
         refusals: each rewrite that left an op alone although it looked at it, with the reason.
         steps: the pipeline's steps with applications, seconds and ops left.
@@ -53,12 +58,18 @@ class Report(Shown):
     check: CheckResult | None = field(default=None, repr=False)
     left: tuple[Left, ...] = field(default=(), repr=False)
     work: int = 0
+    cuts: int = 0
 
     def __repr__(self) -> str:
         return f"<report of a lowering to {self.target}: print it, or .text(verbose=True)>"
 
     def __str__(self) -> str:
         return self.text()
+
+    @property
+    def stages(self) -> int:
+        """Delegates that the data flow asks for: those that memory cuts off not counted."""
+        return self.delegates - self.cuts
 
     @property
     def advice(self) -> list[Advice]:
@@ -71,6 +82,7 @@ class Report(Shown):
         return {
             "target": self.target,
             "delegates": self.delegates,
+            "cuts": self.cuts,
             "outside": dict(self.outside),
             "seconds": self.seconds,
             "numerics": self.numerics,
@@ -101,7 +113,7 @@ class Report(Shown):
         listed = ", ".join(f"{name} × {count}" for name, count in self.outside.most_common())
         rows = [
             f"target     {self.target}",
-            f"delegates  {self.delegates}",
+            f"delegates  {self.delegates}" + (_CUT.format(self.cuts) if self.cuts else ""),
             f"outside    {self.outside.total()} ops" + (f": {listed}" if listed else ""),
             f"seconds    {self.seconds:.3f}",
             f"numerics   {self.numerics}",

@@ -264,7 +264,7 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
         lower_seconds=clock[1] - clock[0],
         emit_seconds=clock[2] - clock[1],
         peak_bytes=most,
-        delegates=lowered.report.delegates,
+        delegates=lowered.report.stages,
         outside=dict(sorted(lowered.report.outside.items())),
         floats_outside=floats_outside(lowered),
         reasons=reasons_outside(prepared.source, lowered),

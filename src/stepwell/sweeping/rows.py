@@ -68,7 +68,7 @@ class Row:
         outside: op name → count, of what the runtime's own kernels run.
         floats_outside: of these, how many read activations and are no look-up (xnnpack).
         ops: operators of the imported program.
-        delegates: parts that a backend runs as a whole.
+        delegates: parts that a backend runs as a whole, those that memory cuts off not counted.
         size, arena: bytes of the artefact; bytes planned for its activations.
         export_seconds, lower_seconds, emit_seconds: CPU time.
         peak_bytes: what lowering and emission added to resident memory at the most.
