@@ -1,12 +1,13 @@
 """Instructions of a call of the C without a runtime: our own kernels, and CMSIS-NN's.
 
-    python bench/c_instructions.py --cmsis-nn FOLDER [NET …] [--cpu cortex-m55]
+    python bench/c_instructions.py --cmsis-nn FOLDER [NET …] [--cpu cortex-m55] [--table PAGE]
 
 `FOLDER/<cpu>/libcmsis-nn.a` is CMSIS-NN built for the CPU (`-O2`), its headers lie in
 `FOLDER/<cpu>/Include`. Each net is quantised by this project's quantizer on channels-last images,
 lowered with int8 at the border, built by `arm-none-eabi-gcc -O2` and run by qemu with `-icount
 shift=0`, where an instruction takes a nanosecond of the board's clock. SysTick counts, and a loop
 of known length says how many instructions a tick is. A count is of instructions, not of cycles.
+The third column is `kernels="mixed"`: CMSIS-NN's, and our own where they take fewer.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _report import between_markers
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/cmsis"), str(ROOT / "bench")]
@@ -65,7 +67,7 @@ int count_end(int status)
     const uint32_t taken = (first - SYST_CVR) & 0xFFFFFFu;
     uint32_t turns = 1000000;
     count_start();
-    __asm__ volatile("1: subs %0, %0, #1\\n bne 1b" : "+r"(turns) : : "cc");
+    __asm__ volatile(".syntax unified\\n1: subs %0, %0, #1\\n bne 1b" : "+l"(turns) : : "cc");
     const uint32_t known = (first - SYST_CVR) & 0xFFFFFFu;
     FILE *file = fopen("count", "w");
     if (file != NULL) {
@@ -110,24 +112,44 @@ def main() -> None:
     parser.add_argument("nets", nargs="*", metavar="NET")
     parser.add_argument("--cpu", default="cortex-m55")
     parser.add_argument("--cmsis-nn", type=Path, help="folder of CMSIS-NN as built, by CPU")
+    parser.add_argument("--table", type=Path, help="write the rows into a page, by CPU")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    ratios: list[float] = []
+    rows: list[tuple[str, list[float]]] = []
+    folder = arguments.cmsis_nn
     for name in arguments.nets or NETS:
         given = cortex_m.prepared(name)
         exported = cortex_m.quantised(*given, CortexMQuantizer())
         lowered = stepwell.lower(exported, arguments.cpu, io="int8")
-        own = instructions(lowered, given[1], arguments.cpu, "portable", None)
-        told = f"{name:20} {arguments.cpu} own {own:13,.0f}"
-        if arguments.cmsis_nn:
-            other = instructions(lowered, given[1], arguments.cpu, "cmsis-nn", arguments.cmsis_nn)
-            ratios.append(own / other)
-            told += f"  CMSIS-NN {other:13,.0f}  {ratios[-1]:.2f}"
-        print(told, flush=True)
-    if ratios:
-        mean = statistics.geometric_mean(ratios)
-        print(f"worst {max(ratios):.2f}, geometric mean {mean:.2f}")
+        counts = [
+            instructions(lowered, given[1], arguments.cpu, kernels, beside)
+            for kernels, beside in (("portable", None), ("cmsis-nn", folder), ("mixed", folder))
+            if beside is not None or kernels == "portable"
+        ]
+        rows.append((name, counts))
+        print(f"{name:20} {arguments.cpu} {'  '.join(told(counts))}", flush=True)
+    if folder is not None:
+        lines = table(rows)
+        print("\n".join(lines[-2:]))
+        if arguments.table:
+            between_markers(arguments.table, f"instructions {arguments.cpu}", lines)
+
+
+def told(counts: list[float]) -> list[str]:
+    """Counts, then each by CMSIS-NN's."""
+    shares = [f"{counts[k] / counts[1]:.2f}" for k in (0, 2) if len(counts) == 3]
+    return [*(f"{count:,.0f}".replace(",", " ") for count in counts), *shares]
+
+
+def table(rows: list[tuple[str, list[float]]]) -> list[str]:
+    """A row a net, then the worst and the geometric mean of the ratios."""
+    lines = ["| | own kernels | CMSIS-NN | mixed | own ÷ | mixed ÷ |", "|---|---|---|---|---|---|"]
+    lines += [f"| {name} | {' | '.join(told(counts))} |" for name, counts in rows]
+    shares = [[counts[k] / counts[1] for _, counts in rows] for k in (0, 2)]
+    for said, of in ((f"worst of {len(rows)}", max), ("geometric mean", statistics.geometric_mean)):
+        lines.append(f"| {said} | | | | {' | '.join(f'{of(each):.2f}' for each in shares)} |")
+    return lines
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python bench/c_programs.py [NET …] [--quantizers float ours stock] [--cpu cortex-m4 …] [--cxx]
     python bench/c_programs.py --boards --cpu cortex-m0plus cortex-m4 cortex-m7 cortex-m55
+    python bench/c_programs.py … --state STATE     kept; then: --state STATE --table PAGE
 
 Each net is quantised by this project's quantizer, by ExecuTorch's, and not at all; its C is built
 with gcc (or g++) as strictly as the tests do and run three times, so that state counts. Quantised
@@ -10,7 +11,7 @@ programs are compared with the interpreter, which is CMSIS-NN's arithmetic bit f
 integer is off if it differs, a float if it does by more than the bound (`_small_nets.BOUND`). Of
 quantised programs it says how many operators still compute with floats. With `--boards` the same
 `main` is built by `arm-none-eabi-gcc` and run by qemu, with `--cmsis-nn` over Arm's own kernels
-(`FOLDER/<cpu>/libcmsis-nn.a`, and its headers in `FOLDER/<cpu>/Include`).
+(`FOLDER/<cpu>/libcmsis-nn.a`, and its headers in `FOLDER/<cpu>/Include`), with `--mixed` over both.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _report import between_markers
 from torch import Tensor
 from torch.export import ExportedProgram, export
 
@@ -143,13 +145,21 @@ def main() -> None:
         "--cmsis-nn", help="folder that holds, by CPU, a folder with CMSIS-NN built"
     )
     parser.add_argument(
+        "--mixed", action="store_true", help="over both, whichever takes fewer instructions"
+    )
+    parser.add_argument(
         "--state", type=Path, help="a file of rows that are done, which is gone on with"
     )
+    parser.add_argument("--table", type=Path, help="write the counts of --state into a page")
     arguments = parser.parse_args()
+    if arguments.table:
+        between_markers(arguments.table, "c programs", table(rows_of(arguments.state)))
+        return
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     done = rows_of(arguments.state)
-    kernels = "cmsis-nn" if arguments.cmsis_nn else "portable"
+    library_kernels = "mixed" if arguments.mixed else "cmsis-nn"
+    kernels = library_kernels if arguments.cmsis_nn else "portable"
     for name in arguments.nets or small.nets():
         for quantizer in arguments.quantizers:
             open_ = [cpu for cpu in arguments.cpu if (name, quantizer, cpu, kernels) not in done]
@@ -174,6 +184,17 @@ def main() -> None:
                     flush=True,
                 )
     print(f"{sum(right for _, right in done.values())} of {len(done)} as they should be")
+
+
+def table(rows: dict[tuple[str, ...], tuple[str, bool]]) -> list[str]:
+    """Programs by CPU, kernels and quantizer: how many there are, refused, otherwise wrong."""
+    lines = ["| | kernels | quantizer | programs | refused | off or ended |", "|" + "---|" * 6]
+    for _, quantizer, cpu, kernels in dict.fromkeys(("", *key[1:]) for key in rows):
+        told = [row for key, row in rows.items() if key[1:] == (quantizer, cpu, kernels)]
+        refused = sum(text.startswith("refused") for text, _ in told)
+        wrong = sum(not is_right for _, is_right in told) - refused
+        lines.append(f"| {cpu} | {kernels} | {quantizer} | {len(told)} | {refused} | {wrong} |")
+    return lines
 
 
 def rows_of(state: Path | None) -> dict[tuple[str, ...], tuple[str, bool]]:

@@ -188,7 +188,7 @@ class Lowered(Shown):
         name: str = ...,
         *,
         runtime: None,
-        kernels: Literal["portable", "cmsis-nn"] = ...,
+        kernels: Literal["portable", "cmsis-nn", "mixed"] = ...,
         method: str | None = ...,
     ) -> Sources: ...
 
@@ -214,7 +214,8 @@ class Lowered(Shown):
                 CMake project around them.
             kernels: without a runtime, whose kernels: `"portable"`: our own, which need nothing
                 but the C library; `"cmsis-nn"`: calls of CMSIS-NN's public API, which the program
-                is then linked with, as the `.pte` makes them.
+                is then linked with, as the `.pte` makes them; `"mixed"`: the same, and our own
+                where those take fewer instructions on such a core.
             method: which method alone, without a runtime; None: all. Of several, each has a
                 function `<name>_<method>`.
 

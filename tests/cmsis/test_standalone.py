@@ -181,6 +181,26 @@ def test_calls_of_cmsis_nn_give_it_the_interpreters_arguments(
     assert len(re.findall(r"\barm_\w+_s8\(", text)) == len(called)
 
 
+@needs_gcc
+@pytest.mark.parametrize("cpu", ["cortex-m4", "cortex-m55"])
+def test_a_mixed_program_calls_whichever_kernel_takes_fewer_instructions(
+    quantised: Any, cmsis_nn: Any, tmp_path: Path, cpu: str
+) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Softmax(-1))
+    x = channels_last(torch.randint(-128, 128, (1, 3, 9, 10), dtype=torch.int8))
+    exported = quantised(channels_last(module), (torch.randn_like(x.float()),))
+    lowered = stepwell.lower(exported, cpu, io="int8")
+    sources = lowered.to_c("model", runtime=None, kernels="mixed")
+    data = builds.run_on_host(sources, tmp_path, [x], cmsis_nn)
+    assert builds.equals(lowered.program.run(x)[0], data)
+    text = sources.files["model.c"]
+    assert "arm_convolve_wrapper_s8(" in text and "    sw_softmax(" in text
+    assert ("    sw_depthwise_conv2d(" in text) == (cpu == "cortex-m55")
+    whole = lowered.to_c("model", runtime=None, kernels="cmsis-nn")
+    assert sources.arena <= whole.arena
+
+
 MLPERF_TINY = {
     "keyword spotting": ("tiny", "ds_cnn"),
     "visual wake words": ("microcontrollers", "mobilenet_v1_025"),

@@ -170,16 +170,42 @@ def _softmax(w: Writer, a: dict[str, Any]) -> None:
 
 def _permuted(w: Writer, source: int, order: Sequence[int], result: int) -> None:
     """Elements of `source` in row-major order of its dimensions permuted."""
-    value = w.tensor(source)
-    apart = strides(value.sizes, value.dim_order)
-    if len(order) > 6:
-        raise UnsupportedError("a transposition of more than 6 dimensions", w.method.name)
-    sizes = [1] * (6 - len(order)) + [value.sizes[axis] for axis in order]
-    steps = [0] * (6 - len(order)) + [apart[axis] for axis in order]
     size = w.tensor(source).scalar_type.itemsize
+    axes = _axes(w, source, order)
+    if axes and axes[-1][1] == 1:  # What lies side by side in both is one element.
+        run, _ = axes.pop()
+        size *= run
+        axes = [(count, step // run) for count, step in axes]
+    if len(axes) > 6:
+        raise UnsupportedError("a transposition of more than 6 dimensions", w.method.name)
+    axes = [(1, 0)] * (6 - len(axes)) + axes
+    sizes, steps = ([axis[k] for axis in axes] for k in (0, 1))
     given, made = (w.pointer(i, "uint8_t") for i in (source, result))
     params = w.params("permute", {"bytes": size, "size": sizes, "stride": steps})
     w.call("permute", [params, given, made])
+
+
+def lies_in_runs(w: Writer, source: int, order: Sequence[int]) -> bool:
+    """Whether a permutation moves several elements together."""
+    axes = _axes(w, source, order)
+    return not axes or axes[-1][1] == 1
+
+
+def _axes(w: Writer, source: int, order: Sequence[int]) -> list[tuple[int, int]]:
+    value = w.tensor(source)
+    apart = strides(value.sizes, value.dim_order)
+    return _joined([(value.sizes[axis], apart[axis]) for axis in order])
+
+
+def _joined(axes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sizes and strides without axes of one element, neighbours as one where they lie as one."""
+    joined: list[tuple[int, int]] = []
+    for size, step in axes:
+        if size != 1 and joined and joined[-1][1] == size * step:
+            joined[-1] = joined[-1][0] * size, step
+        elif size != 1:
+            joined.append((size, step))
+    return joined
 
 
 def _transpose(w: Writer, a: dict[str, Any]) -> None:

@@ -424,15 +424,25 @@ typedef struct {
 /* Elements in the order of `size`, read `stride` elements apart. */
 static void sw_permute(const sw_permute_params *p, const uint8_t *in, uint8_t *out)
 {
-    int32_t at[6] = {0, 0, 0, 0, 0, 0};
-    int32_t count = 1;
+    const int32_t step = p->stride[5] * p->bytes;
+    int32_t at[5] = {0, 0, 0, 0, 0};
+    int32_t rows = 1;
     int32_t source = 0;
-    for (int32_t axis = 0; axis < 6; axis++) {
-        count *= p->size[axis];
+    for (int32_t axis = 0; axis < 5; axis++) {
+        rows *= p->size[axis];
     }
-    for (int32_t i = 0; i < count; i++) {
-        memcpy(&out[i * p->bytes], &in[source * p->bytes], (size_t)p->bytes);
-        for (int32_t axis = 5; axis >= 0; axis--) {
+    for (int32_t row = 0; row < rows; row++) {
+        const uint8_t *from = &in[source * p->bytes];
+        for (int32_t i = 0; i < p->size[5]; i++) {
+            if (p->bytes == 1) {
+                *out = *from;
+            } else {
+                memcpy(out, from, (size_t)p->bytes);
+            }
+            out += p->bytes;
+            from += step;
+        }
+        for (int32_t axis = 4; axis >= 0; axis--) {
             at[axis]++;
             source += p->stride[axis];
             if (at[axis] < p->size[axis]) {

@@ -3,32 +3,35 @@
 The calls, their order and the places of tensors are those of the `.pte`: what is written here is
 the container that `emit` made, call by call. The kernels are this project's own, plain C99
 (`portable_kernels.c`), bit for bit what the interpreter and CMSIS-NN compute, without scratch; or
-CMSIS-NN's own, through its public API. What is no call of the library is loops, made of what its
-operator says that it is. Nothing is allocated; a program needs its constants in flash
-and its arena in RAM.
+CMSIS-NN's own, through its public API; or of both whichever takes fewer instructions. What is no
+call of the library is loops, made of what its operator says that it is. Nothing is allocated; a
+program needs its constants in flash and its arena in RAM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from stepwell.backends.cortex_m.c.array import check_identifier
 from stepwell.backends.cortex_m.c.calls import HANDLERS
 from stepwell.backends.cortex_m.c.calls_cmsis_nn import CMSIS_NN, CMSIS_NN_HANDLERS
+from stepwell.backends.cortex_m.c.calls_mixed import has_own_kernel, mixed_handlers
 from stepwell.backends.cortex_m.c.control import write_method
 from stepwell.backends.cortex_m.c.files import Files
 from stepwell.backends.cortex_m.c.writer import Handler, Library, Shared, Sources, Writer
 from stepwell.backends.cortex_m.emit import TARGET_METHOD, emit
+from stepwell.backends.cortex_m.read import stated_target
 from stepwell.backends.executorch.container import Container, Method
 from stepwell.dialects.cmsis.ops import CmsisOp
 from stepwell.dialects.cmsis.ops.base import to_attribute
+from stepwell.dialects.cmsis.target import Isa
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.program import Program
 
 __all__ = ["KERNELS", "Sources", "to_sources"]
 
-KERNELS = {"portable": (None, HANDLERS), "cmsis-nn": (CMSIS_NN, CMSIS_NN_HANDLERS)}
-"""Whose kernels → the library that the program is linked with, and what writes each call."""
+KERNELS: dict[str, Library | None] = {"portable": None, "cmsis-nn": CMSIS_NN, "mixed": CMSIS_NN}
+"""Whose kernels → the library that the program is linked with."""
 
 
 def to_sources(
@@ -54,8 +57,14 @@ def to_sources(
     if kernels not in KERNELS:
         known = " or ".join(repr(key) for key in KERNELS)
         raise StepwellError(f"there are no kernels {kernels!r} in C", help=f"they are {known}")
-    library, handlers = KERNELS[kernels]
-    container = emit(_without_scratch(program) if library is None else program)
+    target = stated_target(program)
+    isa = Isa.SCALAR if target is None else target.isa
+    handlers, is_own = {
+        "portable": (HANDLERS, lambda _: True),
+        "cmsis-nn": (CMSIS_NN_HANDLERS, lambda _: False),
+        "mixed": (mixed_handlers(isa), lambda op: has_own_kernel(op.OPERATOR, isa)),
+    }[kernels]
+    container = emit(_without_scratch(program, is_own))
     methods = [each for each in container.methods if each.name != TARGET_METHOD]
     if method is not None:
         methods = [each for each in methods if each.name == method]
@@ -63,7 +72,7 @@ def to_sources(
         raise StepwellError(
             f"there is no method {method!r}", help="methods are " + ", ".join(program.methods)
         )
-    return write_files(container, methods, name, library, handlers)
+    return write_files(container, methods, name, KERNELS[kernels], handlers)
 
 
 def write_files(
@@ -89,10 +98,11 @@ def write_files(
     return Files(shared, written).sources()
 
 
-def _without_scratch(program: Program) -> Program:
+def _without_scratch(program: Program, is_own: Callable[[CmsisOp], bool]) -> Program:
+    """The program without the scratch of ops that our own kernels run."""
     plain = program.clone()
     for op in plain.module.walk():
-        if isinstance(op, CmsisOp):
+        if isinstance(op, CmsisOp) and is_own(op):
             for field in ("scratch", "output_scratch"):
                 if field in op.properties:
                     op.properties[field] = to_attribute(0)

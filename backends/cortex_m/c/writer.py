@@ -93,7 +93,7 @@ def sections() -> dict[str, tuple[tuple[str, ...], str]]:
     found = {name: vectors[name] for name in vectors if name not in plain}
     for name, (needs, text) in plain.items():
         if name in vectors:
-            needs = (*needs, "mve")
+            needs = (*needs, "mve", *vectors[name][0])
             text = f"#ifdef SW_MVE\n{vectors[name][1]}#else\n{text}#endif\n"
         found[name] = needs, text
     return found
