@@ -35,15 +35,22 @@ from torch.export import ExportedProgram, export
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/cmsis"), str(ROOT / "bench")]
 
+import _further_nets as further  # noqa: E402
 import _small_nets as small  # noqa: E402
 import standalone_builds as builds  # noqa: E402
 
 import stepwell  # noqa: E402
 from stepwell.backends.executorch.running.runner import PteSession  # noqa: E402
+from stepwell.ir.signature import get_signature  # noqa: E402
 from stepwell.translate.rewrites.cmsis.operators.explain_floats import computes_floats  # noqa: E402
 
 CALLS = 3
 QUANTIZERS = ("ours", "stock", "float")
+
+
+def all_nets() -> dict[str, Any]:
+    """The forty, then those written later."""
+    return {**small.nets(), **further.nets()}
 
 
 def exported(name: str, quantizer: str) -> tuple[ExportedProgram, tuple[Tensor, ...]]:
@@ -53,7 +60,7 @@ def exported(name: str, quantizer: str) -> tuple[ExportedProgram, tuple[Tensor, 
 
     from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
-    module, inputs = small.net(name)
+    module, inputs = small.net(name, all_nets)
     program = export(module, inputs)
     if quantizer == "float":
         return program, inputs
@@ -113,9 +120,11 @@ def compare(
     except subprocess.CalledProcessError as error:
         return f"does not build or run: {error.stderr}", False
     off, worst, at = 0, 0.0, 0
+    ports = get_signature(lowered.program.method()).outputs
     for results in wanted(lowered, calls, quantizer):
-        for value in results:
-            lying = builds.in_memory(value).flatten()
+        for value, port in zip(results, ports, strict=True):
+            order = port.dim_order or range(value.dim())
+            lying = value.permute(*order).contiguous().flatten()
             size = lying.numel() * lying.element_size()
             got = torch.frombuffer(bytearray(data[at : at + size]), dtype=lying.dtype)
             at += size
@@ -160,7 +169,7 @@ def main() -> None:
     done = rows_of(arguments.state)
     library_kernels = "mixed" if arguments.mixed else "cmsis-nn"
     kernels = library_kernels if arguments.cmsis_nn else "portable"
-    for name in arguments.nets or small.nets():
+    for name in arguments.nets or all_nets():
         for quantizer in arguments.quantizers:
             open_ = [cpu for cpu in arguments.cpu if (name, quantizer, cpu, kernels) not in done]
             try:
@@ -187,13 +196,20 @@ def main() -> None:
 
 
 def table(rows: dict[tuple[str, ...], tuple[str, bool]]) -> list[str]:
-    """Programs by CPU, kernels and quantizer: how many there are, refused, otherwise wrong."""
-    lines = ["| | kernels | quantizer | programs | refused | off or ended |", "|" + "---|" * 6]
-    for _, quantizer, cpu, kernels in dict.fromkeys(("", *key[1:]) for key in rows):
-        told = [row for key, row in rows.items() if key[1:] == (quantizer, cpu, kernels)]
-        refused = sum(text.startswith("refused") for text, _ in told)
-        wrong = sum(not is_right for _, is_right in told) - refused
-        lines.append(f"| {cpu} | {kernels} | {quantizer} | {len(told)} | {refused} | {wrong} |")
+    """Programs that are as they should be, and others, by kernels and CPU."""
+    cpus = list(dict.fromkeys(cpu for _, _, cpu, _ in rows))
+    lines = [f"| kernels, quantizer | {' | '.join(cpus)} |", "|---|" + "---|" * len(cpus)]
+    for kernels, quantizer in dict.fromkeys((key[3], key[1]) for key in rows):
+        cells = []
+        for cpu in cpus:
+            told = [row for key, row in rows.items() if key[1:] == (quantizer, cpu, kernels)]
+            right = sum(is_right for _, is_right in told)
+            refused = sum(text.startswith("refused") for text, _ in told)
+            others = f"; {refused} refused, {len(told) - right - refused} off or ended"
+            cells.append(
+                f"{right} of {len(told)}{others if right < len(told) else ''}" if told else ""
+            )
+        lines.append(f"| {kernels}, {quantizer} | {' | '.join(cells)} |")
     return lines
 
 

@@ -48,6 +48,7 @@ class Rows(nn.Module):
         x = self.stem(x)
         return (
             F.log_softmax(x, -1),
+            F.glu(x, -1),
             torch.where(x > 0.1, x, 0.5),
             x.masked_fill(x <= -0.2, -0.25),
             torch.where(x > x.flip(1), x, self.words(at)),
@@ -72,7 +73,7 @@ def test_the_parts_are_the_same_function(module: type[nn.Module], inputs: Any) -
     model = module().eval()
     parts = decompose(export(model, inputs).module(check_guards=False))
     left = {str(node.target) for node in parts.graph.nodes if node.op == "call_function"}
-    for name in ("softmax", "bilinear", "adaptive", "masked_fill", "max.dim", "var"):
+    for name in ("softmax", "bilinear", "adaptive", "masked_fill", "max.dim", "var", "glu"):
         assert not any(name in target for target in left)
     for made, wanted in zip(parts(*inputs), model(*inputs), strict=True):
         torch.testing.assert_close(made, wanted)

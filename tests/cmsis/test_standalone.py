@@ -280,7 +280,9 @@ class Floats(nn.Module):
         rows = torch.cat([z[:, ::2], nn.functional.pad(y, (1, 0))[:, 1:, :5].abs()], 1)
         pooled = nn.functional.max_pool2d(x[None], 2, ceil_mode=True)
         whole = (at * 3 - 7) // 2 % 5
-        return rows @ rows.mT, pooled, rows.argmax(-1), rows.index_select(1, whole.abs() % 3), whole
+        gated = nn.functional.glu(x, 1)
+        picked = rows.index_select(1, whole.abs() % 3)
+        return rows @ rows.mT, pooled, rows.argmax(-1), picked, whole, gated
 
 
 @needs_gcc

@@ -213,6 +213,22 @@ def test_bytes_of_a_view_are_held_since_its_tensor_was_written() -> None:
     assert plan.busiest == (0, 12), "bytes of the input and of its rows count once"
 
 
+def test_an_output_written_part_by_part_is_held_until_the_end() -> None:
+    """No call names the output as a whole."""
+    values = (
+        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 8)),
+        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 0)),
+        TensorValue(ScalarType.CHAR, (4,), (0,), Planned(1, 4)),
+        TensorValue(ScalarType.CHAR, (8,), (0,), Planned(1, 0)),
+    )
+    calls = tuple(KernelCall(f"{k}.out", (0, k, k)) for k in (1, 2))
+    method = Method("forward", values, (0,), (3,), calls, arena_sizes=(0, 16))
+    (plan,) = memory_plans(Container((method,)))
+    held = {h.offset: (h.first, h.last) for h in plan.held if h.label == "read as a part"}
+    assert held == {0: (0, 1), 4: (1, 1)}
+    assert plan.busiest == (1, 12)
+
+
 def test_a_memory_plan_in_text_says_who_is_where_when_and_what_bounds_it() -> None:
     held = (
         Held("first: char 8", 0, 8, 0, 1),

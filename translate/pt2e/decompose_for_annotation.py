@@ -2,9 +2,9 @@
 
 Layer norm becomes two products with ones (mean and variance, each already spread over its row), a
 subtraction, two products and a table for 1/√, norms of groups and standard deviations likewise with
-means; a PReLU is a ReLU and a product; batch norm after a linear layer folds into it; fused
-attention becomes its two matrix products and a softmax; the logarithm of a softmax exponentials,
-their sum and tables; a recurrent layer its steps. `torch.fx` in, `torch.fx` out.
+means; a PReLU is a ReLU and a product, a gate its halves and a sigmoid; batch norm after a linear
+layer folds into it; fused attention becomes its two matrix products and a softmax; the logarithm of
+a softmax exponentials, their sum and tables; a recurrent layer its steps. `torch.fx` in and out.
 """
 
 from __future__ import annotations
@@ -219,6 +219,16 @@ def _prelu(model: GraphModule, node: Node) -> None:
     write.replace(write.call(aten.add.Tensor, write.call(aten.relu.default, x), below))
 
 
+def _gated(model: GraphModule, node: Node) -> None:
+    """The product of one half of an axis and the sigmoid of the other."""
+    x, axis = cast(Node, node.args[0]), cast(int, _argument(node, 1, "dim", -1))
+    half = x.meta["val"].shape[axis] // 2
+    write = Writer(model, node)
+    first = write.call(aten.slice.Tensor, x, axis, 0, half)
+    gate = write.call(aten.sigmoid.default, write.call(aten.slice.Tensor, x, axis, half, 2 * half))
+    write.replace(write.call(aten.mul.Tensor, first, gate))
+
+
 # -- softmax, choices ----------------------------------------------------------------------------
 
 
@@ -270,6 +280,7 @@ PARTS = {
     aten.rms_norm.default: _root_mean_square_norm,
     aten.linalg_vector_norm.default: _euclidean,
     aten.prelu.default: _prelu,
+    aten.glu.default: _gated,
     aten.log_softmax.int: _log_softmax,
     aten.where.ScalarOther: _choice_of_number,
     aten.masked_fill.Scalar: _choice_of_number,

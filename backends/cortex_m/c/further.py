@@ -400,6 +400,24 @@ def _cumsum(w: Writer, found: Operator) -> bool:
     return True
 
 
+@writes("glu.default")
+def _gated(w: Writer, found: Operator) -> bool:
+    """One half of an axis by the sigmoid of the other."""
+    op, source, result = found.op, found.operands[0], found.results[0]
+    sizes = w.tensor(result).sizes
+    axis = op.arg("dim") % len(sizes)
+    axes = [f"i{a}" for a in range(len(sizes))]
+    other = [f"i{a} + {size}" if a == axis else f"i{a}" for a, size in enumerate(sizes)]
+    kind = C_KIND[of := kind_of(element(op.results[0].type))]
+    exponential = "expf" if of == "float" else "exp"
+    body = [
+        f"const {kind} power = {exponential}(-x0[{index_at(w, source, other)}]);",
+        f"y0[{index_at(w, result, axes)}] = x0[{index_at(w, source, axes)}] / (({kind})1 + power);",
+    ]
+    w.function(loops(dict(zip(axes, sizes, strict=True)), body), [("x0", source)], [("y0", result)])
+    return True
+
+
 @writes("native_group_norm.default")
 def _group_norm(w: Writer, found: Operator) -> bool:
     op, source, result = found.op, found.operands[0], found.results[0]

@@ -96,7 +96,12 @@ def _plan(method: Method) -> MemoryPlan:
             if index in made or not made:
                 writes.append((at, _place(method, index)))
     for index in method.outputs:
-        touched.setdefault(index, []).append(max(steps - 1, 0))
+        last = max(steps - 1, 0)
+        if index in touched:
+            touched[index].append(last)
+        else:  # Written part by part.
+            for when, piece in _written(writes, _place(method, index)):
+                parts[piece.start, piece.stop, when] = last
     places: dict[tuple[int, int, int], list[int]] = {}
     largest = max(range(len(method.arena_sizes)), key=method.arena_sizes.__getitem__, default=0)
     for index, when in touched.items():
