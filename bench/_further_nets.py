@@ -1,4 +1,4 @@
-"""Thirty-two more small nets, written after the C was, to find what it lacks: a net is a function."""
+"""Thirty-two more small nets, written when the C was done: a net is a function of its layers."""
 
 from __future__ import annotations
 
