@@ -64,6 +64,9 @@ SECONDS = 60
 AT_MOST = 20.0
 """How many recorded seconds of tests are tried before a guard counts as surviving."""
 
+FEW = 20
+"""How many tests of the files in which a guard holds are tried beside those in which it does."""
+
 
 @dataclass
 class Guard:
@@ -310,8 +313,8 @@ class Trial:
             order = sorted(tests.get(number, []), key=lambda t: (own not in t, seconds[t]))
             # What several tests share is made in the first of a file alone.
             files = {name.partition("::")[0] for name in order}
-            beside = [name for name in seconds if name.partition("::")[0] in files]
-            order += sorted(set(beside) - set(order), key=seconds.__getitem__)
+            beside = {name for name in seconds if name.partition("::")[0] in files} - set(order)
+            order += sorted(beside, key=seconds.__getitem__)[:FEW]
             if guard.last in seconds:
                 order = [guard.last, *(name for name in order if name != guard.last)]
             while order:

@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from stepwell.translate.lowerings.aten import (
+    arithmetic,
     attention,
     complex,
     floats,
     for_tosa,
     for_xnnpack,
     normalisations,
+    norms,
     pools,
     products,
     views,
@@ -74,3 +76,24 @@ def _name(case: Any) -> str:
 def test_what_a_lowering_has_no_form_for_is_left(left: Any, written: Any, case: Any) -> None:
     rewrite, lines, reason = case
     left(written(*lines), rewrite, reason)
+
+
+ASKED: dict[str, tuple[Any, tuple[str, ...], str, str, tuple[bool, str]]] = {
+    "an average of halves": (step(for_xnnpack.average_by_convolution), ("%x: f16[1, 2, 4, 4]", "%y = aten.avg_pool2d.default(%x, [3, 3], [1, 1]) : (f16[1, 2, 4, 4]) -> f16[1, 2, 2, 2]"), "xnnpack", "torch", (False, "a convolution of halves")),
+    "a root of ordinary numbers": (step(norms.keep_root_of_infinity, even_if_finite=False), ("%x: f32[4]", "%y = aten.sqrt.default(%x) : (f32[4]) -> f32[4]"), "xnnpack", "finite", (False, "")),
+    "a mean of whole planes": (step(pools.adaptive_pool_to_pool), ("%x: f32[1, 2, 4, 4]", "%y = aten.adaptive_avg_pool2d.default(%x, [1, 1]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 1, 1]"), "xnnpack", "strict", (True, "")),
+    "averages of an engine that loses none": (step(pools.adaptive_pool_to_pool), ("%x: f32[1, 2, 4, 4]", "%y = aten.adaptive_avg_pool2d.default(%x, [2, 2]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 2, 2]"), "tosa-1.0+fp", "strict", (True, "")),
+    "averages of windows": (step(pools.adaptive_pool_to_pool), ("%x: f32[1, 2, 4, 4]", "%y = aten.adaptive_avg_pool2d.default(%x, [2, 2]) : (f32[1, 2, 4, 4]) -> f32[1, 2, 2, 2]"), "xnnpack", "strict", (False, "may be −∞")),
+    "a reciprocal": (step(arithmetic.reciprocal_to_division), ("%x: f32[4]", "%y = aten.reciprocal.default(%x) : (f32[4]) -> f32[4]"), "xnnpack", "strict", (False, "a denormal number")),
+    "a reciprocal of an engine that has denormals": (step(arithmetic.reciprocal_to_division), ("%x: f32[4]", "%y = aten.reciprocal.default(%x) : (f32[4]) -> f32[4]"), "tosa-1.0+fp", "strict", (True, "")),
+    "a reciprocal of one or two": (step(arithmetic.reciprocal_to_division), ("%t: i1[4]", "%s = aten._to_copy.default(%t, dtype=f32) : (i1[4]) -> f32[4]", "%x = aten.add.Scalar(%s, 1.0) : (f32[4]) -> f32[4]", "%y = aten.reciprocal.default(%x) : (f32[4]) -> f32[4]"), "xnnpack", "strict", (True, "")),
+    "complex numbers side by side": (complex, ("%x: f32[4, 2]", PAIRS, "%z = aten.cat.default([%c, %c]) : (tensor<4xcomplex<f32>>, tensor<4xcomplex<f32>>) -> tensor<8xcomplex<f32>>", "%y = aten.abs.default(%z) : (tensor<8xcomplex<f32>>) -> f32[8]"), "", "finite", (True, "")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_mode_and_a_target_make_of_it(asked: Any, written: Any, name: str) -> None:
+    rewrite, lines, target, numerics, (applies, reason) = ASKED[name]
+    found, reasons = asked(written(*lines), rewrite, target, numerics=numerics)
+    assert (found > 0) == applies
+    assert any(reason in held for held in reasons) if reason else not reasons

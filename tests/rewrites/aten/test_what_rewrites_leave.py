@@ -1,9 +1,12 @@
-"""What rewrites of sizes and slices leave alone: programs that differ in the one thing."""
+"""What rewrites of sizes, slices and constants leave alone: programs that differ in the one thing."""
 
 from typing import Any
 
 import pytest
 
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
+from stepwell.translate.rewrites.layers import fold_batch_norm
+from stepwell.translate.rewrites.mxfp import choose_mx_form
 from stepwell.translate.rewrites.sizes import ask_inputs_for_sizes, part_before_permute
 from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
 from stepwell.translate.rewrites.slices import store_row_in_table
@@ -29,6 +32,10 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (store_row_in_table, ("%i: i64[2, 3], %j: i64[2, 3]", TABLE, ROW, "%m = aten.eq.Scalar(%j, 2) : (i64[2, 3]) -> i1[2, 3]", ROWS, LOOKED_UP, CHOSEN), ""),
     (WriteByCat(), ("%x: f32[4, 5], %u: f32[s0, 5]", "%y = aten.slice_scatter.default(%x, %u, 0, 1, 3) : (f32[4, 5], f32[s0, 5]) -> f32[4, 5]"), "the shape is symbolic"),
     (WriteByCat(), ("%u: f32[2, 5]", '%x = stepwell.state <"x"> : f32[4, 5]', "%y = aten.slice_scatter.default(%x, %u, 0, 1, 3) : (f32[4, 5], f32[2, 5]) -> f32[4, 5]"), "written in place"),
+    (ask_inputs_for_sizes, ("%x: f32[0, s]", "%a = aten.neg.default(%x) : (f32[0, s]) -> f32[0, s]", '%n = aten.sym_size.int(%a, 0) : (f32[0, s]) -> !stepwell.int<"0">', '%y = aten.full.default([%n], 1) : (!stepwell.int<"0">) -> i64[0]'), ""),
+    (fold_batch_norm, ("%x: f32[2, 4, 3]", '%w = stepwell.weight <"w"> "parameter" : f32[3, 4, 1]', '%m = stepwell.weight <"m"> "buffer" : f32[3, 1]', '%v = stepwell.weight <"v#ones"> "buffer" : f32[3]', "%c = aten.convolution.default(%x, %w, none, [1], [0], [1], false, [0], 1) : (f32[2, 4, 3], f32[3, 4, 1]) -> f32[2, 3, 3]", "%y = aten.batch_norm.default(%c, none, none, %m, %v, false, 0.1, 1.0e-05, false) : (f32[2, 3, 3], f32[3, 1], f32[3]) -> f32[2, 3, 3]"), "a parameter has several axes"),
+    (FoldConstants(), ("%x: f32[1]", '%w = stepwell.weight <"w"> "parameter" : tensor<3x4xcomplex<f32>>', "%y = aten.istft.default(%w, 4, 2) : (tensor<3x4xcomplex<f32>>) -> f32[6]"), "aten.istft"),
+    (choose_mx_form, ("%x: f32[2, 32], %z: f32[3, 32]", '%y = stepwell_mx.matmul_t.default(%x, %z, "fp4e2m1", "fp4e2m1") : (f32[2, 32], f32[3, 32]) -> f32[3, 32, 32]'), "two batches of matrices"),
 ]  # fmt: skip
 
 

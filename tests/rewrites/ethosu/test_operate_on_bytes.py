@@ -72,6 +72,11 @@ def test_a_single_byte_and_what_is_as_large_are_not_spread(apply: Any) -> None:
     assert apply(broadcast("3x4", "3x4"), SpreadConstant()).count == 0
 
 
+def test_a_constant_beside_any_number_of_rows_is_not_spread(left: Any) -> None:
+    whole = 'tensor<?x4xi32, #stepwell.shape<["s", 4]>>'
+    left(broadcast("1x4", "3x4").replace("tensor<3x4xi32>", whole), SpreadConstant())
+
+
 def test_a_constant_that_would_fill_the_flash_is_not_spread(apply: Any) -> None:
     done = apply(broadcast("1x64", "257x64"), SpreadConstant())
     assert done.count == 0 and "16448 bytes of flash" in str(done.reasons)
@@ -82,7 +87,11 @@ def test_only_what_bytes_hold_or_were_is_bytes() -> None:
     weights.add("small", torch.tensor([-128, 127], dtype=torch.int32))
     weights.add("large", torch.tensor([128], dtype=torch.int32))
     weights.add("stored", torch.tensor([3, -7], dtype=torch.int8))
-    assert bytes_of("large", weights) is None
+    weights.add("low", torch.tensor([-129], dtype=torch.int32))
+    weights.add("empty", torch.empty(0, dtype=torch.int32))
+    weights.add("typed", torch.empty(2, dtype=torch.int32, device="meta"))
+    for key in ("large", "low", "empty", "typed"):
+        assert bytes_of(key, weights) is None
     found = bytes_of("small", weights)
     assert found is not None and found[0] == "small" and found[1]["zero_points"] == [0, 0]
     numbers = {"multipliers": [1 << 30], "shifts": [20], "zero_points": [2, 0], "bits": 32}

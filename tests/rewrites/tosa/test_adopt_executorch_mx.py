@@ -51,6 +51,7 @@ def reasons(
         ({"block": 16}, "blocks have 16 elements"),
         ({"word": "f3"}, "not an MX payload"),
         ({"scale": "f32"}, "its scales are torch.float32"),
+        ({"scale": "i1"}, "its scales are torch.bool"),
         ({"computed": True}, "computed at run time"),
         ({"scaled": True}, "computed at run time"),
     ],

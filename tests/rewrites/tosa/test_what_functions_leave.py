@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import (
     block_scaled,
     casts,
@@ -271,6 +272,16 @@ CASES: dict[str, tuple[Any, tuple[str, ...], str]] = {
         ),
         "no axis is transformed",
     ),
+    "a remainder of floats as a quotient": (
+        step(discrete.whole_division),
+        ("%x: f32[4]", "%y = aten.remainder.Scalar(%x, 2.0) : (f32[4]) -> f32[4]"),
+        "",
+    ),
+    "a running sum of 16 bits": (
+        reductions,
+        ("%x: i16[2]", "%y = aten.cumsum.default(%x, 0, dtype=i16) : (i16[2]) -> i16[2]"),
+        "it sums int16 to int16",
+    ),
 }
 
 NOT_RUN: dict[str, tuple[Any, tuple[str, ...], str]] = {
@@ -309,6 +320,24 @@ NOT_RUN: dict[str, tuple[Any, tuple[str, ...], str]] = {
         ),
         "a mask of 65536 × 65536 is above",
     ),
+    "a count from a size": (
+        factories,
+        (
+            "%x: f32[a], %z: f32[b]",
+            '%m = aten.sym_size.int(%x, 0) : (f32[a]) -> !stepwell.int<"a">',
+            '%n = aten.sym_size.int(%z, 0) : (f32[b]) -> !stepwell.int<"b">',
+            '%y = aten.arange.start(%m, %n) : (!stepwell.int<"a">, !stepwell.int<"b">) -> i64[b - a]',
+        ),
+        "does not count by whole numbers",
+    ),
+    "a transform scaled otherwise": (
+        transforms,
+        (
+            "%x: f32[3, 8]",
+            "%y = aten._fft_r2c.default(%x, [1], 3, true) : (f32[3, 8]) -> tensor<3x5xcomplex<f32>>",
+        ),
+        "the normalisation is none",
+    ),
 }
 
 
@@ -322,3 +351,11 @@ def test_what_has_no_form_for_every_number_is_left(refused: Any, written: Any, n
 def test_what_is_not_run_is_left(left: Any, written: Any, name: str) -> None:
     rewrite, lines, reason = NOT_RUN[name]
     left(written(*lines), rewrite, reason)
+
+
+def test_a_long_transform_needs_the_extension(asked: Any, written: Any) -> None:
+    of = "tensor<4096xcomplex<f32>>"
+    text = written(f"%x: {of}", f"%y = aten._fft_c2c.default(%x, [0], 0, true) : ({of}) -> {of}")
+    found = asked(text, transforms, "tosa-1.0+fp")
+    assert found == (0, ["a transform of 4096 points needs the extension fft"])
+    assert asked(text, transforms, "tosa-1.0+fp+fft") == (1, [])

@@ -177,6 +177,7 @@ CASES: dict[str, Case] = {
     "a function of 16 bits of any length": (step(int16_function), computed(TANH.replace("4", "s0"), "s0", "s0", *SHORT), "a size is symbolic"),
     # --- comparisons --------------------------------------------------------------------------
     "a comparison of four bits": (step(int8_comparison), two(EQUAL, "i4<0.5>", "i4<0.5>"), "quantised to int4"),
+    "four bits beside a number": (step(int8_comparison), ("%x: i4<0.5>[4]", "%a = quant.dcast %x : i4<0.5>[4] to f32[4]", "%y = aten.eq.Scalar(%a, 2.0) : (f32[4]) -> i1[4]"), "quantised to int4"),
     "a comparison of any length": (step(int8_comparison), two(EQUAL, "i8<0.5>", "i8<0.5>", "s0"), "symbolic"),
     "16 bits beside a number": (step(int8_comparison), ("%x: i16<0.5>[4]", DCAST.format("a", "x", "i16<0.5>[4]", "4"), "%y = aten.eq.Scalar(%a, 2.0) : (f32[4]) -> i1[4]"), "interpolates"),
     "bytes beside a number that adds an axis": (

@@ -211,6 +211,14 @@ NEAR: dict[str, tuple[tuple[str, ...], str]] = {
         ("%x: f32[3, 4]", TAKEN, TABLE.format("4, 5, 6"), FLAT, "%y = aten.index.Tensor(%w, [%p]) : (f32[4, 5, 6], i64[6]) -> f32[6, 5, 6]"),
         LOOKED_UP,
     ),
+    "places in rows of another length": (
+        ("%x: f32[3, 4], %z: f32[2, 4]", TAKEN, "%p = aten.view.default(%i, [2, 3]) : (i64[3, 2]) -> i64[2, 3]", "%y = aten.gather.default(%z, 1, %p) : (f32[2, 4], i64[2, 3]) -> f32[2, 3]"),
+        GATHERED,
+    ),
+    "a table of halves": (
+        ("%x: f32[3, 4]", TAKEN, TABLE.format("4, 5").replace("f32", "f16"), FLAT, "%y = aten.index.Tensor(%w, [%p]) : (f16[4, 5], i64[6]) -> f16[6, 5]"),
+        LOOKED_UP,
+    ),
     "a table's columns": (
         ("%x: f32[3, 4]", TAKEN, TABLE.format("5, 4"), FLAT, "%y = aten.index.Tensor(%w, [none, %p]) : (f32[5, 4], i64[6]) -> f32[5, 6]"),
         LOOKED_UP,
@@ -222,3 +230,9 @@ NEAR: dict[str, tuple[tuple[str, ...], str]] = {
 def test_what_arithmetic_does_not_choose_stays(left: Any, written: Any, name: str):
     lines, reason = NEAR[name]
     left(written(*lines), ChooseByRank(), reason)
+
+
+def test_numbers_that_are_never_nan_lose_none(asked: Any, written: Any):
+    truths = "%x = aten._to_copy.default(%t, dtype=f32) : (i1[3, 4]) -> f32[3, 4]"
+    text = written("%t: i1[3, 4]", truths, TAKEN.replace("%v", "%y"))
+    assert asked(text, ChooseByRank(), "xnnpack", numerics="strict") == (1, [])

@@ -157,9 +157,31 @@ def test_rows_of_a_table_that_are_read_elsewhere_are_looked_up(refused: Any, met
     )
 
 
-def test_rows_that_repeat_otherwise_are_no_repetition(apply: Any, method: Any):
-    shared = """%e = aten.expand.default(%x, [2, 3, 8]) : (tensor<1x3x8xf32>) -> tensor<2x3x8xf32>
-  %c = aten.view.default(%e, [6, 8, 1]) : (tensor<2x3x8xf32>) -> tensor<6x8x1xf32>"""
-    arguments = f"{GIVEN}, %x: tensor<1x3x8xf32>"
-    text = method(arguments, WEIGHT, PLACES, shared, f"%y = {PRODUCT}", gives="tensor<6x5x1xf32>")
-    assert "tensor<6x20xf32>" in apply(text, MultiplyAllExperts()).text
+def test_doubles_are_looked_up(left: Any, method: Any):
+    lines = [line.replace("f32", "f64") for line in (WEIGHT, f"%y = {PRODUCT}")]
+    places = PLACES.replace("tensor<4x5x8xf32>", "tensor<4x5x8xf64>").replace(
+        "6x5x8xf32", "6x5x8xf64"
+    )
+    arguments = f"{GIVEN}, %c: tensor<6x8x1xf64>"
+    left(
+        method(arguments, lines[0], places, lines[1], gives="tensor<6x5x1xf64>"),
+        MultiplyAllExperts(),
+    )
+
+
+def test_what_is_summed_is_left_to_the_sum(left: Any, method: Any):
+    gives = "tensor<3x1x5xf32>"
+    added = ADDED.format(shape="3, 2, 5", type="3x2x5", gives=gives)
+    arguments = f"{GIVEN}, %c: tensor<6x8x1xf32>"
+    text = method(arguments, WEIGHT, PLACES, f"%b = {PRODUCT}", added, gives=gives)
+    left(text, MultiplyAllExperts())
+
+
+def test_a_sum_over_other_axes_is_none_of_experts(left: Any, method: Any):
+    gives = "tensor<3x2x1xf32>"
+    added = ADDED.format(shape="3, 2, 5", type="3x2x5", gives=gives).replace(
+        "[1], true", "[2], true"
+    )
+    arguments = f"{GIVEN}, %c: tensor<6x8x1xf32>"
+    text = method(arguments, WEIGHT, PLACES, f"%b = {PRODUCT}", added, gives=gives)
+    left(text, AddUpBeforeExperts())

@@ -7,6 +7,7 @@ import pytest
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import images, quantised_nodes, reductions, resizing
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
+from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise, lower_shape
 
 SIZE = '%n = aten.sym_size.int(%q, 0) : (f32[2]) -> !stepwell.int<"2">'
 
@@ -38,6 +39,12 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (PickBySlices(), ("%x: f32[2, 4]", '%i = stepwell.weight <"i#ones"> "constant" : i1[4]', "%y = aten.index.Tensor(%x, [none, %i]) : (f32[2, 4], i1[4]) -> f32[2, u0]"), "a mask selects"),
     (PickBySlices(), ("%x: f32[2, 2]", '%i = stepwell.weight <"i#rolled"> "constant" : i64[3]', "%y = aten.index_select.default(%x, 1, %i) : (f32[2, 2], i64[3]) -> f32[2, 3]"), "lies outside its axis"),
     (PickBySlices(), ("%x: f32[2, 2]", "%y = aten.index.Tensor(%x, [none]) : (f32[2, 2]) -> f32[2, 2]"), "are not neighbours"),
+    (PickBySlices(), ("%x: f32[4]", '%i = stepwell.weight <"i#rolled"> "constant" : i64[4]', "%y = aten.gather.default(%x, 0, %i) : (f32[4], i64[4]) -> f32[4]"), "or of one axis"),
+    (lower_elementwise, ("%x: f32[2147483648]", "%y = aten.neg.default(%x) : (f32[2147483648]) -> f32[2147483648]"), "a dimension is 2147483648"),
+    (lower_elementwise, ("%x: f32[]", '%w = stepwell.weight <"w"> "parameter" : f32[1]', "%y = aten.prelu.default(%x, %w) : (f32[], f32[1]) -> f32[]"), "no axis for slopes"),
+    (lower_shape, ("%x: f32[s, 4]", "%y = aten.slice.Tensor(%x, 0, 0, 9223372036854775807, 2) : (f32[s, 4]) -> f32[(s + 1)//2, 4]"), "slices with step 1"),
+    (images, ("%x: f32[8, 3, s]", "%y = aten.pixel_shuffle.default(%x, 2) : (f32[8, 3, s]) -> f32[2, 6, 2*s]"), "it is no batch"),
+    (quantised_nodes, ("%x: i8<0.5>[2, 3, 4]", "%a = quant.dcast %x : i8<0.5>[2, 3, 4] to f32[2, 3, 4]", "%z = aten.mean.dim(%a, [1], true) : (f32[2, 3, 4]) -> f32[2, 1, 4]", "%y = quant.qcast %z : f32[2, 1, 4] to i8<0.5>[2, 1, 4]"), ""),
 ]  # fmt: skip
 
 

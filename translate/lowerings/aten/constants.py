@@ -42,7 +42,7 @@ def is_without_axes(value: object) -> bool:
     bound=Bound(0.0, 2**-126, "a norm squares: a denormal may become zero"),
     sample=("f32", 0),
 )
-def give_scalar_an_axis(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
+def give_scalar_an_axis(*, op: Any, b: Rewriter) -> tuple[Value, ...]:
     """Let an op along an axis of a tensor without axes run on one with a single axis.
 
     PyTorch takes the axes 0 and -1 of a tensor of rank 0, and reduces, sums up, flips or selects its
@@ -50,8 +50,6 @@ def give_scalar_an_axis(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     """
     first, stated = op.SCHEMA.arguments[0].name, op.present()
     names = [first, *(name for name in WITH_INDEX if name in stated)]
-    if any(op.SCHEMA.by_name[name].type.is_list for name in names):
-        return None
     tensors = {n: stated[n] for n in names if n == first or is_without_axes(stated[n])}
     lifted = {name: Value(value, b).view(1).ssa for name, value in tensors.items()}
     made = b.insert(type(op).from_arguments({**stated, **lifted}))

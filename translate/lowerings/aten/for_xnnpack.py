@@ -48,7 +48,7 @@ def _adds_in_another_order(op: Any, program: Program) -> Deviation | None:
     loses=_adds_in_another_order,
     sample=("2x3xf32", -1),
 )
-def cumsum_to_additions(x: Value, dim: int, *, op: Any, out: Out) -> Value:
+def cumsum_to_additions(x: Value, dim: int, *, op: Any) -> Value:
     """A running sum is the sum with itself moved by one, two, four … places.
 
     XNNPACK has no scan, and the kernel beside it is one more cut between delegates. A place never
@@ -56,7 +56,7 @@ def cumsum_to_additions(x: Value, dim: int, *, op: Any, out: Out) -> Value:
     product with a triangle of ones would multiply it by zero, and spread it backwards.
     """
     no_refusal(not_for_xnnpack(op))
-    if x.dtype != f32 or out.dtype != f32:
+    if x.dtype != f32:
         refuse("torch sums up in float32 and rounds once")
     if not x.rank or not x.is_static:
         refuse("the sizes are symbolic, or there is no axis")

@@ -96,8 +96,6 @@ def bits(x: Value, other: Value | int | None = None, *, form: Any, out: Out) -> 
         return None
     if isinstance(other, SSAValue):
         refuse("the number is known only at run time")
-    if out.dtype != x.dtype:
-        refuse("the operands have several dtypes")
     if isinstance(other, int) and not -(1 << 31) <= other < 1 << 31:
         refuse(f"{other} does not fit int32")
     return form(x) if other is None else form(x, other)

@@ -113,8 +113,6 @@ def _counting(op: Any, out: Out, b: Builder) -> Value:
     )
     if not (isinstance(start, int) and isinstance(step, int)):
         refuse("it does not count by whole numbers known ahead of time")
-    if not isinstance(op.arg("end"), SSAValue | int):
-        refuse("its end is a float")
     most = largest_size(op.results[0])
     if most is not None and most <= LONGEST_COUNT:
         numbers = torch.arange(most).mul(step).add(start).to(torch_dtype(out.dtype))

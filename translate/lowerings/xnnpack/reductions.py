@@ -28,7 +28,7 @@ from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f16
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
-from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
+from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
@@ -54,8 +54,6 @@ def reduction(x: Value, *, form: bool, dim: Any, out: Out, b: Rewriter) -> Value
     """Reduced run by run from behind; the shape is restored by a view."""
     shape = x.shape
     runs = runs_of(axes(dim or range(x.rank), x.rank))
-    if UNKNOWN in shape:
-        refuse("a dimension is not known, not even as an expression")
     if any(_symbols(shape[slice(*run)]) for run in runs):
         _needs_pool(shape, runs)
     elif runs and (runs[0][1] == x.rank or _symbols(shape) > 1):

@@ -66,8 +66,6 @@ class UnrollLoop(Rewrite[Unrolled]):
         steps = dims(op.sequences[0].type)[0]
         if not isinstance(steps, int):
             return Refusal(f"its number of steps, {steps}, is symbolic")
-        if steps == 0:
-            return Refusal("it has no step")
         count = steps * sum(1 for _ in op.body.walk())
         if count > MOST_OPS:
             return Refusal(f"{steps} steps would be {count} ops, more than {MOST_OPS}")

@@ -49,7 +49,7 @@ def spread_sizes(constant: SSAValue, result: SSAValue) -> list[int] | Refusal | 
     if not is_static(result.type):
         return None
     own, whole = shape_of(constant), [int(size) for size in shape_of(result)]
-    if len(own) != len(whole) or prod(own) == 1 or [*own] == whole:
+    if prod(own) == 1 or [*own] == whole:
         return None
     if prod(whole) > MOST:
         return Refusal(f"spread it would take {prod(whole)} bytes of flash")

@@ -176,8 +176,6 @@ def _width(op: SchemaOp, source: SSAValue, along: int | None, choice: Choice) ->
     There are `along` of them on that axis of the source, or as many as places.
     """
     places = op.operands[1]
-    if not is_single(source):
-        return None
     shape = static_dims(places) or ()
     at = axis(op.arg("dim"), len(shape))
     width = prod(shape[at + 1 :])

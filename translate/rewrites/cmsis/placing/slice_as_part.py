@@ -71,7 +71,7 @@ MOST_AXES = 3
 def is_copied(value: SSAValue, part: SSAValue) -> Refusal | None:
     """Places that are known, of memory that a kernel wrote row by row, may be named."""
     op = cast("SchemaOp", part.owner)
-    if not is_static(value.type) or not is_static(part.type) or len(op.operands) > 1:
+    if not is_static(value.type) or len(op.operands) > 1:
         return Refusal("a size or a place is known only at run time")
     if (rank := len(dims(value.type))) > MOST_AXES:
         return Refusal(f"a tensor of {rank} axes may lie with its channels last")

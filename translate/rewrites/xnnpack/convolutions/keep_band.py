@@ -137,8 +137,10 @@ class KeepBand(Rewrite[Band]):
 def choice(op: SchemaOp, program: Program) -> tuple[SSAValue, float, torch.Tensor] | None:
     """What a choice keeps where its constant mask is true, and the number that is elsewhere."""
     found = filled(op, program)
-    key = None if found is None else weight_key(found.mask)
-    if found is None or key is None or isnan(found.fill):
+    if found is None:
+        return None
+    key = weight_key(found.mask)
+    if key is None or isnan(found.fill):
         return None
     return found.value, found.fill, program.weights.get(key) == found.kept
 
