@@ -12,6 +12,11 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import History
+from stepwell.ir.syntax.text import parse_module
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
 
 from .test_forms import TOSA_OPT
 
@@ -21,6 +26,8 @@ LIBRARY.define("packed(Tensor x, int shift) -> Tensor")
 LIBRARY.define("nameless(Tensor x) -> Tensor")
 LIBRARY.define("typed(Tensor x, ScalarType dtype) -> Tensor")
 LIBRARY.define("written(Tensor(a!) x) -> ()")
+LIBRARY.define("joined(Tensor[] xs, Tensor? y=None) -> Tensor")
+LIBRARY.define("given(Tensor x, Tensor? y=None) -> Tensor")
 
 
 def gate(x: Tensor, y: Tensor, slope: float, *, taps: list[int] | None = None) -> Any:
@@ -31,6 +38,8 @@ LIBRARY.impl("gate", gate, "CompositeExplicitAutograd")
 LIBRARY.impl("packed", lambda x, shift: x * 2.0**shift, "CompositeExplicitAutograd")
 LIBRARY.impl("nameless", torch.neg, "CompositeExplicitAutograd")
 LIBRARY.impl("typed", lambda x, dtype: x + 1.0, "CompositeExplicitAutograd")
+LIBRARY.impl("joined", lambda xs, y=None: xs[0] + 1, "CompositeExplicitAutograd")
+LIBRARY.impl("given", lambda x, y=None: x + 1, "CompositeExplicitAutograd")
 LIBRARY.impl("written", lambda x: None, "CompositeExplicitAutograd")
 OPS: Any = torch.ops.stepwell_tosa
 
@@ -38,7 +47,8 @@ OPS: Any = torch.ops.stepwell_tosa
 @pytest.fixture(scope="module", autouse=True)
 def registered() -> None:
     stepwell.register_op(OPS.gate.default, tosa="com.example::gate")
-    stepwell.register_op(OPS.typed.default, tosa="com.example::typed")
+    for op in (OPS.typed, OPS.joined, OPS.given):
+        stepwell.register_op(op.default, tosa=f"com.example::{op.__name__}")
     stepwell.register_op(
         OPS.packed.default,
         tosa="com.example::packed",
@@ -139,3 +149,32 @@ def test_a_name_that_nobody_registered_is_named() -> None:
     text = str(program).replace('"com.example"', '"com.nobody"')
     with pytest.raises(StepwellError, match="nobody has said what"):
         stepwell.parse(text, weights=program.weights).run(X)
+
+
+F, D, S = "tensor<2xf32>", "tensor<2xf64>", 'tensor<?xf32, #stepwell.shape<["s"]>>'
+SIZE = f'%n = aten.sym_size.int(%x, 0) : ({F}) -> !stepwell.int<"2">'
+LEFT = {
+    "a number of run time": (
+        F,
+        f'packed.default(%x, %n) : ({F}, !stepwell.int<"2">) -> {F}',
+        "what only the run knows",
+    ),
+    "any length": (S, f"packed.default(%x, 3) : ({S}) -> {S}", "symbolic"),
+    "doubles": (D, f"packed.default(%x, 3) : ({D}) -> {D}", "no element type float64"),
+    "a list": (F, f"joined.default([%x], %x) : ({F}, {F}) -> {F}", "xs is a list of tensors"),
+    "what is not given": (F, f"given.default(%x) : ({F}) -> {F}", "y is a list of tensors, or"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_custom_does_not_name_is_left(name: str) -> None:
+    x, call, reason = LEFT[name]
+    lines = ([SIZE] if "%n" in call else []) + [
+        f"%y = stepwell_tosa.{call}",
+        f"func.return %y : {x}",
+    ]
+    text = "\n".join([f"func.func @forward(%x: {x}) -> {x} {{", *lines, "}"])
+    program, history = Program(parse_module(text), WeightStore()), History()
+    assert LowerCustom().apply(program, history) == 0
+    (record,) = history.refusals.values()
+    assert reason in record.reason

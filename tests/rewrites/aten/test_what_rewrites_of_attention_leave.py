@@ -13,6 +13,7 @@ from stepwell.translate.rewrites.attention.fold_scale_into_projection import (
     FoldScaleIntoProjection,
 )
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
+from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
 
@@ -105,3 +106,28 @@ EXACT: dict[str, tuple[Any, tuple[str, ...]]] = {
 def test_where_nothing_is_nan_nothing_is_lost(asked: Any, written: Any, name: str) -> None:
     rewrite, lines = EXACT[name]
     assert asked(written(*lines), rewrite, "xnnpack", numerics="strict") == (1, [])
+
+
+SCALED = {
+    "integers": ("i32[1, 2, 4, 8]", (), "%s = aten.mul.Scalar(%q, 0.5) : (i32[1, 2, 4, 8]) -> f32[1, 2, 4, 8]"),
+    "a number of run time": (
+        "f32[1, 2, 4, 8]",
+        ('%n = aten.sym_size.int(%q, 1) : (f32[1, 2, 4, 8]) -> !stepwell.int<"2">',),
+        '%s = aten.mul.Scalar(%q, %n) : (f32[1, 2, 4, 8], !stepwell.int<"2">) -> f32[1, 2, 4, 8]',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_what_is_no_scale_stays_in_front_of_attention(apply: Any, written: Any, name: str) -> None:
+    q, size, scaled = SCALED[name]
+    lines = (
+        *size,
+        scaled,
+        "%c = aten.matmul.default(%s, %k) : (f32[1, 2, 4, 8], f32[1, 2, 8, 4]) -> f32[1, 2, 4, 4]",
+        "%w = aten._softmax.default(%c, -1, false) : (f32[1, 2, 4, 4]) -> f32[1, 2, 4, 4]",
+        "%y = aten.matmul.default(%w, %v) : (f32[1, 2, 4, 4], f32[1, 2, 4, 8]) -> f32[1, 2, 4, 8]",
+    )
+    arguments = f"%q: {q}, %k: f32[1, 2, 8, 4], %v: f32[1, 2, 4, 8]"
+    ops = apply(written(arguments, *lines), RecogniseAttention()).ops()
+    assert "aten.mul.Scalar" in ops and ops[-1] == "aten.scaled_dot_product_attention.default"

@@ -6,6 +6,7 @@ import pytest
 
 from stepwell.translate.lowerings.cmsis import borders, carried, elementwise, layers, pooling
 from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.cmsis.operators import fold_hard_sigmoid
 
 SIZE = '%n = aten.sym_size.int(%q, 0) : (f32[2]) -> !stepwell.int<"2">'
 REALS = "%a = quant.dcast %x : i8<0.5:3>[4] to f32[4]"
@@ -28,6 +29,7 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (pooling, ("%x: i8<0.5:3>[1, 2, 4, 4]", "%a = quant.dcast %x : i8<0.5:3>[1, 2, 4, 4] to f32[1, 2, 4, 4]", "%z = aten.avg_pool2d.default(%a, [2, 2], [1, 1], [0, 0], false, false) : (f32[1, 2, 4, 4]) -> f32[1, 2, 3, 3]", "%y = quant.qcast %z : f32[1, 2, 3, 3] to i8<0.00000001>[1, 2, 3, 3]"), "takes the sum past int32"),
     (pooling, ("%x: i8<0.5:3>[2, 3, 4]", "%a = quant.dcast %x : i8<0.5:3>[2, 3, 4] to f32[2, 3, 4]", "%z = aten.amax.default(%a, [0, 2], true) : (f32[2, 3, 4]) -> f32[1, 3, 1]", "%y = quant.qcast %z : f32[1, 3, 1] to i8<0.5:3>[1, 3, 1]"), ""),
     (pooling, ("%x: i8<0.5:3>[]", "%a = quant.dcast %x : i8<0.5:3>[] to f32[]", "%z = aten.amax.default(%a, [], true) : (f32[]) -> f32[]", "%y = quant.qcast %z : f32[] to i8<0.5:3>[]"), ""),
+    (fold_hard_sigmoid, ("%x: i8<0.5:3>[2, 4, 5]", "%a = quant.dcast %x : i8<0.5:3>[2, 4, 5] to f32[2, 4, 5]", '%n = stepwell.weight <"n"> "constant" : i8[4, 3, 1]', "%t = quant.scast %n : i8[4, 3, 1] to i8<0.1>[4, 3, 1]", "%c = quant.dcast %t : i8<0.1>[4, 3, 1] to f32[4, 3, 1]", "%l = aten.convolution.default(%a, %c, none, [1], [0], [1], true, [0], 1) : (f32[2, 4, 5], f32[4, 3, 1]) -> f32[2, 3, 5]", "%h = aten.hardsigmoid.default(%l) : (f32[2, 3, 5]) -> f32[2, 3, 5]", "%y = quant.qcast %h : f32[2, 3, 5] to i8<0.00390625:-128>[2, 3, 5]"), "no rows of its weight"),
 ]  # fmt: skip
 
 

@@ -323,3 +323,23 @@ def test_a_rescale_per_channel_keeps_its_channels(programs: Any, written: Any) -
     op = next(op for op in program.method().walk() if op.name == "tosa.rescale")
     found: Any = SINK_RESHAPE.match(op, program)
     assert "must be the last axis" in found.reason
+
+
+ADDED = {
+    "a reshape that adds no axis": ((*reshape("a", "x", "3, 4", "2, 6"), exp("y", "a", "2, 6")), ""),
+    "axes added to several shapes": (
+        (*reshape("a", "x", "3, 4", "1, 3, 4"), *reshape("b", "z", "12", "1, 3, 4"), total("a", "b", "1, 3, 4", "1, 3, 4", "1, 3, 4")),
+        "in different ways",
+    ),
+    "an axis that an input has": (
+        (*reshape("a", "x", "3, 4", "1, 3, 4"), total("a", "i", "1, 3, 4", "1, 3, 4", "1, 3, 4")),
+        "was not reshaped",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_what_is_no_added_axis_stays(refused: Any, written: Any, name: str) -> None:
+    lines, reason = ADDED[name]
+    arguments = "%x: f32[3, 4], %z: f32[12], %i: f32[1, 3, 4]"
+    refused(written(arguments, *lines), SINKS[0](), reason)

@@ -1,15 +1,25 @@
 """What lowerings to XNNPACK leave alone: programs that differ in the one thing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import images, quantised_nodes, reductions, resizing
+from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import ConvolveByWinograd
+from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import (
+    SplitWideDepthwise,
+)
+from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
 from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise, lower_shape
+from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
+from stepwell.translate.rewrites.xnnpack.placing.unroll_axis import UnrollAxis
 
 SIZE = '%n = aten.sym_size.int(%q, 0) : (f32[2]) -> !stepwell.int<"2">'
+TILES_ARE_CHEAP = ConvolveByWinograd(replace(COSTS, product=1e3))
 
 CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (images, ("%x: f32[1, 2, 3, 3]", "%y = aten.upsample_bilinear2d.default(%x, [6, 6], false, 1.9, 2.0) : (f32[1, 2, 3, 3]) -> f32[1, 2, 6, 6]"), "not the ratio of the sizes"),
@@ -45,6 +55,14 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (lower_shape, ("%x: f32[s, 4]", "%y = aten.slice.Tensor(%x, 0, 0, 9223372036854775807, 2) : (f32[s, 4]) -> f32[(s + 1)//2, 4]"), "slices with step 1"),
     (images, ("%x: f32[8, 3, s]", "%y = aten.pixel_shuffle.default(%x, 2) : (f32[8, 3, s]) -> f32[2, 6, 2*s]"), "it is no batch"),
     (quantised_nodes, ("%x: i8<0.5>[2, 3, 4]", "%a = quant.dcast %x : i8<0.5>[2, 3, 4] to f32[2, 3, 4]", "%z = aten.mean.dim(%a, [1], true) : (f32[2, 3, 4]) -> f32[2, 1, 4]", "%y = quant.qcast %z : f32[2, 1, 4] to i8<0.5>[2, 1, 4]"), ""),
+    (UnrollAxis(), ("%x: f32[b, n, 6], %z: f32[b, n, 2, 3]", '%b = aten.sym_size.int(%x, 0) : (f32[b, n, 6]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 1) : (f32[b, n, 6]) -> !stepwell.int<"n">', '%p = aten.view.default(%x, [%b, %n, 2, 3]) : (f32[b, n, 6], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 2, 3]', "%s = xnnpack.add(%p, %z) : (f32[b, n, 2, 3], f32[b, n, 2, 3]) -> f32[b, n, 2, 3]", '%y = aten.view.default(%s, [%b, %n, 6]) : (f32[b, n, 2, 3], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 6]'), "goes back to an input"),
+    (UnrollAxis(), ("%x: f32[b, n, 6]", '%b = aten.sym_size.int(%x, 0) : (f32[b, n, 6]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 1) : (f32[b, n, 6]) -> !stepwell.int<"n">', '%p = aten.view.default(%x, [%b, %n, 2, 3]) : (f32[b, n, 6], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 2, 3]', '%w = stepwell.weight <"w"> "parameter" : f32[2, 2]', "%t = xnnpack.static_transpose(%p, perm=[0, 1, 3, 2]) : (f32[b, n, 2, 3]) -> f32[b, n, 3, 2]", "%f = xnnpack.fully_connected(%t, %w) : (f32[b, n, 3, 2], f32[2, 2]) -> f32[b, n, 3, 2]", "%s = xnnpack.static_transpose(%f, perm=[0, 1, 3, 2]) : (f32[b, n, 3, 2]) -> f32[b, n, 2, 3]", '%y = aten.view.default(%s, [%b, %n, 6]) : (f32[b, n, 2, 3], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 6]'), "looks along an axis"),
+    (UnrollAxis(), ("%x: f32[b, n, 4096]", '%b = aten.sym_size.int(%x, 0) : (f32[b, n, 4096]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 1) : (f32[b, n, 4096]) -> !stepwell.int<"n">', '%p = aten.view.default(%x, [%b, %n, 2048, 2]) : (f32[b, n, 4096], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 2048, 2]', "%s = xnnpack.softmax(%p) : (f32[b, n, 2048, 2]) -> f32[b, n, 2048, 2]", '%y = aten.view.default(%s, [%b, %n, 4096]) : (f32[b, n, 2048, 2], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 4096]'), "2048 times 1 nodes are too many"),
+    (SplitWideDepthwise(), ("%x: f32[1, 24, 24, 400]", '%w = stepwell.weight <"w"> "parameter" : f32[1, 5, 5, 800]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 400], f32[1, 5, 5, 800]) -> f32[1, 24, 24, 800]"), ""),
+    (SplitWideDepthwise(), ("%x: f16[1, 24, 24, 400]", '%w = stepwell.weight <"w"> "parameter" : f16[1, 5, 5, 400]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f16[1, 24, 24, 400], f16[1, 5, 5, 400]) -> f16[1, 24, 24, 400]"), ""),
+    (SplitWideDepthwise(), ("%x: f32[1, 24, 24, 8]", '%w = stepwell.weight <"w"> "parameter" : f32[1, 5, 5, 8]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[1, 5, 5, 8]) -> f32[1, 24, 24, 8]"), ""),
+    (TILES_ARE_CHEAP, ("%x: f16[1, 8, 8, 4]", '%w = stepwell.weight <"w"> "parameter" : f16[6, 3, 3, 4]', "%y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f16[1, 8, 8, 4], f16[6, 3, 3, 4]) -> f16[1, 8, 8, 6]"), ""),
+    (rectify_before_scale, ("%x: f32[3, 3, 1, 1], %i: f32[1, 3, 4, 4]", '%g = stepwell.weight <"g#positive"> "parameter" : f32[3, 1, 1]', '%b = stepwell.weight <"b"> "parameter" : f32[3, 1, 1]', "%s = aten.mul.Tensor(%x, %g) : (f32[3, 3, 1, 1], f32[3, 1, 1]) -> f32[3, 3, 1, 1]", "%a = aten.add.Tensor(%s, %b) : (f32[3, 3, 1, 1], f32[3, 1, 1]) -> f32[3, 3, 1, 1]", "%r = aten.relu.default(%a) : (f32[3, 3, 1, 1]) -> f32[3, 3, 1, 1]", "%y = aten.convolution.default(%i, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (f32[1, 3, 4, 4], f32[3, 3, 1, 1]) -> f32[1, 3, 4, 4]"), "reads the scaled value too"),
 ]  # fmt: skip
 
 
@@ -69,3 +87,20 @@ def test_the_greatest_of_numbers_loses_no_nan(asked: Any, written: Any) -> None:
     line = "%y = aten.amax.default(%w, [1], true) : (f32[2, 4]) -> f32[2, 1]"
     text = written("%x: f32[2]", weight, line)
     assert asked(text, step(reductions.greatest), "xnnpack", numerics="strict") == (1, [])
+
+
+CUT = {
+    "every second row": "aten.slice.Tensor(%e, 0, 0, 9223372036854775807, 2) : (f32[s, 4]) -> f32[(s + 1)//2, 4]",
+    "an end that is not stated": "aten.slice.Tensor(%e, 0, 1) : (f32[s, 4]) -> f32[s - 1, 4]",
+    "no rows": "aten.slice.Tensor(%e, 0, 5, 2) : (f32[s, 4]) -> tensor<0x4xf32>",
+    "rows of a known number": "aten.slice.Tensor(%e, 0, 1, 3) : (f32[6, 4]) -> f32[2, 4]",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_what_a_kernel_cuts_otherwise_is_computed_whole(
+    apply: Any, written: Any, name: str
+) -> None:
+    x = CUT[name].partition(" : (")[2].partition(")")[0]
+    text = written(f"%x: {x}", f"%e = xnnpack.exp(%x) : ({x}) -> {x}", f"%y = {CUT[name]}")
+    assert apply(text, NarrowToWhatIsRead()).count == 0

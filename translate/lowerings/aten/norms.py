@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from stepwell.dialects import aten, xnnpack
+from stepwell.dialects import aten
 from stepwell.ir.declared.numerics import REORDERED, numerics_of
 from stepwell.ir.dtypes import dtype_name, f16, f32, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter
@@ -135,8 +135,6 @@ def keep_root_of_infinity(
     `x / norm` zero; it would be NaN. `even_if_finite`: also for a user who says that activations are
     ordinary numbers.
     """
-    if isinstance(x.owner, xnnpack.Clamp) and "output_max" in x.owner.properties:
-        return None  # What this lowering put there, lowered already.
     if not even_if_finite and numerics_of(b.program.context) == "finite":
         return None
     no_refusal(not_for_xnnpack(op))

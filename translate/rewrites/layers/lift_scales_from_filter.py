@@ -101,7 +101,7 @@ class LiftScalesFromFilter(Rewrite[ScaledFilter]):
     def match(self, op: SchemaOp, program: Program) -> ScaledFilter | Refusal | None:
         """A filter of run time that is a constant behind products, views and repetitions."""
         x, held = op.operands[:2]
-        if weight_key(held) is not None or not (is_static(x.type) and is_static(held.type)):
+        if not (is_static(x.type) and is_static(held.type)):
             return None
         found = scales_of(held)
         if found is None or not found[1]:

@@ -78,9 +78,8 @@ def _arguments_around(near: SSAValue | Operation) -> Iterator[SSAValue]:
     while block is not None:
         yield from block.args
         owner = block.parent_op()
-        if owner is None or owner.has_trait(IsolatedFromAbove):
-            return
-        block = owner.parent_block()
+        is_last = owner is None or owner.has_trait(IsolatedFromAbove)
+        block = None if is_last or owner is None else owner.parent_block()
 
 
 def is_static_or_scalar(value: SSAValue) -> bool:

@@ -128,7 +128,7 @@ def _first_of_two(merged: tuple[Dim, ...], apart: tuple[Dim, ...]) -> int | None
 
     None where XNNPACK works the sizes out.
     """
-    if len(apart) != len(merged) + 1 or not is_known((*apart, *merged)) or is_open_once(apart):
+    if not is_known((*apart, *merged)) or is_open_once(apart):
         return None
     for at, (one, other) in enumerate(pairwise(apart)):
         product = other if one == 1 else one * other
@@ -149,7 +149,7 @@ def _is_parted(axis: Axis) -> bool:
 
 def _collect(axis: Axis, reads: dict[Axis, list[Read | None]]) -> Refusal | None:
     """Gather the nodes that an axis passes through, up to the views that part it."""
-    if axis in reads or _is_parted(axis) or is_open_once(dims(axis.value.type)):
+    if _is_parted(axis) or is_open_once(dims(axis.value.type)):
         return None
     node = axis.value.owner
     if not isinstance(node, (*BLIND, StaticTranspose)):
@@ -163,7 +163,7 @@ def _collect(axis: Axis, reads: dict[Axis, list[Read | None]]) -> Refusal | None
         if isinstance(read, Refusal):
             return read
         reads[axis].append(read)
-        if read is not None and not read.is_one:
+        if read is not None and not read.is_one and Axis(value, read.at) not in reads:
             refusal = _collect(Axis(value, read.at), reads)
             if refusal is not None:
                 return refusal
