@@ -13,6 +13,7 @@ from stepwell.translate.lowerings.tosa import (
     elementwise,
     factories,
     functions,
+    pooling,
     powers,
     reductions,
     resizing,
@@ -337,6 +338,14 @@ NOT_RUN: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%y = aten._fft_r2c.default(%x, [1], 3, true) : (f32[3, 8]) -> tensor<3x5xcomplex<f32>>",
         ),
         "the normalisation is none",
+    ),
+    "an average whose last window hangs over an open edge": (
+        pooling,
+        (
+            "%x: f32[1, 1, s, 4]",
+            "%y = aten.avg_pool2d.default(%x, [2, 2], [2, 2], [0, 0], true) : (f32[1, 1, s, 4]) -> f32[1, 1, (s + 1)//2, 2]",
+        ),
+        "a symbolic size decides",
     ),
 }
 

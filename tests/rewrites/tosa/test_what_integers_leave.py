@@ -216,6 +216,11 @@ CASES: dict[str, Case] = {
         "3 elements by a scale of 1.0 are not 6",
     ),
     "a row whose exponentials pass 32 bits": (step(softmax_by_table), computed(SOFTMAX.format("1, 40000"), "1, 40000", "1, 40000"), "needs more than 32 bits"),
+    "a maximum of one image": (
+        step(int8_pool),
+        computed("%z = aten.max_pool2d.default(%xr, [2, 2]) : (f32[1, 4, 4]) -> f32[1, 2, 2]", "1, 4, 4", "1, 2, 2"),
+        "not a batch of images",
+    ),
     "an average beside padding of an image of any width": (
         step(int8_pool),
         computed("%z = aten.avg_pool2d.default(%xr, [3, 3], [1, 1], [1, 1], false, false) : (f32[1, 1, 6, s0]) -> f32[1, 1, 6, s0]", "1, 1, 6, s0", "1, 1, 6, s0", made="i8<0.01>"),

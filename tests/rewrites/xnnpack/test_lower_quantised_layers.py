@@ -226,6 +226,20 @@ def test_a_bias_of_integers_in_units_of_the_products_is_taken(apply: Any, method
     assert apply(linear(method, bias=bias), step(quantised_layers.quantised_linear)).count == 1
 
 
+def test_a_bias_of_integers_that_overflows_in_those_units_is_refused(left: Any, method: Any):
+    unit = "!quant.uniform<i32:f32, 0.0625>"
+    bias = "\n".join(
+        [
+            STEPS,
+            cast("scast", "n", "m", "i32", unit, "3x"),
+            cast("dcast", "m", "b", unit, "f32", "3x"),
+        ]
+    )
+    tiny = {"source": "!quant.uniform<i8:f32, 1.0e-08>", "held": "!quant.uniform<i8:f32, 1.0e-08>"}
+    text = linear(method, bias=bias, **tiny)
+    left(text, step(quantised_layers.quantised_linear), "the bias overflows")
+
+
 def test_clamps_before_the_quantisation_are_one_range_of_the_node(apply: Any, method: Any):
     text = linear(method)
     made = "(tensor<2x3xf32>) -> tensor<2x3xf32>"

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.translate.lowerings.lowering import step
@@ -63,6 +64,8 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (SplitWideDepthwise(), ("%x: f32[1, 24, 24, 8]", '%w = stepwell.weight <"w"> "parameter" : f32[1, 5, 5, 8]', "%y = xnnpack.depthwise_convolution_2d(%x, %w, padding=[2, 2, 2, 2], stride=[1, 1], dilation=[1, 1]) : (f32[1, 24, 24, 8], f32[1, 5, 5, 8]) -> f32[1, 24, 24, 8]"), ""),
     (TILES_ARE_CHEAP, ("%x: f16[1, 8, 8, 4]", '%w = stepwell.weight <"w"> "parameter" : f16[6, 3, 3, 4]', "%y = xnnpack.convolution_2d(%x, %w, groups=1, padding=[1, 1, 1, 1], stride=[1, 1], dilation=[1, 1]) : (f16[1, 8, 8, 4], f16[6, 3, 3, 4]) -> f16[1, 8, 8, 6]"), ""),
     (rectify_before_scale, ("%x: f32[3, 3, 1, 1], %i: f32[1, 3, 4, 4]", '%g = stepwell.weight <"g#positive"> "parameter" : f32[3, 1, 1]', '%b = stepwell.weight <"b"> "parameter" : f32[3, 1, 1]', "%s = aten.mul.Tensor(%x, %g) : (f32[3, 3, 1, 1], f32[3, 1, 1]) -> f32[3, 3, 1, 1]", "%a = aten.add.Tensor(%s, %b) : (f32[3, 3, 1, 1], f32[3, 1, 1]) -> f32[3, 3, 1, 1]", "%r = aten.relu.default(%a) : (f32[3, 3, 1, 1]) -> f32[3, 3, 1, 1]", "%y = aten.convolution.default(%i, %r, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1) : (f32[1, 3, 4, 4], f32[3, 3, 1, 1]) -> f32[1, 3, 4, 4]"), "reads the scaled value too"),
+    (UnrollAxis(), ('%p: tensor<?x?x2x3xf32, #stepwell.shape<["?", "n", 2, 3]>>, %z: f32[n]', '%s = xnnpack.softmax(%p) : (tensor<?x?x2x3xf32, #stepwell.shape<["?", "n", 2, 3]>>) -> tensor<?x?x2x3xf32, #stepwell.shape<["?", "n", 2, 3]>>', '%n = aten.sym_size.int(%z, 0) : (f32[n]) -> !stepwell.int<"n">', '%y = aten.view.default(%s, [-1, %n, 6]) : (tensor<?x?x2x3xf32, #stepwell.shape<["?", "n", 2, 3]>>, !stepwell.int<"n">) -> tensor<?x?x6xf32, #stepwell.shape<["?", "n", 6]>>'), ""),
+    (lower_shape, ("%x: f32[s, 4]", "%y = aten.slice.Tensor(%x, 0, 1) : (f32[s, 4]) -> f32[s - 1, 4]"), "constant bounds"),
 ]  # fmt: skip
 
 
@@ -104,3 +107,46 @@ def test_what_a_kernel_cuts_otherwise_is_computed_whole(
     x = CUT[name].partition(" : (")[2].partition(")")[0]
     text = written(f"%x: {x}", f"%e = xnnpack.exp(%x) : ({x}) -> {x}", f"%y = {CUT[name]}")
     assert apply(text, NarrowToWhatIsRead()).count == 0
+
+
+HEADS = "f32[b, n, 2, 3]"
+INTS = ', !stepwell.int<"b">, !stepwell.int<"n">'
+UNROLLED = {
+    "beside what XNNPACK works out": (
+        "%x: f32[b, n, 6], %m: f32[n, 2, 3]",
+        (
+            f"%p = aten.view.default(%x, [%b, %n, 2, 3]) : (f32[b, n, 6]{INTS}) -> {HEADS}",
+            f"%s = xnnpack.add(%p, %m) : ({HEADS}, f32[n, 2, 3]) -> {HEADS}",
+            f"%y = aten.view.default(%s, [%b, %n, 6]) : ({HEADS}{INTS}) -> f32[b, n, 6]",
+        ),
+    ),
+    "of an axis that is no layer's outputs": (
+        "%x: f32[b, n, 6, 5]",
+        (
+            '%w = stepwell.weight <"w"> "parameter" : f32[4, 5]',
+            "%f = xnnpack.fully_connected(%x, %w) : (f32[b, n, 6, 5], f32[4, 5]) -> f32[b, n, 6, 4]",
+            f"%p = aten.view.default(%f, [%b, %n, 2, 3, 4]) : (f32[b, n, 6, 4]{INTS}) -> f32[b, n, 2, 3, 4]",
+            "%s = xnnpack.softmax(%p) : (f32[b, n, 2, 3, 4]) -> f32[b, n, 2, 3, 4]",
+            f"%y = aten.view.default(%s, [%b, %n, 6, 4]) : (f32[b, n, 2, 3, 4]{INTS}) -> f32[b, n, 6, 4]",
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNROLLED)
+def test_heads_are_computed_one_by_one(apply: Any, written: Any, name: str) -> None:
+    arguments, lines = UNROLLED[name]
+    x = arguments.partition(": ")[2].partition("]")[0] + "]"
+    asks = [
+        f'%{size} = aten.sym_size.int(%x, {at}) : ({x}) -> !stepwell.int<"{size}">'
+        for at, size in enumerate("bn")
+    ]
+    inputs = [torch.randn(2, 5, *([6] if x == "f32[b, n, 6]" else [6, 5])), torch.randn(5, 2, 3)]
+    text = written(arguments, *asks, *lines)
+    assert apply(text, UnrollAxis(), inputs=inputs[: arguments.count("%")]).count == 1
+
+
+def test_a_sum_of_halves_that_may_be_nan_asks_for_its_count(asked: Any, written: Any) -> None:
+    line = "%y = aten.sum.dim_IntList(%x, [0], true) : (f16[s, t, 4]) -> f16[1, t, 4]"
+    text = written("%x: f16[s, t, 4]", line)
+    assert asked(text, step(reductions.reduction), "xnnpack", numerics="torch") == (1, [])

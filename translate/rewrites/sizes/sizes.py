@@ -113,7 +113,7 @@ def share_as_value(rw: Rewriter, size: Dim, value: SSAValue, share: Fraction) ->
 
 def size_of_input(block: Block | None, size: Dim) -> InputSize | None:
     """The first axis of an input of the method of which a size is a share."""
-    if block is None or not isinstance(block.parent_op(), FuncOp):
+    if block is None:
         return None
     for argument in block.args:
         if isinstance(argument.type, TensorType):

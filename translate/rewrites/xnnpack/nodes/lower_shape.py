@@ -216,12 +216,6 @@ def unknown_sizes(op: SchemaOp) -> Refusal | None:
         return None
     if isinstance(op, aten.ExpandDefault):
         operand_dims, result_dims = dims(op.operands[0].type), dims(op.results[0].type)
-        padded = (*[1] * (len(result_dims) - len(operand_dims)), *operand_dims)
-        spread = [
-            b for a, b in zip(padded, result_dims, strict=True) if a != b and isinstance(b, Size)
-        ]
-        if spread:
-            return Refusal(f"it repeats along an axis of the symbolic size {spread[0]}")
         added = (
             len(result_dims) > len(operand_dims)
             and sum(isinstance(size, Size) for size in operand_dims) > 1

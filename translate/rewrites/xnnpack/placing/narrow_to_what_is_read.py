@@ -168,7 +168,7 @@ def _takes_parts(op: XnnpackOp) -> bool:
 
 def cut_by_kernel(op: Operation) -> Box | None:
     """What is read by a slice of an axis of open length whose ends are so far off the axis' ends."""
-    if not isinstance(op, aten.SliceTensor) or op.arg("step") != 1:
+    if not isinstance(op, aten.SliceTensor):
         return None
     shape = dims(op.operands[0].type)
     at = axis(op.arg("dim"), len(shape))

@@ -117,10 +117,13 @@ def not_within_sums(
     """A bias fits int32 in units of the products' scales."""
     source_quantization = quantization(source.type)
     assert source_quantization is not None
-    if bias is None or bias.unit is not None:
+    if bias is None:
         return None
     steps = weight.held.scale_values(torch.float64) * source_quantization.scale
-    if (program.weights.get(bias.key).to(torch.float64).abs() / steps >= _BIAS_LIMIT).any():
+    reals = program.weights.get(bias.key).to(torch.float64)
+    if bias.unit is not None:
+        reals = reals * torch.tensor(bias.unit, dtype=torch.float64)
+    if (reals.abs() / steps >= _BIAS_LIMIT).any():
         return Refusal("the bias overflows int32 in units of the products")
     return None
 
