@@ -81,3 +81,13 @@ def test_scales_along_an_axis_follow_its_permutation(apply: Any, method: Any):
 def test_scales_along_an_axis_follow_nothing_else(refused: Any, method: Any):
     text = along(method, "aten.view.default(%ar, [6])", "tensor<6xf32>")
     refused(text, SinkDequantizeAlongAxis(), "follow a permutation only")
+
+
+def test_one_scale_for_all_is_no_business_of_scales_along_an_axis(refused: Any, method: Any):
+    text = method(
+        f"%a: {A}",
+        f"%ar = quant.dcast %a : {A} to {R}",
+        f"%y = aten.view.default(%ar, [2, 2]) : ({R}) -> tensor<2x2xf32>",
+        gives="tensor<2x2xf32>",
+    )
+    refused(text, SinkDequantizeAlongAxis())

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import History
@@ -11,6 +12,7 @@ from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices, demanded
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
+from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
 from stepwell.translate.values import Values
 
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : f32[4, 4]'
@@ -215,8 +217,8 @@ def test_an_index_has_the_range_of_what_it_names(
 def test_what_is_computed_from_a_wide_integer_is_no_further_problem(
     programs: Any, written: Any
 ) -> None:
-    add = "%y = tosa.add %x, %x : (i64[3], i64[3]) -> i64[3]"
-    program, _ = programs(written("%x: i64[3]", add))
+    add = "%{} = tosa.add %{}, %x : (i64[3], i64[3]) -> i64[3]"
+    program, _ = programs(written("%x: i64[3]", add.format("a", "x"), add.format("y", "a")))
     with pytest.raises(UnsupportedError, match="its values reach") as raised:
         NarrowIndices().apply(program, History())
     assert len(raised.value.problems) == 1
@@ -229,3 +231,8 @@ def test_an_index_that_only_names_rows_is_narrowed(programs: Any, written: Any) 
     before = program.run(index, values)
     assert NarrowIndices().apply(program, History()) == 1
     assert program.run(index.int(), values)[0].equal(before[0])
+
+
+def test_what_draws_numbers_is_taken_apart_into_nothing() -> None:
+    """Though PyTorch has a decomposition of it, into others that do."""
+    assert piece_function(torch.ops.aten.bernoulli.default, True) is None
