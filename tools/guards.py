@@ -37,6 +37,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -478,6 +479,8 @@ def table(guards: list[Guard]) -> str:
         caught = [g for g in of if g.witness]
         by = [sum(g.on == kind for g in caught) for kind in ("result", "structure")]
         rows.append(f"| {name} | {len(of)} | {len(caught)} | {by[0]} | {by[1]} |")
+    held = Counter("/".join(g.witness.split("/")[:2]) for g in guards if g.witness)
+    rows += ["", f"Witnesses: {', '.join(f'{n} in {name}' for name, n in held.most_common())}."]
     left = [g for g in guards if not g.witness]
     if left:
         rows += ["", "| survivor | condition | tests in which it holds |", "|---|---|---|"]
