@@ -56,6 +56,7 @@ from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
 from stepwell.translate.rewrites.spelling import fills
+from stepwell.translate.rewrites.tosa.finishing.count_in_floats import CountInFloats
 from stepwell.translate.rewrites.tosa.finishing.finish import FinishTosa
 from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices
 from stepwell.translate.rewrites.tosa.finishing.strip_boundary import StripBoundary
@@ -168,6 +169,7 @@ def tosa_pipeline(target: str) -> Pipeline:
         *older,
         Named("sweep", RemoveDeadCode()),
         NarrowIndices(target),
+        CountInFloats(target),
         FinishTosa(target),
         Named("sweep-again", RemoveDeadCode()),
     )

@@ -272,6 +272,7 @@ TOSA_STEPS = {
     "narrow-indices": Place(
         "Whether 32 bits suffice for an index is computed over all operators at once.", ()
     ),
+    "count-in-floats": Place("How large an index gets is known once its width is."),
     "finish-tosa": Place("The profile is checked on what is going to be written.", ()),
 }
 
