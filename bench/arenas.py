@@ -7,9 +7,10 @@ The nets are those of `cortex_m.py` and the small ones of `_small_nets.py`. Each
 ExecuTorch's quantizer on channels-last images, and lowered by its flow and by this one; and by this
 project's quantizer as it is written (NCHW) and on channels-last images (NHWC), with int8 at the
 border. Each lowering by default and with `optimise="memory"`, of NCHW with `io_layout="channels
-last"`. The bound of a default arena is what no order of its operators gets below, where that was
-searched whole; of any other, the bytes alive at the busiest moment of its calls. Both are counted
-in the plan's units of 16 bytes. Rows are kept, an ended run goes on.
+last"`. The bound of a default arena is what no order of its operators gets below, where the library
+has all of them; row by row, and where floats are left to kernels that take an operator apart, the
+bytes alive at the busiest moment of its calls. Both are counted in the plan's units of 16 bytes.
+Rows are kept, an ended run goes on.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def planned(exported: Any, cpu: str, **options: Any) -> list[int] | None:
     except stepwell.StepwellError:
         return None
     plan = memory_plans(read_container(data))[0]
-    least = lower_bound(lowered.program.method()) or plan.busiest[1]
+    whole = None if cortex_m.examine(data)["outside"] else lower_bound(lowered.program.method())
+    least = plan.busiest[1] if whole is None else whole
     return [plan.size, -(-least // ALIGNMENT) * ALIGNMENT]
 
 
@@ -104,15 +106,8 @@ def table(rows: dict[str, Row]) -> list[str]:
     ]
     shares = sorted(((held[0] / held[1], name, kind) for name, kind, held in pairs), reverse=True)
     above = [f"{name} ({kind}) {share:.3f}" for share, name, kind in shares if share > 1.1]
-    larger = [
-        f"{name} ({kind}) {held[0]} > {found[other][0]}"
-        for name, found in rows.items()
-        for kind, other in (
-            ("same", "stock"), ("same, memory", "same"),
-            ("NCHW, memory", "NCHW"), ("NHWC, memory", "NHWC"),
-        )
-        if (held := found.get(kind)) and found.get(other) and held[0] > found[other][0]
-    ]  # fmt: skip
+    than_stock = larger(rows, ("same", "stock"))
+    than_default = larger(rows, *((f"{kind}, memory", kind) for kind in ("same", "NCHW", "NHWC")))
     apart = [
         name
         for name, found in rows.items()
@@ -127,7 +122,8 @@ def table(rows: dict[str, Row]) -> list[str]:
         f"| at their bound | {at} |",
         f"| above 1.1 × their bound | {len(above)}: {', '.join(above) or '–'} |",
         f"| the worst | {shares[0][1]} ({shares[0][2]}): {shares[0][0]:.3f} |",
-        f"| larger than by default, or than the stock flow's | {', '.join(larger) or 'none'} |",
+        f"| for memory larger than by default | {', '.join(than_default) or 'none'} |",
+        f"| larger than the stock flow's | {', '.join(than_stock) or 'none'} |",
         f"| larger of NCHW than of NHWC, for memory | {', '.join(apart) or 'none'} |",
         "",
         f"| | {' | '.join(kinds)} |",
@@ -138,6 +134,16 @@ def table(rows: dict[str, Row]) -> list[str]:
             cells = ["–" if not (held := found.get(kind)) else str(held[0]) for kind in kinds]
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
+
+
+def larger(rows: dict[str, Row], *pairs: tuple[str, str]) -> list[str]:
+    """Rows in which the first of a pair has more bytes than the second."""
+    return [
+        f"{name} {held[0]} > {other[0]}"
+        for name, found in rows.items()
+        for kind, beside in pairs
+        if (held := found.get(kind)) and (other := found.get(beside)) and held[0] > other[0]
+    ]
 
 
 def main() -> None:

@@ -98,6 +98,9 @@ class PlanMemory(Pass):
         )
 
     def _method(self, program: Program, name: str, func: FuncOp, target: Target) -> int:
+        as_it_is = _emitted(program, name)
+        if self.arena is not None and as_it_is <= self.arena:
+            return 0
         calls = Calls(func)
         edges = list(calls.edges())
         best: tuple[float, int, list[Edge]] | None = None
@@ -111,7 +114,9 @@ class PlanMemory(Pass):
             if self.arena is not None and fits:
                 break
         assert best is not None
-        _, size, path = best
+        price, size, path = best
+        if price >= as_it_is:  # Results in place are rigid: a plan may be larger for them.
+            return 0
         if self.arena is not None and size > self.arena:
             raise UnsupportedError(
                 f"no plan of {self.arena} bytes was found; the smallest has {size}",
@@ -290,7 +295,11 @@ def _arena_of(program: Program, name: str, path: Sequence[Edge], target: Target)
     """Bytes of a method's arena as emitted once a path has been written."""
     copy = program.clone()
     _write(copy.methods[name], path, target)
-    method = emit(copy).method(name)
+    return _emitted(copy, name)
+
+
+def _emitted(program: Program, name: str) -> int:
+    method = emit(program).method(name)
     assert method is not None
     return method.arena_sizes[1]
 

@@ -85,3 +85,12 @@ def test_all_of_them_are_int8(module: type[nn.Module], inputs: Any, lower: Any) 
     result = lower.module(module(), *inputs)
     assert not result.floats, result.refusals
     result.check(*inputs)
+
+
+def test_a_norm_of_groups_takes_images_channels_last(lower: Any) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 4, 1), nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, affine=True))
+    x = torch.randn(1, 2, 6, 5).to(memory_format=torch.channels_last)
+    result = lower.module(model.to(memory_format=torch.channels_last), x)
+    assert not result.floats, result.refusals
+    result.check(x)

@@ -149,11 +149,11 @@ def _norm_of_groups(model: GraphModule, node: Node) -> None:
                     zip(names, ("weight", "bias"), strict=True))  # fmt: skip
     eps = cast(float, _argument(node, 4 if is_group else 7, "eps", 1e-5))
     write = Writer(model, node)
-    rows = write.call(aten.view.default, x, [shape[0], groups, math.prod(shape[1:]) // groups])
+    rows = write.call(aten.reshape.default, x, [shape[0], groups, math.prod(shape[1:]) // groups])
     centred, variance = _centred(write, rows, [-1])
     inverse = write.call(aten.rsqrt.default, write.call(aten.add.Tensor, variance, eps))
     scaled = write.call(aten.mul.Tensor, centred, inverse)
-    value = write.call(aten.view.default, scaled, shape)
+    value = write.call(aten.reshape.default, scaled, shape)
     for parameter, operator, kind in (
         (weight, aten.mul.Tensor, "weight"), (bias, aten.add.Tensor, "bias")
     ):  # fmt: skip

@@ -42,6 +42,9 @@ ACTIVATIONS, STATE = 1, 2
 """Memory ids. State has one of its own, at the same offsets in every method: the runtime shares
 arenas between methods, and activations of one would overwrite what another keeps."""
 
+_MOST_SEARCHED = 128
+"""Buffers whose places are searched where placing in order leaves more than a sixteenth in gaps."""
+
 
 class ContainerBuilder:
     """Collects methods and what they share: constants, state, named data."""
@@ -396,6 +399,9 @@ class MethodBuilder:
         if all(len(buffer.pieces) <= 1 for buffer in held):
             spans = [Lifetime(b.size, b.first, b.last) for b in held]
             plan = plan_memory(spans)
+            is_far = plan.arena_size > plan.lower_bound + plan.lower_bound // 16
+            if is_far and len(held) <= _MOST_SEARCHED:
+                plan = min(plan, plan_pieces(held), key=lambda found: found.arena_size)
         else:
             plan = plan_pieces(held)
         offsets = dict(zip(bases, plan.offsets, strict=True))
