@@ -7,10 +7,10 @@ The nets are those of `cortex_m.py` and the small ones of `_small_nets.py`. Each
 ExecuTorch's quantizer on channels-last images, and lowered by its flow and by this one; and by this
 project's quantizer as it is written (NCHW) and on channels-last images (NHWC), with int8 at the
 border. Each lowering by default and with `optimise="memory"`, of NCHW with `io_layout="channels
-last"`. The bound of a default arena is what no order of its operators gets below, where the library
-has all of them; row by row, and where floats are left to kernels that take an operator apart, the
-bytes alive at the busiest moment of its calls. Both are counted in the plan's units of 16 bytes.
-Rows are kept, an ended run goes on.
+last"`. The bound is the greater of what no order of the program's operators gets below, where that
+was searched, and the bytes alive at the busiest moment of the calls that it became (row by row, or
+floats taken apart for ExecuTorch's kernels), in the plan's units of 16 bytes. Rows are kept, an
+ended run goes on.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ def planned(exported: Any, cpu: str, **options: Any) -> list[int] | None:
     except stepwell.StepwellError:
         return None
     plan = memory_plans(read_container(data))[0]
-    whole = None if cortex_m.examine(data)["outside"] else lower_bound(lowered.program.method())
-    least = plan.busiest[1] if whole is None else whole
+    least = max(plan.busiest[1], lower_bound(lowered.program.method()) or 0)
     return [plan.size, -(-least // ALIGNMENT) * ALIGNMENT]
 
 
