@@ -10,6 +10,7 @@ from torch.export import export
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
+from stepwell.backends.cortex_m.plan_memory import Calls
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.cmsis.placing import order_operators
@@ -95,3 +96,13 @@ def test_a_method_has_no_least_memory(size: str, programs: Any, written: Any) ->
         last.operands[0] = neg.operands[0]
         neg.detach()
     assert lower_bound(method) is None
+
+
+def test_what_a_call_reads_is_alive_at_it_the_first_one_too(programs: Any, written: Any) -> None:
+    type_ = "i8<0.5>[1, 8]"
+    lines = [
+        f"%a = cmsis.minimum(%x, %z) : ({type_}, {type_}) -> {type_}",
+        f"%y = cmsis.minimum(%a, %a) : ({type_}, {type_}) -> {type_}",
+    ]
+    method = programs(written(f"%x: {type_}, %z: {type_}", *lines))[0].method()
+    assert Calls(method).alive == [24, 16, 8]
