@@ -70,6 +70,16 @@ def means(results: dict[str, dict[str, Measured]], names: Iterable[str]) -> list
     return cells
 
 
+def kinds_of(results: Iterable[str]) -> list[str]:
+    """What stands behind names: "" for float32, `@static` and the like."""
+    return list(dict.fromkeys("".join(name.partition("@")[1:]) for name in results))
+
+
+def goal(kind: str) -> list[str]:
+    """The goal's models of a kind."""
+    return [name + kind for name in GOAL]
+
+
 COLUMNS = ("model", *(f"{peer} ms" for peer in PEERS), *(f"÷ {p}" for p in PEERS[1:]), "error")
 
 
@@ -77,7 +87,8 @@ def markdown(results: dict[str, dict[str, Measured]]) -> list[str]:
     """The tables as they stand in the docs."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     lines += ["| " + " | ".join(line(name, held)) + " |" for name, held in results.items()]
-    for title, names in (("the goal's eleven", GOAL), ("all", tuple(results))):
+    of_kinds = [(f"of the goal's eleven {kind}".strip(), goal(kind)) for kind in kinds_of(results)]
+    for title, names in (*of_kinds, ("all", list(results))):
         blank = ["" for _ in PEERS]
         row = [f"geometric mean, {title}", *blank, *means(results, names), ""]
         lines.append("| " + " | ".join(row) + " |")

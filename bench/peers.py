@@ -5,8 +5,9 @@
 
 Each model is exported once. ONNX Runtime and OpenVINO run the ONNX file that `torch.onnx` writes of
 it, ExecuTorch runs ours, and PyTorch the module itself, all in float32 and with the same number of
-threads. `@static` is int8: PT2E's program for us, a QDQ model that ONNX Runtime's own quantiser
-calibrates for the two others.
+threads. Behind a name `@static` is int8: PT2E's program for us, a QDQ model that ONNX Runtime's own
+quantiser calibrates for the two others; `@dynamic` the same with activations that are quantised as
+they come, in linear layers; `@8` eight inputs at once; `@open` four, exported for any number.
 
 The programs take turns in one process in blocks: the first run of a block finds the caches full of
 somebody else's data and is kept apart (cold), the others are warm. On one thread the clock is the
@@ -46,6 +47,8 @@ from _peer_tables import (
     ORT,
     OURS,
     Measured,
+    goal,
+    kinds_of,
     line,
     markdown,
     means,
@@ -77,6 +80,10 @@ FURTHER = (
 LANGUAGE = ("bert", "gpt2", "whisper_encoder")
 """Models of transformers with random weights: two layers of their usual width, 64 tokens."""
 QUANTISED = ("mobilenet_v2@static", "resnet18@static", "deit_tiny@static")
+STATIC, DYNAMIC = "static", "dynamic"
+INT8 = (STATIC, DYNAMIC)
+AT_ONCE = {"8": 8, "open": 4}
+"""Inputs in a call, by kind."""
 BLOCK = 6
 """Runs of one program in a row; the first is cold."""
 
@@ -107,11 +114,19 @@ class Model:
         return path
 
     def _exported(self) -> Any:
-        if not self.kind:
-            return torch.export.export(self.module, self.inputs)
+        if self.kind not in INT8:
+            return torch.export.export(self.module, self.inputs, dynamic_shapes=self._shapes())
         from quantised import quantise
 
-        return quantise(self.module, self.inputs, per_channel=True, dynamic=False)
+        return quantise(self.module, self.inputs, per_channel=True, dynamic=self.kind == DYNAMIC)
+
+    def _shapes(self) -> Any:
+        """The batch of the inputs that have one, if it is open."""
+        if self.kind != "open":
+            return None
+        batch = torch.export.Dim("batch", max=16)
+        given = len(self.inputs[0])
+        return tuple({0: batch} if len(x) == given else None for x in self.inputs)
 
     def _pte(self, path: Path) -> Path:
         import stepwell
@@ -120,23 +135,32 @@ class Model:
         return path
 
     def _onnx(self, path: Path) -> Path:
-        plain = path if not self.kind else path.with_suffix(".float.onnx")
-        made = torch.onnx.export(self.module, self.inputs, dynamo=True, verbose=False)
+        is_float = self.kind not in INT8
+        plain = path if is_float else path.with_suffix(".float.onnx")
+        shapes = self._shapes()
+        made = torch.onnx.export(
+            self.module, self.inputs, dynamo=True, verbose=False, dynamic_shapes=shapes
+        )
         assert made is not None
         made.save(plain, external_data=False)
-        if self.kind:
-            _quantise(plain, path, self.inputs)
+        if not is_float:
+            _quantise(plain, path, self.inputs, self.kind)
             plain.unlink()
         return path
 
 
-def _quantise(plain: Path, path: Path, inputs: tuple[torch.Tensor, ...]) -> None:
-    """ONNX Runtime's static int8, calibrated on the inputs."""
+def _quantise(plain: Path, path: Path, inputs: tuple[torch.Tensor, ...], kind: str) -> None:
+    """ONNX Runtime's int8: static, calibrated on the inputs, or of linear layers as they come."""
     from onnxruntime import quantization
     from onnxruntime.quantization import shape_inference
 
     prepared = plain.with_suffix(".prepared.onnx")
     shape_inference.quant_pre_process(str(plain), str(prepared), skip_symbolic_shape=True)
+    if kind == DYNAMIC:
+        linear = ["MatMul", "Gemm"]
+        quantization.quantize_dynamic(prepared, path, linear, per_channel=True)
+        prepared.unlink()
+        return
 
     class Reader(quantization.CalibrationDataReader):
         """Gives the inputs once."""
@@ -348,7 +372,9 @@ def made(called: str, folder: Path) -> Model:
         module, inputs = create(name), (torch.randn(1, 3, SIZES[name], SIZES[name]),)
     else:
         module, inputs = of_transformers(name)
-    return Model(called, module.eval(), tuple(inputs), kind, folder)
+    count, one = AT_ONCE.get(kind, 1), len(inputs[0])
+    inputs = tuple(torch.cat([x] * count) if len(x) == one else x for x in inputs)
+    return Model(called, module.eval(), inputs, kind, folder)
 
 
 def of_transformers(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
@@ -412,8 +438,9 @@ def main() -> None:
         lines.append(line(name, found))
         print(*lines[-1], flush=True)
         write(kept.stem, {n: {p: asdict(m) for p, m in f.items()} for n, f in results.items()})
-    show(f"Runtimes for CPUs, float32, {options.threads} thread(s), p10", COLUMNS, lines)
-    print("geometric means, the goal's eleven:", *means(results, GOAL))
+    show(f"Runtimes for CPUs, {options.threads} thread(s), p10", COLUMNS, lines)
+    for kind in kinds_of(results):
+        print(f"geometric means, the goal's eleven {kind}:", *means(results, goal(kind)))
     if options.table:
         name = f"peers {options.threads}"
         between_markers(options.table, name, markdown(results))
