@@ -36,20 +36,21 @@ from typing import Any, cast
 
 import torch
 from _nodes import Form, Writer, seconds_here
-from _peer_tables import GOAL, OPENVINO, ORT, OURS
+from _peer_tables import GOAL, OPENVINO, ORT, OURS, goal, kinds_of
 from _report import RESULTS, between_markers, prepare, write
 from _zoo_models import SIZES, create
 from peers import made
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xnnpack import set_threads
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.xnnpack.events import events, kind_of
 from stepwell.dialects import xnnpack
+from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.dialects.xnnpack import DelegateOp, XnnpackOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.types import AnyTensor, dims
+from stepwell.ir.types import AnyTensor, dims, with_element
 from stepwell.ir.weights import dense_size
 
 PRODUCTS = (
@@ -143,12 +144,18 @@ def operations(op: XnnpackOp) -> float:
 
 def moved(op: XnnpackOp) -> float:
     """Bytes of operands and results; what a slice leaves out is not read."""
-    results = sum(dense_size(cast(AnyTensor, value.type)) for value in op.results)
+    results = sum(size(value.type) for value in op.results)
     if isinstance(op, xnnpack.StaticSlice):
         return 2.0 * results
-    return float(
-        results + sum(dense_size(cast(AnyTensor, value.type)) for value in set(op.operands))
-    )
+    return float(results + sum(size(value.type) for value in set(op.operands)))
+
+
+def size(type_: Attribute) -> int:
+    """Bytes of a tensor; of a quantised one those of its integers."""
+    quantised = quantization(type_)
+    if quantised is not None:
+        type_ = with_element(cast(AnyTensor, type_), storage_element(quantised))
+    return dense_size(cast(AnyTensor, type_))
 
 
 def run(pte: bytes, inputs: Sequence[Any], repeat: int) -> list[list[tuple[str, float]]]:
@@ -353,10 +360,14 @@ def main() -> None:
             print(f"    {taken:7.3f}  slow {found.slow.get(kind, 0):7.3f}  {kind}", flush=True)
         write("floors", results)
     if options.peers:
-        lines = bounds({name: results[name] for name in GOAL if name in results})
-        print(*lines, sep="\n")
-        if options.table:
-            between_markers(options.table, "floors", lines)
+        for kind in kinds_of(name for name, _ in wanted):
+            lines = bounds({name: results[name] for name in goal(kind) if name in results})
+            print(*lines, sep="\n")
+            if options.table:
+                between_markers(options.table, f"floors {kind[1:]}".strip(), lines)
+    if any("@" in name for name, _ in wanted):  # Of floats is what is said of slow nodes.
+        return
+    results = {name: found for name, found in results.items() if "@" not in name}
     lines = slow_nodes(results)
     print(*lines, sep="\n")
     if options.table:
