@@ -160,7 +160,11 @@ def main() -> None:
     random.Random(0).shuffle(entries)
     for entry in entries:
         name = entry.name
-        imported(entry.module)
+        try:
+            imported(entry.module)
+        except Exception as error:
+            print(f"{name}: its package is not here: {error}", flush=True)
+            continue
         for kind in ("static", *chosen.kinds.split(",")):
             case = f"{name} {kind}"
             if case in rows:
