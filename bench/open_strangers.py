@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import resource
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -38,6 +39,8 @@ from stepwell.zoo.vision import imported
 
 KINDS = ("batch", "sequence", "image")
 MOST_SIZES = 4
+SECONDS = 240
+"""Of CPU, that a case may take."""
 
 
 def made(name: str) -> tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]]:
@@ -71,6 +74,7 @@ def differs(found: Any, wanted: Any) -> bool:
 @torch.no_grad()
 def judged(name: str, kind: str) -> dict[str, Any]:
     """The row of a model and a kind; `static` is a kind too."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))  # torch's export may not end.
     module, args, kwargs = made(name)
     try:
         if kind == "static":
