@@ -167,8 +167,9 @@ def custom_layer(
 
         def __init__(self) -> None:
             super().__init__()
-            self.keys = keys.flatten(0, 1).unsqueeze(2).to(dtype, copy=True)
-            self.values = values.flatten(0, 1).unsqueeze(2).to(dtype, copy=True)
+            kept = dtype or keys.dtype
+            self.keys = keys.flatten(0, 1).unsqueeze(2).to(kept, copy=True)
+            self.values = values.flatten(0, 1).unsqueeze(2).to(kept, copy=True)
             self.is_initialized = True
 
         def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:

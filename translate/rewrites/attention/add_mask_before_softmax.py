@@ -38,7 +38,7 @@ from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.attention.attention_pattern import SOFTMAX
-from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask, may_be_nan, static
+from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask, may_be_nan
 from stepwell.translate.rewrites.attention.recognise_attention import (
     leads_to_product,
     splits_leading,
@@ -93,8 +93,6 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
         is_constant = weight_key(mask) is not None
         if not is_constant:
             mask = unexpanded(mask)
-        if is_constant and not is_static(op.results[0].type):
-            return None
         parts = sum_with_constant(scores, mask) if is_constant else None
         scores, term = parts or (scores, None)
         is_small = interval(scores, program).most < ABSORBED
@@ -159,10 +157,15 @@ def sum_with_constant(scores: SSAValue, mask: SSAValue) -> tuple[SSAValue, str] 
         key = weight_key(other)
         if key is None or one.type != scores.type or element(other.type) != element(one.type):
             continue
-        shape = torch.broadcast_shapes(static(other), static(mask))
+        shape = torch.broadcast_shapes(_sizes(other), _sizes(mask))
         if prod(shape) <= LARGEST_TERM:
             return one, key
     return None
+
+
+def _sizes(weight: SSAValue) -> tuple[int, ...]:
+    """Of a constant, whose sizes are numbers."""
+    return tuple(size for size in dims(weight.type) if isinstance(size, int))
 
 
 def feeds_softmax(value: SSAValue) -> bool:

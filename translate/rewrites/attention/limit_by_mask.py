@@ -16,6 +16,7 @@ After:
 
 from __future__ import annotations
 
+from functools import reduce
 from math import inf, isnan
 from typing import ClassVar
 
@@ -25,13 +26,14 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.shapes import broadcast
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.building import emit
 from stepwell.translate.rewrites.slices.select_by_constant_mask import number_of
@@ -75,14 +77,14 @@ class LimitByMask(Rewrite[Masked]):
     )
 
     def match(self, op: SchemaOp, program: Program) -> Masked | Refusal | None:
-        """Guards: a constant mask, floats of one type, nothing that may be NaN, known sizes."""
+        """Guards: a constant mask, floats of one type, nothing that may be NaN, a shape of both."""
         is_where = "condition" in op.SCHEMA.by_name
         mask = weight_key(op.arg("condition" if is_where else "mask"))
         if mask is None:
             return None
         result = op.results[0].type
-        if element(result) not in FLOATS or not_held(op.results[0]) or not is_static(result):
-            return Refusal("XNNPACK cannot hold the result, or its shape is symbolic")
+        if element(result) not in FLOATS or not_held(op.results[0]):
+            return Refusal("XNNPACK cannot hold the result")
         if is_where:
             sides = (True, op.arg("self")), (False, op.arg("other"))
         else:
@@ -101,7 +103,7 @@ class LimitByMask(Rewrite[Masked]):
                 if refusal is not None:
                     return refusal
         shapes = [dims(side.type) for side in (value, other) if isinstance(side, SSAValue)]
-        if torch.broadcast_shapes(*shapes, dims(program.weights.type_of(mask))) != dims(result):
+        if reduce(broadcast, (*shapes, dims(program.weights.type_of(mask)))) != dims(result):
             return Refusal(
                 "the result is broadcast further than the mask and the sides"
             )  # Another number's axes, say.
@@ -139,15 +141,10 @@ class LimitByMask(Rewrite[Masked]):
         )
         bound = rw.weight(key)
         cls = aten.MinimumDefault if is_upper else aten.MaximumDefault
-        shape = torch.broadcast_shapes(static(value), static(bound))
+        shape = broadcast(dims(value.type), dims(bound.type))
         return emit(
             rw, cls.make(value, bound, result_types=[tensor(list(shape), element(value.type))])
         )
-
-
-def static(value: SSAValue) -> tuple[int, ...]:
-    """The sizes, which are numbers."""
-    return tuple(size for size in dims(value.type) if isinstance(size, int))
 
 
 def not_of_type(value: SSAValue, result: object) -> Refusal | None:
