@@ -150,7 +150,10 @@ def is_true_of(guard: Any, ranges: Ranges) -> bool:
     if relation not in _RELATIONS:
         return False
     difference = Size.of(dim_of(str(guard.lhs))) - dim_of(str(guard.rhs))
-    return holds(relation, difference, ranges)
+    try:
+        return holds(relation, difference, ranges)
+    except StepwellError:  # For a size of nothing it divides by that.
+        return False
 
 
 def is_of_more_than_one(guard: Any) -> bool:

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+import torch
 
+import stepwell
 from stepwell.translate.lowerings.aten import products
 from stepwell.translate.lowerings.lowering import step
 
@@ -80,7 +82,7 @@ NEAR_MISSES = {
     "an implied result": ("ij,jk", ONE, "tensor<4x2xf32>", "tensor<3x2xf32>", "implied"),
     "two dtypes": ("ij,k->ijk", ONE, "tensor<2xf64>", "tensor<3x4x2xf64>", "several dtypes"),
     "an axis of 1": ("ij,ij->ij", ONE, "tensor<1x4xf32>", ONE, "broadcast"),
-    "two axes of open sizes": ("ij,ij->", LATE, LATE, "tensor<f32>", "more than one axis a side"),
+    "open sizes and no sum": ("ij,ij->ij", LATE, LATE, LATE, "nothing is summed"),
 }
 
 
@@ -91,3 +93,50 @@ def test_a_sum_of_products_stays_with(name: str, refused: Any, method: Any):
     refused(
         method(f"%x: {one}, %z: {other}", call, gives=made), step(products.einsum_to_bmm), reason
     )
+
+
+OPEN = {
+    "a matrix beside a batch": ("bhij,hg->bgij", "b345", "36", "b645"),
+    "a matrix before a batch": ("hg,bhij->bgij", "36", "b345", "b645"),
+    "a weight of several axes": ("rhdi,brni->brhnd", "2345", "b265", "b2364"),
+    "a batch of weights": ("bhnd,hmn->bhmd", "b345", "374", "b375"),
+    "sums over two axes": ("bcij,bkij->bkc", "b345", "b645", "b63"),
+    "an open axis that is summed": ("bij,kbj->ik", "b34", "5b4", "35"),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_a_sum_of_products_with_an_open_size_is_one_product(name: str):
+    equation, *shapes = OPEN[name]
+
+    class Summed(torch.nn.Module):
+        def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+            return torch.einsum(equation, x, z)
+
+    def inputs(batch: int) -> tuple[torch.Tensor, ...]:
+        return tuple(
+            torch.randn([batch if n == "b" else int(n) for n in shape]) for shape in shapes[:2]
+        )
+
+    size = torch.export.Dim("b", min=1, max=9)
+    open_axes = tuple({shape.index("b"): size} if "b" in shape else None for shape in shapes[:2])
+    exported = torch.export.export(Summed(), inputs(2), dynamic_shapes=open_axes)
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
+    for batch in (1, 2, 5):
+        given = inputs(batch)
+        torch.testing.assert_close(lowered.run(*given)[0], Summed()(*given), rtol=1e-5, atol=1e-5)
+
+
+def test_pieces_that_divide_by_a_size_of_nothing_end_no_lowering():
+    class Three(torch.nn.Module):
+        def forward(self, x: torch.Tensor, z: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return torch.einsum("abc,cd,de->abe", x, z, w)
+
+    inputs = torch.randn(2, 3, 4), torch.randn(4, 5), torch.randn(5, 3)
+    open_axes = ({1: torch.export.Dim("b", min=0, max=9)}, None, None)
+    exported = torch.export.export(Three(), inputs, dynamic_shapes=open_axes)
+    lowered = stepwell.lower(exported, "xnnpack")
+    assert dict(lowered.report.outside) == {"aten.einsum.default": 1}
+    with pytest.raises(stepwell.StepwellError, match=r"einsum.*no kernel"):
+        lowered.to_pte()

@@ -172,23 +172,24 @@ def _product_of_axes(
 ) -> Value:
     """The same where sizes are symbolic: `aten.matmul.default`, whose batch axes stay apart.
 
-    A view that merges axes and parts them again would have to know their sizes.
+    So do, without letters of a batch, those of the operand that has more: the other is a matrix.
     """
     batch, left, summed, right = groups
-    if len(left) > 1 or len(right) > 1 or len(summed) != 1:
-        refuse("the shapes are symbolic, and the matrices have more than one axis a side")
+    if not summed:
+        refuse("the shapes are symbolic, and nothing is summed")
+    if not batch and len(left) < len(right):
+        letters, operands, left, right = letters[::-1], operands[::-1], right, left
+    apart = "" if batch else left
 
-    def ordered(value: Value, held: str, matrix: str) -> Value:
-        turned = value.permute([held.index(letter) for letter in batch + matrix])
-        if len(matrix) == 2:
+    def ordered(value: Value, held: str, *merged: str) -> Value:
+        turned = value.permute([held.index(letter) for letter in batch + "".join(merged)])
+        if all(len(group) == 1 for group in merged):
             return turned
-        ones = [sizes[letter] for letter in batch]
-        return turned.view(
-            *ones, *((1, sizes[summed]) if held is letters[0] else (sizes[summed], 1))
-        )
+        kept = (sizes[letter] for letter in batch)
+        return turned.view(*kept, *(prod(sizes[letter] for letter in group) for group in merged))
 
-    first = ordered(operands[0], letters[0], left + summed)
-    second = ordered(operands[1], letters[1], summed + right)
+    first = ordered(operands[0], letters[0], *(apart or (left,)), summed)
+    second = ordered(operands[1], letters[1], summed, right)
     shape = [*first.shape[:-1], second.shape[-1]]
     y = first.call(aten.MatmulDefault, second, shape=shape)
     made = batch + left + right

@@ -52,6 +52,10 @@ INTO_ITSELF = "PyTorch takes it apart into itself"
 """What is said of an operator whose only decomposition is a name for its kernel."""
 
 
+_FAILURES = (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError, StepwellError)
+"""With what PyTorch ends where it does not take an operator apart."""
+
+
 @dataclass(frozen=True)
 class Trace:
     """The calls of every op of the same name, types and arguments.
@@ -155,7 +159,7 @@ def _followed(
             return Refusal(str(error))
         except NotImplementedError as error:
             return Refusal((str(error).splitlines() or ["it is not implemented"])[0])
-        except (RuntimeError, TypeError, ValueError, LookupError, StepwellError) as error:
+        except _FAILURES as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             return Refusal(f"PyTorch does not decompose it: {reason}")
     leaves = [t for t in pytree.tree_leaves(results) if isinstance(t, torch.Tensor)]
