@@ -17,7 +17,7 @@ from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import const
 from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
 from stepwell.ir.core import weight_key
-from stepwell.ir.dtypes import i1, i8, i16
+from stepwell.ir.dtypes import i1, i8, i16, i32
 from stepwell.ir.rewriting.rewrite import Bound, Refusal
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
@@ -129,7 +129,10 @@ def rescale(
     output_zp: int,
     b: Builder,
 ) -> SSAValue:
-    """RESCALE by one factor, or one for each element of the last axis; of a constant, its result."""
+    """RESCALE by one factor, or one for each element of the last axis; of a constant, its result.
+
+    Signed integers of 16 bits have no zero point in TOSA (1.0, RESCALE): SUB and ADD of int32 have.
+    """
     wide = element(value.type) != i48
     multipliers, shifts = fixed_point(scales, 31 if wide else 15)
     key = weight_key(value)
@@ -142,6 +145,14 @@ def rescale(
             "bits": target.width.data,
         }
         return b.weight(b.rw.weights.derive("tosa_rescale", [key], **numbers))
+    if input_zp and element(value.type) == i16:
+        value = rescale(value, [1.0], i32, 0, 0, b)
+        zero = b.splat(input_zp, value)
+        value, input_zp = b.op(t.SubOp, [value, zero], shape_of(value), i32), 0
+    if output_zp and target == i16:
+        value = rescale_op(value, (multipliers, shifts), i32, (input_zp, 0), b)
+        value = b.op(t.AddOp, [value, b.splat(output_zp, value)], shape_of(value), i32)
+        return rescale(value, [1.0], i16, 0, 0, b)
     return rescale_op(value, (multipliers, shifts), target, (input_zp, output_zp), b)
 
 
