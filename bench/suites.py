@@ -253,6 +253,7 @@ class Harvest:
         from executorch.backends.arm.test.tester.arm_tester import ArmTester
         from executorch.backends.cortex_m.test.tester import CortexMTester
         from executorch.backends.test.harness import Tester
+        from executorch.backends.test.harness.error_statistics import ErrorStatistics
         from executorch.backends.test.harness.stages import Export
         from executorch.backends.xnnpack.test.tester import Tester as XnnpackTester
 
@@ -265,6 +266,13 @@ class Harvest:
             made(tester, module, inputs, target_config, **more)
 
         setattr(CortexMTester, "__init__", for_core)  # noqa: B010
+        described = ErrorStatistics.from_tensors
+
+        def differences(*tensors: Any, **more: Any) -> Any:
+            """Theirs, which end on tensors without elements: of a zero in the place of those."""
+            return described(*(x if x.numel() else torch.zeros(1) for x in tensors), **more)
+
+        setattr(ErrorStatistics, "from_tensors", differences)  # noqa: B010
         for kind in (Tester, XnnpackTester, ArmTester, CortexMTester):
             for name in CHECKS:
                 if hasattr(kind, name):
