@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from string import ascii_letters
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -121,13 +122,9 @@ def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
     [batch, free, summed] and flattened to three axes. A letter that only one operand has and the
     result lacks is refused.
     """
-    equation = equation.replace(" ", "")
-    terms, arrow, result = equation.partition("->")
-    letters = terms.split(",")
+    letters, result = _spelled_out(equation.replace(" ", ""), [len(x.shape) for x in operands])
     if len(letters) != 2:
         refuse(f"the equation multiplies {len(letters)} tensors, bmm two")
-    if "." in equation or not arrow:
-        refuse("the equation has an ellipsis, or leaves its result implied")
     if any(len(set(part)) != len(part) for part in (*letters, result)):
         refuse("a letter repeats in one term, which takes a diagonal")
     if any(value.dtype != out.dtype for value in operands):
@@ -161,6 +158,24 @@ def einsum_to_bmm(equation: str, operands: list[Value], *, out: Out) -> Value:
     made = batch + left + right
     y = y.view(*(sizes[letter] for letter in made))
     return y.permute([made.index(letter) for letter in result])
+
+
+def _spelled_out(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """The terms and the result, with letters for an ellipsis, and a result that was implied."""
+    terms, arrow, result = equation.partition("->")
+    parts = terms.split(",")
+    counts = [
+        rank - len(part) + 3 if "..." in part else 0
+        for rank, part in zip(ranks, parts, strict=True)
+    ]
+    others = [letter for letter in ascii_letters if letter not in equation]
+    dots = "".join(others[: max(counts)])
+    letters = [
+        part.replace("...", dots[len(dots) - count :])
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    once = sorted(x for x in set(terms) - {",", "."} if terms.count(x) == 1)
+    return letters, result.replace("...", dots) if arrow else dots + "".join(once)
 
 
 def _product_of_axes(
