@@ -34,6 +34,7 @@ from stepwell.backends.executorch.container import (
     Value,
     contiguous,
 )
+from stepwell.backends.executorch.writing.lifetimes import touched, widened_by_jumps
 from stepwell.backends.executorch.writing.memory import ALIGNMENT, Lifetime, plan_memory
 from stepwell.backends.executorch.writing.pieces import Buffer, Piece, plan_pieces
 from stepwell.ir.diagnostics import StepwellError
@@ -467,40 +468,8 @@ class MethodBuilder:
         for index in self._inputs:
             touch(index, -1)
         for step, instruction in enumerate(self._instructions):
-            for index in _touched(instruction):
+            for index in touched(instruction):
                 touch(index, step)
         for index in self._outputs:
             touch(index, end)
-        return _widened_by_jumps(spans, self._instructions)
-
-
-def _touched(instruction: Instruction) -> tuple[int, ...]:
-    match instruction:
-        case KernelCall(_, args) | DelegateCall(_, args):
-            return args
-        case Move(source, target):
-            return (source, target)
-        case JumpFalse(condition, _):
-            return (condition,)
-        case _:
-            return ()
-
-
-def _widened_by_jumps(
-    spans: dict[int, tuple[int, int]], instructions: Sequence[Instruction]
-) -> dict[int, tuple[int, int]]:
-    """Spans that hold under jumps: what a loop touches lives for as long as the loop runs.
-
-    A forward jump skips instructions and so never reads anything it has not passed; only a jump
-    back can come upon bytes that were given to someone else in the meantime.
-    """
-    loops = [
-        (instruction.target, step)
-        for step, instruction in enumerate(instructions)
-        if isinstance(instruction, JumpFalse) and instruction.target <= step
-    ]
-    for start, stop in sorted(loops, key=lambda loop: loop[1] - loop[0]):
-        for base, (first, last) in spans.items():
-            if first <= stop and last >= start:
-                spans[base] = (min(first, start), max(last, stop))
-    return spans
+        return widened_by_jumps(spans, self._instructions)
