@@ -442,8 +442,11 @@ def main() -> None:
     for kind in kinds_of(results):
         print(f"geometric means, the goal's eleven {kind}:", *means(results, goal(kind)))
     if options.table:
-        name = f"peers {options.threads}"
-        between_markers(options.table, name, markdown(results))
+        asked: list[str] = options.models.split(",")
+        for name, is_kind in ((f"peers {options.threads}", False), ("peers kinds", True)):
+            of_these = {one: found for one, found in results.items() if ("@" in one) == is_kind}
+            if any(one in of_these for one in asked):
+                between_markers(options.table, name, markdown(of_these))
         if options.resources:
             between_markers(options.table, "peers resources", resource_table(results))
 
