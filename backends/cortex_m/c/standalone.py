@@ -59,11 +59,15 @@ def to_sources(
         raise StepwellError(f"there are no kernels {kernels!r} in C", help=f"they are {known}")
     target = stated_target(program)
     isa = Isa.SCALAR if target is None else target.isa
-    handlers, is_own = {
-        "portable": (HANDLERS, lambda _: True),
-        "cmsis-nn": (CMSIS_NN_HANDLERS, lambda _: False),
-        "mixed": (mixed_handlers(isa), lambda op: has_own_kernel(op.OPERATOR, isa)),
+    handlers = {
+        "portable": HANDLERS,
+        "cmsis-nn": CMSIS_NN_HANDLERS,
+        "mixed": mixed_handlers(isa),
     }[kernels]
+
+    def is_own(op: CmsisOp) -> bool:
+        return kernels == "portable" or (kernels == "mixed" and has_own_kernel(op.OPERATOR, isa))
+
     container = emit(_without_scratch(program, is_own))
     methods = [each for each in container.methods if each.name != TARGET_METHOD]
     if method is not None:

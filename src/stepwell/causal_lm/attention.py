@@ -178,9 +178,10 @@ def custom_layer(
         def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
             """The caches themselves, with the new rows in them."""
             write = torch.ops.llama.update_cache
-            for rows, kept in ((key_states, self.keys), (value_states, self.values)):
-                write(rows.flatten(0, 1).unsqueeze(2).to(kept.dtype), kept, positions.start)
-            return self.keys, self.values
+            kept: tuple[Any, Any] = (self.keys, self.values)
+            for rows, held in zip((key_states, value_states), kept, strict=True):
+                write(rows.flatten(0, 1).unsqueeze(2).to(held.dtype), held, positions.start)
+            return kept
 
         def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
             """A mask, where one is needed, covers the cache."""

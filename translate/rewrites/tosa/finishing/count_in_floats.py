@@ -78,7 +78,7 @@ class CountInFloats(Pass):
 
 def _in_floats(func: FuncOp, program: Program, target: TosaTarget) -> int:
     alone = Values(program)
-    named = {
+    named: dict[SSAValue, Interval] = {
         value: Interval(*rows, False, True)
         for value in func.body.block.args
         if _is_counted(value) and (rows := demanded(value, alone)) is not None
