@@ -233,6 +233,15 @@ def left(asked: Asked) -> Refused:
     return run
 
 
+def pytest_make_parametrize_id(val: Any, argname: str) -> str | None:
+    """A near miss `(rewrite, lines, reason)` by the op of its last line and the reason."""
+    if argname != "near_miss":
+        return None
+    _, lines, reason = val
+    op = lines[-1].partition(" = ")[2].partition("(")[0]
+    return f"{op}, {reason or 'no business of it'}"
+
+
 class Method(Protocol):
     def __call__(self, arguments: str, *lines: str, gives: str) -> str: ...
 
