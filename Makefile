@@ -61,6 +61,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/check_types.py
+	$(BIN)/python -m pytest -q -m types tests/test_packaging.py
 
 # Every script in bench/ measures one thing and prints its own table; names with _ are shared parts.
 bench: $(READY)

@@ -124,6 +124,7 @@ def fresh(without_links: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return held
 
 
+@pytest.mark.types
 def test_tutorials_and_the_plugin_pass_pyright_in_a_users_project(
     fresh: Path, tmp_path: Path
 ) -> None:

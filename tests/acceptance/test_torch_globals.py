@@ -186,7 +186,7 @@ def _bytes(exported: Any, target: str) -> bytes | str:
 
 
 def test_sixteen_threads_leave_torch_as_it_was_and_give_the_same_bytes() -> None:
-    lowered_alike(32, 16)
+    lowered_alike(16, 16)
 
 
 @pytest.mark.slow

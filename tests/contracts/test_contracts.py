@@ -14,7 +14,7 @@ from stepwell.translate.rules.rewrite import RuleRewrite
 
 A_FEW = 10
 """Variants of each rewrite, of as many kinds, in `make test`."""
-OF_PROVED = 3
+OF_PROVED = 2
 """Variants of a rule whose kept proof is of it and its functions as they are."""
 MANY = int(os.environ.get("SOAK_EXAMPLES", "1500"))
 

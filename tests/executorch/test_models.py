@@ -22,7 +22,6 @@ _MODELS = [
     "dynamic:dynamic_batch",
     "dynamic:dynamic_length",
     "gpt2:gpt2_2layers",
-    "llama:llama_4layers",
     "quantised:cnn_per_channel",
     "quantised:mlp_dynamic",
     "tiny:ds_cnn",

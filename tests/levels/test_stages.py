@@ -22,17 +22,14 @@ WAYS = (
     ("dynamic:dynamic_batch", "xnnpack"),
     ("quantised:cnn_per_tensor", "xnnpack"),
     ("quantised:mlp_dynamic", "xnnpack"),
-    ("resnet:resnet8", "xnnpack"),
     ("tiny:ds_cnn", "xnnpack-published"),
     ("transformer:transformer_encoder_2layers", "xnnpack"),
     ("quantised:cnn_per_tensor", "cortex-m55"),
     ("tiny:mlp", "cortex-m4"),
-    ("quantised:cnn_per_tensor", "tosa-1.0+fp+int"),
     ("quantised:cnn_per_tensor", "tosa-1.0+int"),
     ("tiny:ds_cnn", "tosa-1.0+fp"),
     ("tiny:mlp", "tosa-1.1+fp+mxfp"),
     ("quantised:cnn_per_tensor", "tosa-1.0+int+cpu"),
-    ("tiny:mlp", "tosa-1.0+fp+cpu"),
 )
 
 

@@ -387,7 +387,7 @@ def test_methods_that_there_are_not_are_refused(how: dict[str, Any], reason: str
 
 @pytest.mark.parametrize(
     ("kind", "attention"),
-    [("Llama", "custom"), ("Llama", "torch"), ("Mistral", None), ("Mixtral", None), ("Lfm2", None)],
+    [("Llama", "custom"), ("Mixtral", None), ("Lfm2", None)],
 )
 def test_conversations_of_a_batch_are_each_what_the_model_says(kind: str, attention: Any):
     model, tokens = model_of(kind, **OF_KIND.get(kind, {})), torch.randint(0, 96, (3, 14))

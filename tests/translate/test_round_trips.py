@@ -22,7 +22,6 @@ FUNCTIONAL = [
     "dynamic:dynamic_batch",
     "dynamic:dynamic_length",
     "llama:llama_block",
-    "mobilenet:mobilenet_v2",
     "quantised:cnn_per_channel",
     "quantised:cnn_per_tensor",
     "quantised:mlp_dynamic",

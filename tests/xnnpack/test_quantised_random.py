@@ -45,13 +45,13 @@ def keeps_its_promises(drawn: Drawn) -> None:
 
 
 @given(nets(most=3, for_stock=True))
-@settings(unshrunk, max_examples=3)
+@settings(unshrunk, max_examples=2)
 def test_a_random_net_equals_stock_bit_for_bit(drawn: Drawn) -> None:
     equals_stock(drawn)
 
 
 @given(nets())
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=12)
 def test_every_step_of_lowering_a_random_net_keeps_its_promise(drawn: Drawn) -> None:
     keeps_its_promises(drawn)
 
