@@ -7,7 +7,8 @@ Each model is exported once. ONNX Runtime and OpenVINO run the ONNX file that `t
 it, ExecuTorch runs ours, and PyTorch the module itself, all in float32 and with the same number of
 threads. Behind a name `@static` is int8: PT2E's program for us, a QDQ model that ONNX Runtime's own
 quantiser calibrates for the two others; `@dynamic` the same with activations that are quantised as
-they come, in linear layers; `@8` eight inputs at once; `@open` four, exported for any number.
+they come, in linear layers; `@half` float16 throughout (ONNX Runtime computes in float32 there);
+`@8` eight inputs at once; `@open` four, exported for any number.
 
 The programs take turns in one process in blocks: the first run of a block finds the caches full of
 somebody else's data and is kept apart (cold), the others are warm. On one thread the clock is the
@@ -82,6 +83,7 @@ LANGUAGE = ("bert", "gpt2", "whisper_encoder")
 QUANTISED = ("mobilenet_v2@static", "resnet18@static", "deit_tiny@static")
 STATIC, DYNAMIC = "static", "dynamic"
 INT8 = (STATIC, DYNAMIC)
+HALF = "half"
 AT_ONCE = {"8": 8, "open": 4}
 """Inputs in a call, by kind."""
 BLOCK = 6
@@ -238,7 +240,7 @@ def _load_openvino(path: Path, inputs: tuple[torch.Tensor, ...], threads: int) -
     settings = {
         "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": "f16" if inputs[0].dtype == torch.float16 else "f32",
     }
     request = core.compile_model(core.read_model(path), "CPU", settings).create_infer_request()
     for index, value in enumerate(inputs):
@@ -374,6 +376,9 @@ def made(called: str, folder: Path) -> Model:
         module, inputs = of_transformers(name)
     count, one = AT_ONCE.get(kind, 1), len(inputs[0])
     inputs = tuple(torch.cat([x] * count) if len(x) == one else x for x in inputs)
+    if kind == HALF:
+        module = module.half()
+        inputs = tuple(x.half() if x.is_floating_point() else x for x in inputs)
     return Model(called, module.eval(), inputs, kind, folder)
 
 
