@@ -4,11 +4,14 @@ Each model (of the zoo, or `file.py:callable`) is exported with its batch, its s
 and width open, lowered to XNNPACK, and its `.pte` run beside eager PyTorch at the example's size
 and at up to three others; and once as it is, for the delegates of the static program. A row says
 `right`, `WRONG at …`, `runs not …`, `pinned: …` (the model or torch does not let it be open, with
-the line) or `refused: …`. Every case runs in a process of its own, and rows are kept in `--cache`:
-a run may be ended and gone on with.
+the line, or torch's export does not end) or `refused: …`. What is not right is asked of
+ExecuTorch's own flow too, by the same program. Every case runs in a process of its own, and rows
+are kept in `--cache`: a run may be ended and gone on with.
 
     python bench/open_strangers.py --models timm/resnet18,transformers/bert [--kinds batch,image]
-        [--cache FILE] [--table docs/open_sizes.md]
+        [--cache FILE] [--again REGEX] [--table docs/open_sizes.md]
+
+`--again` judges anew the kept rows whose case and text match.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from __future__ import annotations
 import argparse
 import random
 import re
-import resource
+import signal
+import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,10 +34,12 @@ from torch.utils import _pytree as pytree
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
+from stepwell.joining.stock import stock_pte
 from stepwell.opening import OpenSizes, insist, open_sizes
 from stepwell.opening.candidates import inputs_of
 from stepwell.opening.trying import opened
 from stepwell.reading.factories import made_by, parts_of
+from stepwell.sweeping.warm import fence
 from stepwell.zoo.catalogue import find, select
 from stepwell.zoo.vision import imported
 
@@ -41,9 +47,31 @@ KINDS = ("batch", "sequence", "image")
 MOST_SIZES = 4
 SECONDS = 240
 """Of CPU, that a case may take."""
+MEMORY = 8 * 10**9
+"""Bytes that it may take."""
+SETTLED = ("right", "pinned", "not compared")
+"""How a row begins that stock need not be asked for."""
 
 
-def made(name: str) -> tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]]:
+class OutOfTime(BaseException):
+    """No exception that torch or a model catches."""
+
+
+def ends(_: int, frame: Any) -> None:
+    """What the clock of a case does."""
+    called = traceback.extract_stack(frame)
+    step = next((step for step, file in STEPS.items() if any(file in f.filename for f in called)))
+    raise OutOfTime(f"{step} takes more than {SECONDS} CPU seconds")
+
+
+STEPS = {"torch.export.export": "torch/export/", "stepwell": "stepwell", "the model": ""}
+"""Who is at work where a file of theirs is among those that are running."""
+
+
+Parts = tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]]
+
+
+def made(name: str) -> Parts:
     """A model and its example inputs."""
     if ".py:" in name:
         return parts_of(name, made_by(name))[:3]
@@ -72,32 +100,60 @@ def differs(found: Any, wanted: Any) -> bool:
 
 
 @torch.no_grad()
-def judged(name: str, kind: str) -> dict[str, Any]:
+def judged(parts: Parts, kind: str) -> dict[str, Any]:
     """The row of a model and a kind; `static` is a kind too."""
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))  # torch's export may not end.
-    module, args, kwargs = made(name)
+    fence(MEMORY)
+    signal.signal(signal.SIGPROF, ends)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS, 5)
+    row: dict[str, Any] = {}
+    try:
+        return row | {"said": said(parts, kind, row)}
+    except OutOfTime as error:
+        kept = "pinned" if str(error).startswith("torch.export") else "bare"
+        return row | {"said": f"{kept}: {error}"}
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        return row | {"said": f"bare: {type(error).__name__}: {lines[0][:200]}"}
+
+
+def said(parts: Parts, kind: str, row: dict[str, Any]) -> str:
+    """What came of a case; its counts and open axes are written into the row."""
+    module, args, kwargs = parts
     try:
         if kind == "static":
             program = torch.export.export(module, args, dict(kwargs))
-            return {"said": "right", "counts": counts(program)[1]}
+            row["counts"] = counts(program)[1]
+            return "right"
         found = open_sizes(module, args, kwargs, dynamic=kind)
         insist(found, kind)
     except stepwell.StepwellError as error:
-        if kind == "static":
-            return {"said": f"refused: {error.problems[0].fact}"}
         problem = error.problems[0]
-        return {
-            "said": f"pinned: {problem.fact}" + (f" at {problem.where}" if problem.where else "")
-        }
-    row: dict[str, Any] = {"open": [str(axis) for axis in found.axes if axis.size is not None]}
+        where = f" at {problem.where}" if problem.where and kind != "static" else ""
+        return f"{'refused' if kind == 'static' else 'pinned'}: {problem.fact}{where}"
+    row["open"] = [str(axis) for axis in found.axes if axis.size is not None]
     try:
         lowered, row["counts"] = counts(found.program)
         pte = lowered.to_pte()
     except stepwell.StepwellError as error:
-        return {**row, "said": f"refused: {error.problems[0].fact}"}
+        return f"refused: {error.problems[0].fact}"
+    return run(module, found, PteSession.load(pte))
+
+
+@torch.no_grad()
+def of_stock(parts: Parts, kind: str) -> str:
+    """What ExecuTorch's own flow makes of the program of a case."""
+    fence(MEMORY)
+    signal.signal(signal.SIGPROF, ends)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS, 5)
+    module, args, kwargs = parts
+    try:
+        found = open_sizes(module, args, kwargs, dynamic=kind)
+        return run(module, found, PteSession.load(stock_pte(found.program)))
+    except OutOfTime as error:
+        return f"refused: {error}"
     except Exception as error:
-        return {**row, "said": f"bare: {type(error).__name__}: {str(error)[:200]}"}
-    return {**row, "said": run(module, found, PteSession.load(pte))}
+        words = " ".join(str(error).split())[:160]
+        return f"refused: {type(error).__name__}: {words}"
 
 
 def run(module: torch.nn.Module, found: OpenSizes, session: PteSession) -> str:
@@ -119,35 +175,59 @@ def run(module: torch.nn.Module, found: OpenSizes, session: PteSession) -> str:
         except Exception:
             continue  # Two sizes that do not go together.
         try:
-            said = session.run(*pytree.tree_leaves((inputs.args, dict(inputs.kwargs))))
+            given_back = session.run(*pytree.tree_leaves((inputs.args, dict(inputs.kwargs))))
         except Exception as error:
             return f"runs not at {sorted(sizes.values())}: {' '.join(str(error).split())[:160]}"
-        if differs(said, wanted):
+        if differs(given_back, wanted):
             return f"WRONG at {sorted(sizes.values())}"
     return "right"
+
+
+def row_of(parts: Parts, kind: str) -> dict[str, Any]:
+    """A case in a process of its own, and stock's in another where it is needed."""
+
+    def asked(work: Callable[..., Any]) -> Any:
+        found, ended = in_a_child(partial(work, parts, kind))
+        return {"said": f"bare: {ended}"} if found is None else found
+
+    row = asked(judged)
+    if kind != "static" and not row["said"].startswith(SETTLED):
+        stock = asked(of_stock)
+        row["stock"] = stock["said"] if isinstance(stock, dict) else stock
+    return row
 
 
 def table(rows: dict[str, dict[str, Any]]) -> list[str]:
     """Markdown: what came of each kind, and why the rest was refused."""
     kinds = [kind for kind in KINDS if any(case.endswith(f" {kind}") for case in rows)]
-    lines = ["| open | models that let it be | right | one delegate, static | one, open |"]
-    lines += ["|---" * 5 + "|"]
+    lines = ["| open | models that let it be | right | not, and stock is | one delegate, static "]
+    lines[0] += "| one, open | at most one more than static |"
+    lines += ["|---" * 7 + "|"]
     for kind in kinds:
         here = {case.rpartition(" ")[0]: row for case, row in rows.items() if case.endswith(kind)}
         held = {name: row for name, row in here.items() if not row["said"].startswith("pinned")}
         right = [name for name, row in held.items() if row["said"] == "right"]
-        static = [rows.get(f"{name} static", {}).get("counts", [0])[0] == 1 for name in held]
-        one = [held[name]["counts"][0] == 1 for name in right]
-        cells = (f"{len(held)} of {len(here)}", len(right), sum(static), sum(one))
+        stock = [name for name, row in held.items() if row.get("stock") == "right"]
+        static = {n: rows.get(f"{n} static", {}).get("counts", [0])[0] for n in held}
+        one = [name for name in right if held[name]["counts"][0] == 1]
+        near = [name for name in right if held[name]["counts"][0] <= static[name] + 1]
+        singles = sum(count == 1 for count in static.values())
+        cells = (f"{len(held)} of {len(here)}", *map(len, (right, stock)), singles, len(one))
+        cells = (*cells, len(near))
         lines.append(f"| {kind} | {' | '.join(map(str, cells))} |")
     others = Counter(
-        re.sub(r"\bs\d+\b", "s", row["said"].replace("|", " "))
+        (
+            re.sub(r"\bs\d+\b", "s", row["said"].replace("|", " ")),
+            row.get("stock", "").partition(":")[0],
+        )
         for row in rows.values()
         if row["said"] != "right" and not row["said"].startswith("pinned")
     )
     if others:
-        lines += ["", "| times | what is said |", "|---|---|"]
-        lines += [f"| {count} | {said} |" for said, count in others.most_common()]
+        lines += ["", "| times | what is said | stock |", "|---|---|---|"]
+        lines += [
+            f"| {count} | {said} | {stock} |" for (said, stock), count in others.most_common()
+        ]
     return lines
 
 
@@ -159,26 +239,34 @@ def main() -> None:
     )
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--cache", type=Path, metavar="FILE")
+    parser.add_argument("--again", metavar="REGEX", help="kept rows that are judged anew")
     parser.add_argument("--table", type=Path, metavar="FILE")
     chosen = parser.parse_args()
     prepare()
     rows: dict[str, dict[str, Any]] = kept_rows(chosen.cache)
+    if chosen.again:
+        old = re.compile(chosen.again)
+        rows = {case: row for case, row in rows.items() if not old.search(f"{case} {row['said']}")}
     entries = select(chosen.models.split(",")) if chosen.models else []
     random.Random(0).shuffle(entries)
+    counts(
+        torch.export.export(torch.nn.Linear(4, 4), (torch.randn(1, 4),))
+    )  # Forks know the rules.
     for entry in entries:
-        name = entry.name
+        cases = {kind: f"{entry.name} {kind}" for kind in ("static", *chosen.kinds.split(","))}
+        wanted = [kind for kind, case in cases.items() if case not in rows]
+        if not wanted:
+            continue
         try:
             imported(entry.module)
+            parts = made(entry.name)
         except Exception as error:
-            print(f"{name}: its package is not here: {error}", flush=True)
+            print(f"{entry.name}: it cannot be made here: {error}", flush=True)
             continue
-        for kind in ("static", *chosen.kinds.split(",")):
-            case = f"{name} {kind}"
-            if case in rows:
-                continue
-            found, ended = in_a_child(partial(judged, name, kind))
-            rows[case] = found if found is not None else {"said": f"bare: {ended}"}
-            print(case, rows[case].get("counts", ""), rows[case]["said"], flush=True)
+        for kind in wanted:
+            row = rows[cases[kind]] = row_of(parts, kind)
+            stock = f"(stock: {row['stock']})" if "stock" in row else ""
+            print(cases[kind], row.get("counts", ""), row["said"], stock, flush=True)
             keep_rows(chosen.cache, rows)
     text = table(rows)
     print("\n".join(text))

@@ -19,7 +19,8 @@ def parse_size(text: str) -> Size:
 
     Args:
         text: sums, differences, products, `//`, `%`, powers by a number, `Min`, `Max`, `Mod`,
-            `PythonMod`, `FloorDiv` and `CleanDiv` of symbols and whole numbers.
+            `PythonMod`, `FloorDiv` and `CleanDiv` of symbols and whole numbers; and a true quotient
+            of theirs that is rounded down or up at once, as `math.ceil(n / 4)` is traced.
 
     Raises:
         ParseFailure: it is nothing of that, divides by 0, or is larger than any size.
@@ -52,7 +53,7 @@ _SYMBOLIC_POWER = re.compile(r"\b\d+\*\*(?=[A-Za-z_(])")
 def why_no_size(text: str) -> str | None:
     """Why a type may not spell a size so, or None.
 
-    What torch computes by other functions (`CeilToInt(IntTrueDiv(s0, 3))`), and a number to the
+    What torch computes by other functions (`TruncToInt(IntTrueDiv(s0, 3))`), and a number to the
     power of a symbol, stand for symbols here: that arithmetic is torch's, `Size` has none of it.
     """
     if len(text) > _LONGEST_TEXT:
@@ -90,6 +91,12 @@ _FUNCTIONS: dict[str, Callable[..., Size]] = {
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
 }
+_ROUNDED: dict[str, Callable[[Size, Size], Size]] = {
+    "FloorToInt": operator.floordiv,
+    "CeilToInt": lambda one, other: -(-one // other),
+}
+"""How what rounds a true quotient is written; no size is so large that its division rounds past a
+whole number."""
 
 
 class _Parser:
@@ -193,11 +200,19 @@ class _Parser:
         return self.call(token) if self.peek() == "(" else Size.symbol(token)
 
     def call(self, name: str) -> Size:
+        if name in _ROUNDED and self.tokens[self.at + 1 : self.at + 3] == ["IntTrueDiv", "("]:
+            self.at += 2
+            found = self.called("IntTrueDiv", _ROUNDED[name])
+            if not self.take(")"):
+                raise self.failure()
+            return found
+        return self.called(name, _FUNCTIONS.get(name))
+
+    def called(self, name: str, function: Callable[..., Size] | None) -> Size:
         self.at += 1
         arguments = [self.sum()]
         while self.take(","):
             arguments.append(self.sum())
-        function = _FUNCTIONS.get(name)
         if not self.take(")") or function is None:
             raise self.failure()
         if name in ("Min", "Max"):

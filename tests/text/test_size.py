@@ -152,6 +152,9 @@ def torch_expressions() -> list[sympy.Expr]:
         t * div(s * t + 1, 3),
         div(div(s - 1, 2), 2) + 1,
         torch_functions.Max(0, -t + torch_functions.Min(256, s + t)),
+        torch_functions.CeilToInt(torch_functions.IntTrueDiv(s + 1, 3)) * t,
+        torch_functions.CeilToInt(torch_functions.IntTrueDiv(s - 50, t)),
+        torch_functions.FloorToInt(torch_functions.IntTrueDiv(s - 50, t)),
     ]
 
 

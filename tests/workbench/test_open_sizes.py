@@ -58,6 +58,18 @@ class Pairs(nn.Module):
         return (states[0] * other["a"]).sum(1)
 
 
+class Eighths(nn.Module):
+    """As many numbers as a trace has once, and no more places than there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(1, 20, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.places[:, : x.shape[1]]
+        return nn.functional.adaptive_max_pool1d(x.mT, x.shape[1] // 8)
+
+
 class OfTheTrace(nn.Module):
     """Something else while it is traced."""
 
@@ -109,6 +121,20 @@ def test_sizes_that_are_one_size_are_one_symbol_and_limits_are_the_callers() -> 
     assert axes["states[0]", 0].size == axes["other['a']", 0].size is not None
     assert axes["states[0]", 0].most == 100
     assert ("states[0]", 1) not in axes
+
+
+def test_a_size_ends_where_the_trace_or_the_model_does() -> None:
+    model = Eighths().eval()
+    for rows, ends in ((10, (8, 15)), (18, (16, 20))):
+        found = stepwell.open_sizes(model, (torch.randn(2, rows, 4),), dynamic="sequence")
+        axis = of(found)["x", 1]
+        assert (axis.least, axis.most) == ends
+        lowered = stepwell.lower(found.program, "xnnpack")
+        for size in ends:
+            x = torch.randn(2, size, 4)
+            torch.testing.assert_close(lowered.run(x)[0], model(x))
+        with pytest.raises(stepwell.StepwellError):
+            lowered.run(torch.randn(2, ends[1] + 1, 4))
 
 
 def test_a_program_that_says_something_else_at_another_size_is_not_left_open() -> None:

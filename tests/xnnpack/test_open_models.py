@@ -38,7 +38,13 @@ def after_convolution(norm: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), norm, nn.SiLU())
 
 
+def resized(factor: float) -> nn.Module:
+    return Of(lambda x: F.interpolate(x.mT, scale_factor=factor, mode="nearest"))
+
+
 WHOLE = {
+    "lines repeated": (resized(3.0), ROWS, {1: LENGTH}),
+    "lines by a fraction": (resized(1.5), ROWS, {0: BATCH}),
     "group norm": (after_convolution(nn.GroupNorm(4, 8)), PICTURE, ALL),
     "one group": (after_convolution(nn.GroupNorm(1, 8)), PICTURE, IMAGE),
     "instance norm": (after_convolution(nn.InstanceNorm2d(8, affine=True)), PICTURE, ALL),
@@ -150,6 +156,8 @@ ALONG = {
     "greatest so far": lambda x: torch.cummax(x, 1),
     "least so far": lambda x: torch.cummin((x * 4).to(torch.int32), 1),
     "running sums of exponentials": lambda x: (x.logcumsumexp(-2),),
+    "greatest of four parts": lambda x: F.adaptive_max_pool1d(x.mT, 4, return_indices=True),
+    "greatest of parts both ways": lambda x: F.adaptive_max_pool2d(x, (3, 5), return_indices=True),
     "circular padding": lambda x: (F.pad(x.transpose(1, 2), (2, 1), mode="circular"),),
 }
 
@@ -170,6 +178,12 @@ def test_a_guard_that_a_size_of_the_range_breaks_is_refused() -> None:
     model = Of(lambda x: x.chunk(3, 1)[0])  # Four rows are two pieces, not three.
     lowered = stepwell.lower(exported(model, ROWS, {1: Dim.DYNAMIC(min=3, max=24)}), "xnnpack")
     with pytest.raises(stepwell.StepwellError, match="holds only where"):
+        lowered.to_pte()
+
+
+def test_a_factor_whose_share_is_rounded_down_is_not_repetition() -> None:
+    lowered = stepwell.lower(exported(resized(41.0), ROWS, {1: LENGTH}), "xnnpack")
+    with pytest.raises(stepwell.StepwellError, match="upsample_nearest1d"):
         lowered.to_pte()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -115,6 +116,24 @@ def _at(flat: Tensor, corner: list[Tensor], sizes: list[int]) -> Tensor:
     return torch.where(is_within.unsqueeze(1), found, torch.zeros_like(found))
 
 
+def upsample_nearest1d(
+    x: Tensor, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
+) -> Any:
+    """Each element of a line of an open length so many times; else as PyTorch computes it.
+
+    Not by a factor whose reciprocal in single precision is below what it stands for: PyTorch
+    multiplies by that and rounds down.
+    """
+    whole = [f for f in scale_factors or () if f == int(f) and _single(1 / f) * f >= 1]
+    if isinstance(x.shape[-1], int) or not whole:
+        return aten.upsample_nearest1d.vec.decompose(x, output_size, scale_factors)
+    return x.unsqueeze(-1).expand(*x.shape, int(whole[0])).flatten(-2)
+
+
+def _single(number: float) -> float:
+    return struct.unpack("<f", struct.pack("<f", number))[0]
+
+
 def frexp(x: Tensor) -> Any:
     """Halves and doubles by 64, 32, …, each where the size asks for it: exact."""
     if x.dtype != torch.float32:
@@ -135,6 +154,7 @@ def frexp(x: Tensor) -> Any:
 
 LAYERS: dict[Any, Callable[..., Any]] = {
     aten.grid_sampler_3d.default: grid_sampler_3d,
+    aten.upsample_nearest1d.vec: upsample_nearest1d,
     aten.frexp.Tensor: frexp,
 }
 """Operator → what it is by others."""

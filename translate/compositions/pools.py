@@ -115,9 +115,11 @@ def adaptive_avg_pool3d(x: Tensor, output_size: Sequence[int]) -> Any:
 def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:
     """Values, and the place of each among all elements of a channel, the first of equals."""
     rank = len(output_size)
+    first = x.dim() - rank
+    if not all(isinstance(size, int) for size in (*output_size, *x.shape[first:])):
+        return _adaptive_max_pool_of_any(x, output_size)
     if min(output_size) == 0 or x.numel() == 0:
         return NotImplemented
-    first = x.dim() - rank
     values, tracked = x, x
     for axis in reversed(range(first, x.dim())):
         values = by_windows(values, axis, output_size[axis - first], lambda part, at: part.amax(at))
@@ -137,6 +139,36 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:
         tracked, places = torch.cat(tensors, axis), torch.cat(numbers, axis)
         stride *= size
     return values, places
+
+
+def _adaptive_max_pool_of_any(x: Tensor, output_size: Sequence[int]) -> Any:
+    """The same of sizes that are open: as many places a window as the longest has.
+
+    A shorter window names its last place again, which is no greater than itself.
+    """
+    first = x.dim() - len(output_size)
+    values, places = x, None
+    stride: Any = 1
+    for axis in reversed(range(first, x.dim())):
+        count, size = output_size[axis - first], x.shape[axis]
+        longest = (size + count - 1) // count + 1
+        windows = torch.arange(count).unsqueeze(-1)
+        starts = torch.div(windows * size, count, rounding_mode="floor")
+        ends = torch.div((windows + 1) * size + (count - 1), count, rounding_mode="floor")
+        taken = torch.minimum(starts + torch.arange(longest), ends - 1)
+        parts = _taken(values, axis, taken)
+        at = torch.argmax(parts, axis + 1, keepdim=True)
+        numbers = taken.reshape(*taken.shape, *(1,) * (x.dim() - axis - 1)) * stride
+        if places is not None:
+            numbers = numbers + _taken(places, axis, taken)
+        places = torch.gather(numbers.expand(parts.shape), axis + 1, at).squeeze(axis + 1)
+        values = parts.amax(axis + 1)
+        stride = stride * size
+    return values, places
+
+
+def _taken(x: Tensor, axis: int, places: Tensor) -> Tensor:
+    return aten.index.Tensor(x, [*(None,) * axis, places])
 
 
 def fractional_max_pool(

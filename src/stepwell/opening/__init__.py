@@ -22,8 +22,10 @@ from stepwell.ir.outside.torch_private import ValueRanges
 from stepwell.ir.records import dataclass
 from stepwell.opening.candidates import KINDS, Inputs, Place, inputs_of, widest
 from stepwell.opening.hearing import Line, exported, line_of
-from stepwell.opening.trying import Fault, Open, Trial, Tried, first_line, opened, tried
+from stepwell.opening.trying import Fault, Open, Trial, Tried, first_line, narrowed, opened, tried
 
+Holds = Mapping[str, tuple[Open, Tried]]
+"""By symbol: a size that is open, and what came of trying it."""
 Dynamic = str | Sequence[str] | Mapping[str, int | None]
 
 
@@ -121,12 +123,13 @@ def open_sizes(
     inputs = _widened(model, given, most, pins)
     kept = {place for place in most if place not in pins}
     program, found = _exported(model, inputs, kept, most, pins)
-    holds: dict[str, tuple[Open, Tried]] = {}
+    holds: Holds = {}
     while found:
         trial = Trial(model, program, inputs)
         holds = {size.symbol: (size, tried(trial, size)) for size in found}
         wrong = [(size, seen) for size, seen in holds.values() if seen.fault is not None]
         if not wrong:
+            holds = _within(trial, holds)
             break
         for size, seen in wrong:
             assert seen.fault is not None
@@ -142,8 +145,7 @@ def open_sizes(
 
     ones = {size.symbol for size, seen in holds.values() if is_one(size, seen)}
     for size, seen in holds.values():
-        if is_one(size, seen):
-            _take_ones(program, size.symbol)
+        _bound(program, size.symbol, 1 if is_one(size, seen) else size.least, size.most)
     axes = tuple(_axis(given, place, asked[place][0], holds, pins, ones) for place in sorted(asked))
     sizes = {symbol: seen.sizes for symbol, (_, seen) in holds.items() if seen.fault is None}
     return OpenSizes(axes, program, inputs.args, inputs.kwargs, sizes)
@@ -284,9 +286,9 @@ def _in_steps(
     inputs: Inputs,
     kept: set[Place],
     most: Mapping[Place, int],
-    holds: dict[str, tuple[Open, Tried]],
+    holds: Holds,
     program: ExportedProgram,
-) -> tuple[Inputs, ExportedProgram, dict[str, tuple[Open, Tried]]]:
+) -> tuple[Inputs, ExportedProgram, Holds]:
     """The program of sizes that are multiples of their steps, where torch exports it so.
 
     What is halved is known to be even then, and the program takes no other size.
@@ -312,22 +314,26 @@ def _in_steps(
         seen.fault is not None for _, seen in found.values()
     ):
         return inputs, program, holds
-    return again, stepped, found
+    return again, stepped, _within(trial, found)
 
 
-def _take_ones(program: ExportedProgram, symbol: str) -> None:
-    """One of a kind is among the sizes: torch starts at two, and it was tried."""
+def _within(trial: Trial, holds: Holds) -> Holds:
+    return {name: (narrowed(trial, *held), held[1]) for name, held in holds.items()}
+
+
+def _bound(program: ExportedProgram, symbol: str, least: int, most: int) -> None:
+    """What was tried: one of a kind, where torch starts at two, and no further than it holds."""
     ranges = program.range_constraints
-    for name, held in list(ranges.items()):
+    for name in list(ranges):
         if str(name) == symbol:
-            ranges[name] = ValueRanges(1, held.upper)  # pyright: ignore
+            ranges[name] = ValueRanges(least, most)  # pyright: ignore
 
 
 def _axis(
     inputs: Inputs,
     place: Place,
     kind: str,
-    holds: Mapping[str, tuple[Open, Tried]],
+    holds: Holds,
     pins: Mapping[Place, Fault],
     ones: Collection[str],
 ) -> OpenAxis:

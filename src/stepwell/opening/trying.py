@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -159,6 +160,30 @@ def _further(trial: Trial, size: Open, step: int, right: list[int]) -> Tried:
             if found is None:
                 right.append(value)
     return Tried(tuple(sorted(right)), step)
+
+
+def narrowed(trial: Trial, size: Open, seen: Tried) -> Open:
+    """The size within the ends to which model and program both go from the example on.
+
+    A trace may hold for less than its range says: `x.shape[-1] // 8`, taken for 2 all the way.
+    """
+    if seen.fault is not None:
+        return size
+
+    def end(limit: int) -> int:
+        step = seen.step if limit > size.given else -seen.step
+        taken, beyond = 0, (limit - size.given) // step
+        if beyond > 0 and _at(trial, size, size.given + beyond * step) is None:
+            return limit
+        while beyond - taken > 1:
+            middle = (taken + beyond) // 2
+            if _at(trial, size, size.given + middle * step) is None:
+                taken = middle
+            else:
+                beyond = middle
+        return size.given + taken * step
+
+    return replace(size, least=end(size.least), most=end(size.most))
 
 
 def _at(trial: Trial, size: Open, value: int) -> Fault | None:
