@@ -5,8 +5,9 @@
 CPU seconds from an `ExportedProgram` to the bytes of a `.pte`, after imports and one run of each
 flow on a small model. Then the file's size and what its first making adds to the memory of the
 process at the most (on Linux), delegates, ops outside them, `mul.Scalar` among those, and the
-largest difference from eager PyTorch of what the real runtime computes. The command line's own
-start-up is a line of its own.
+largest difference from eager PyTorch of what the real runtime computes. "Read and written alone"
+is the import of the program and the bytes of the lowered one without a rewrite between: no lowering
+in this process is faster. The command line's own start-up is a line of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from torch.export import ExportedProgram
 import stepwell
 from stepwell.joining.stock import counted, stock_pte
 
+ALONE = "read and written alone"
 MODELS = ("deit:deit_tiny", "mobilenet:mobilenet_v2", "resnet:resnet18")
 
 
@@ -58,12 +60,36 @@ def measure(name: str, with_stock: bool, repeat: int) -> dict[str, Any]:
         seconds, pte = cpu_seconds(lambda p=pipeline: stepwell_pte(exported, p), repeat)
         found = examine(pte, inputs, expected)
         flows[pipeline] = {"cpu_seconds": seconds, "memory_mb": most and most / MEGABYTE, **found}
+    flows[ALONE] = {"cpu_seconds": read_and_written(exported, repeat)}
     if with_stock:
         spare = copy.deepcopy(exported)
         seconds, pte = cpu_seconds(lambda: stock_pte(spare))
         found = examine(pte, inputs, expected)
         flows["stock"] = {"cpu_seconds": seconds, "memory_mb": None, **found}
     return flows
+
+
+def read_and_written(exported: ExportedProgram, repeat: int) -> float:
+    """CPU seconds of a lowering without its rewrites."""
+    lowered = stepwell.lower(exported, "xnnpack").program
+    read, _ = cpu_seconds(lambda: stepwell.from_exported_program(exported), repeat)
+    written, _ = cpu_seconds(lambda: stepwell.emit(lowered, "xnnpack"), repeat)
+    return read + written
+
+
+def made(held: dict[str, Any]) -> list[Any]:
+    """What the row of a flow says of its file, if it made one."""
+    if "bytes" not in held:
+        return [None] * 6
+    memory = held["memory_mb"]
+    return [
+        f"{held['bytes'] / 1e6:.0f}",
+        None if memory is None else f"{memory:.0f}",
+        held["delegates"],
+        held["outside"],
+        held["mul.Scalar"],
+        f"{held['error']:.1e} of {held['scale']:.1f}",
+    ]
 
 
 def warm_up(with_stock: bool) -> None:
@@ -100,19 +126,8 @@ def main() -> None:
         for flow in sorted(flows):
             held = flows[flow]
             times = stock / held["cpu_seconds"] if stock and flow != "stock" else None
-            rows.append(
-                [
-                    f"{name.split(':')[1]}  {flow}",
-                    held["cpu_seconds"],
-                    f"{times:.0f}×" if times else None,
-                    f"{held['bytes'] / 1e6:.0f}",
-                    f"{held['memory_mb']:.0f}" if held["memory_mb"] is not None else None,
-                    held["delegates"],
-                    held["outside"],
-                    held["mul.Scalar"],
-                    f"{held['error']:.1e} of {held['scale']:.1f}",
-                ]
-            )
+            speed = [held["cpu_seconds"], f"{times:.0f}×" if times else None]
+            rows.append([f"{name.split(':')[1]}  {flow}", *speed, *made(held)])
         write("lowering", results)
     results["start-up"] = {
         "import torch": start_up("import torch"),
