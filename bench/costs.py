@@ -45,14 +45,19 @@ PRODUCTS = ((197, 768, 768), (3136, 64, 256), (784, 128, 512), (196, 256, 1024))
 """Rows, inputs, outputs."""
 
 
-def image(channels: int, size: int) -> torch.Tensor:
-    return torch.randn(1, size, size, channels)
+SINGLE, HALF = torch.float32, torch.float16
 
 
-def depthwise(channels: int, size: int, window: tuple[int, int]) -> Form:
+def image(channels: int, size: int, dtype: torch.dtype = SINGLE) -> torch.Tensor:
+    return torch.randn(1, size, size, channels).to(dtype)
+
+
+def depthwise(
+    channels: int, size: int, window: tuple[int, int], dtype: torch.dtype = SINGLE
+) -> Form:
     """A depthwise convolution that keeps the image's size."""
     height, width = window
-    taps = torch.randn(1, height, width, channels)
+    taps = torch.randn(1, height, width, channels).to(dtype)
     padding = ((height - 1) // 2, width // 2, height // 2, (width - 1) // 2)
 
     def node(w: Writer, x: SSAValue) -> SSAValue:
@@ -62,7 +67,7 @@ def depthwise(channels: int, size: int, window: tuple[int, int]) -> Form:
             )
         )
 
-    return Form((image(channels, size),), node, chained=True)
+    return Form((image(channels, size, dtype),), node, chained=True)
 
 
 def elementwise(name: str, channels: int, size: int) -> Form:
@@ -135,8 +140,8 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
     """The costs of a machine, or of an Arm core whose instructions are counted."""
     images = IMAGES[1:4] if counted else IMAGES
 
-    def window(size: tuple[int, int]) -> float:
-        return nanoseconds(((depthwise(c, s, size), c * s * s) for c, s in images), measure)
+    def window(size: tuple[int, int], dtype: torch.dtype = SINGLE) -> float:
+        return nanoseconds(((depthwise(c, s, size, dtype), c * s * s) for c, s in images), measure)
 
     def of(name: str) -> float:
         return nanoseconds(((elementwise(name, c, s), c * s * s) for c, s in images), measure)
@@ -159,6 +164,7 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
         transpose=of("transpose"),
         convert=of("convert"),
         depthwise=tuple(window(size) for size in WINDOWS),
+        halves=tuple(window(size, HALF) / window(size) for size in WINDOWS),
         lone_tap=window((7, 7)) / 49,
         weight=max(0.0, rows - few * product),
     )

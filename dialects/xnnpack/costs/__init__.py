@@ -39,7 +39,7 @@ UNKNOWN_SIZE = 64
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds, but for `machine`, `near` and `worth`.
+    """Nanoseconds, but for `machine`, `halves`, `near` and `worth`.
 
     Attributes:
         machine: where they were measured.
@@ -51,6 +51,7 @@ class Costs:
         transpose: an element that changes its place.
         convert: an element between two datatypes.
         depthwise: an element of a depthwise convolution's result, for each of `TAPS`.
+        halves: how many times as long it takes in halves, for each of `TAPS`.
         lone_tap: a tap of a depthwise window that no kernel holds, for each element: an indirect
             product of one channel a group.
         near: bytes of a depthwise filter that stay in the first cache from one pixel to the next.
@@ -78,6 +79,7 @@ class Costs:
     transpose: float
     convert: float
     depthwise: tuple[float, ...]
+    halves: tuple[float, ...]
     lone_tap: float
     near: int
     far_tap: float
@@ -114,6 +116,11 @@ class Costs:
                 return cost
         return taps * self.lone_tap
 
+    def window_of_halves(self, taps: int) -> float:
+        """The same in halves; parts of a larger window are as slow as the largest."""
+        at = next((index for index, most in enumerate(TAPS) if taps <= most), -1)
+        return self.halves[at] * self.window(taps)
+
 
 def kinds() -> tuple[str, ...]:
     """The kinds of CPU whose costs are known."""
@@ -146,7 +153,8 @@ def load(kind: str = DEFAULT) -> Costs:
             help="measure them there: python bench/costs.py --write",
         )
     held: dict[str, Any] = json.loads((Path(__file__).parent / f"{kind}.json").read_text())
-    held["depthwise"] = tuple(held["depthwise"])
+    for name in ("depthwise", "halves"):
+        held[name] = tuple(held[name])
     return Costs(**{field.name: held[field.name] for field in fields(Costs)})
 
 

@@ -11,6 +11,8 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.costs import UNKNOWN_SIZE, costs_of
+from stepwell.ir.choices import shape_of
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.families import is_movement
@@ -18,12 +20,13 @@ from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import bf16, f16, f32
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
-from stepwell.ir.types import element
+from stepwell.ir.types import dims, element
 from stepwell.translate.lowerings.aten import normalisations
 from stepwell.translate.lowerings.aten.constants import rounds
 from stepwell.translate.lowerings.aten.values import Value, again, answered, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, step
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
+from stepwell.translate.rewrites.mxfp.choose_mxfp import is_depthwise
 from stepwell.translate.rewrites.spelling.activations import is_gate_of_hardswish
 from stepwell.translate.rewrites.xnnpack.floats.nans import zero_or_nan
 from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, not_halves, widened
@@ -120,10 +123,39 @@ def widen_products_of_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | Non
     (Armv8.2 and later) do, so that a sum of K products is off by K roundings of a half, 0.015 for a
     layer with 4096 inputs, 0.08 of the sum where all are positive. `lower(..., half="accumulate in
     f32")` computes layers and products in f32 between casts, as torch does, for twice the bytes of
-    their weights and the time of float32.
+    their weights and the time of float32. A depthwise convolution is also one of singles where the
+    CPU takes longer for halves: XNNPACK's kernel for x86 widens each tap anew for every pixel.
     """
     asked = b.program.context.option("half", IN_SINGLE) == IN_SINGLE
-    return in_single(op, b) if asked else None
+    return in_single(op, b) if asked or is_slow_in_halves(op, b.program) else None
+
+
+def is_slow_in_halves(op: SchemaOp, program: Program) -> bool:
+    """Whether a depthwise convolution takes less between two casts."""
+    if not isinstance(op, aten.ConvolutionDefault) or op.arg("transposed"):
+        return False
+    image, weight = op.operands[:2]
+    if not is_depthwise(dims(weight.type), op.arg("groups")):
+        return False
+    costs = costs_of(program.context)
+    read, made = (count(value) for value in (image, op.results[0]))
+    taps = count(weight) // known(dims(weight.type)[0])
+    casts = (read + made) * costs.convert + 2 * costs.node
+    forms = {
+        "halves": made * costs.window_of_halves(taps),
+        "singles": made * costs.window(taps) + casts,
+    }
+    return program.context.choose("widen-products-of-halves", shape_of(op), forms) == "singles"
+
+
+def count(value: SSAValue) -> int:
+    """Elements; a size that is open counts as any."""
+    return math.prod(map(known, dims(value.type)))
+
+
+def known(size: object) -> int:
+    """A size, or what an open one counts as."""
+    return size if isinstance(size, int) else UNKNOWN_SIZE
 
 
 @lowers(
