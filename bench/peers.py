@@ -36,6 +36,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -409,6 +410,12 @@ def of_transformers(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...
     return Alone(encoder(config)), (torch.randn(1, 80, 3000),)
 
 
+def block(called: str, threads: int) -> str:
+    """The marks in the docs between which a model's row stands."""
+    kind = called.partition("@")[2]
+    return f"peers {threads}" if not kind else "peers half" if kind == HALF else "peers kinds"
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         peer, path, given, threads = sys.argv[2:]
@@ -448,10 +455,9 @@ def main() -> None:
         print(f"geometric means, the goal's eleven {kind}:", *means(results, goal(kind)))
     if options.table:
         asked: list[str] = options.models.split(",")
-        for name, is_kind in ((f"peers {options.threads}", False), ("peers kinds", True)):
-            of_these = {one: found for one, found in results.items() if ("@" in one) == is_kind}
-            if any(one in of_these for one in asked):
-                between_markers(options.table, name, markdown(of_these))
+        for name in dict.fromkeys(map(partial(block, threads=options.threads), asked)):
+            of_these = {n: f for n, f in results.items() if block(n, options.threads) == name}
+            between_markers(options.table, name, markdown(of_these))
         if options.resources:
             between_markers(options.table, "peers resources", resource_table(results))
 
