@@ -146,6 +146,7 @@ QUANTISED = (
             *(rule() for rule in leftover_casts.CONVERT),
             *(rule() for rule in widen_quantised_cast.RULES),
             *(rule() for rule in leftover_casts.UNTYPE),
+            step(floats.widen_measured_range),
             *CANCEL_CASTS,
         ),
     ),

@@ -44,10 +44,10 @@ class Written(nn.Module):
         self.register_buffer("z", torch.zeros(count, dtype=torch.int64))
         self.register_buffer("b", torch.randn(count, generator=generator))
 
-    def weight(self) -> Tensor:
+    def weight(self, dtype: torch.dtype | None = None) -> Tensor:
         """The dequantised weight."""
         return Q.dequantize_per_channel.default(
-            self.w, self.s, self.z, self.axis, -127, 127, torch.int8
+            self.w, self.s, self.z, self.axis, -127, 127, torch.int8, out_dtype=dtype
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -246,7 +246,9 @@ def dynamic(x: Tensor) -> Tensor:
     """Quantised by its own range, and back."""
     scale, zero = Q.choose_qparams.tensor(x, -128, 127, 2**-12, torch.int8)
     held = Q.quantize_per_tensor.tensor(x, scale, zero, -128, 127, torch.int8)
-    return Q.dequantize_per_tensor.tensor(held, scale, zero, -128, 127, torch.int8)
+    return Q.dequantize_per_tensor.tensor(
+        held, scale, zero, -128, 127, torch.int8, out_dtype=x.dtype
+    )
 
 
 @pytest.mark.parametrize("kernel", [1, 3])
@@ -264,6 +266,22 @@ def test_a_dynamically_quantised_convolution_finds_its_scales_as_its_kernel_need
     )
     assert is_whole(made)
     assert kinds(made, "convolution_2d") == [("qdint8", "qcint8", "fp32", "fp32")]
+
+
+def test_layers_of_halves_are_quantised_at_run_time_too() -> None:
+    """In float32, which every CPU has kernels of, between two converts."""
+    x = ROWS.half()
+    module = Written(lambda m, x: functional.linear(dynamic(x), m.weight(x.dtype), m.b), (6, 8))
+    module.b = module.b.half()
+    made = lowered(torch.export.export(module, (x,)))
+    assert is_whole(made)
+    assert kinds(made, "fully_connected") == [("qdint8", "qcint8", "fp32", "fp32")]
+    # Eight products of inputs half a step off, and of halves.
+    step = float(x.max() - x.min()) / 255
+    reach = float((module.w.abs() * module.s[:, None]).sum(1).max())
+    want = module(x)
+    rounded = 2**-9 * (float(want.abs().max()) + reach * float(x.abs().max()))
+    assert (made.run(x)[0] - want).abs().max() <= 1.25 * step * reach + rounded
 
 
 @pytest.mark.parametrize("has_bias", [True, False])

@@ -72,3 +72,15 @@ def test_a_hardsigmoid_that_becomes_a_hardswish_stays(refused: Any, method: Any)
         f"%y = aten.mul.Tensor(%x, %s) : ({HALF}, {HALF}) -> {HALF}",
     )
     refused(method(f"%x: {HALF}", *lines, gives=HALF), step(floats.widen_halves))
+
+
+@pytest.mark.parametrize("real", ["f16", "bf16", "f32"])
+def test_steps_of_halves_are_measured_in_single(real: str, apply: Any, method: Any):
+    """ExecuTorch's kernel ends the process on anything else."""
+    line = (
+        "%y, %z = quantized_decomposed.choose_qparams.tensor(%x, -128, 127, 0.0001, i8)"
+        f" : (tensor<2x4x{real}>) -> (tensor<1xf64>, tensor<1xi64>)"
+    )
+    text = method(f"%x: tensor<2x4x{real}>", line, gives="tensor<1xf64>")
+    done = apply(text, step(floats.widen_measured_range))
+    assert done.count == (real != "f32")

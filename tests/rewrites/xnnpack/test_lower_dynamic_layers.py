@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 import torchao.quantization  # noqa: F401 (registers torchao's operators)
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 (registers quantized_decomposed)
 
@@ -115,11 +116,13 @@ HALVES = LINEAR.replace("f32", "f16")
 NEAR_MISSES = {
     "an unsigned weight": (weight("!quant.uniform<u8:f32, 0.125>", "ui8"), TENSOR, "signed int8"),
     "a weight of int16": (weight("!quant.uniform<i16:f32, 0.125>", "i16"), TENSOR, "signed int8"),
-    "a weight of halves": (
-        weight("!quant.uniform<i8:f16, 0.125>", real="f16"), (*dynamic("f16"), HALVES), "float32",
+    "a weight of halves under halves": (
+        weight("!quant.uniform<i8:f16, 0.125>", sizes="3x64x", real="f16"),
+        (HALVES.replace("%d", "%v").replace("2x4x", "2x64x").replace("3x4x", "3x64x"),),
+        "of float32",
     ),
-    "rows of halves": (
-        weight(), (*dynamic(source="f16"), LINEAR), "quantises float32 values",
+    "rows of bfloats": (
+        weight(), (*dynamic(source="bf16"), LINEAR), "quantises float32 and",
     ),
     "a weight with a zero point": (weight("!quant.uniform<i8:f32, 0.125:1>"), TENSOR, "zero point"),
     "scales on the inputs": (
@@ -144,8 +147,9 @@ def test_a_layer_stays(name: str, refused: Any, method: Any):
     stored, lines, reason = NEAR_MISSES[name]
     gives = Y.replace("f32", "f16") if "f16" in lines[-1] else Y
     lines = lines if "%y" in lines[-1] else (*lines, LINEAR)
-    x = X.replace("f32", "f16") if "rows of halves" in name else X
-    text = method(f"%x: {x}, %v: tensor<2x64xf32>", stored, *lines, gives=gives)
+    x = X.replace("f32", "bf16") if name == "rows of bfloats" else X
+    v = "tensor<2x64xf16>" if name == "a weight of halves under halves" else "tensor<2x64xf32>"
+    text = method(f"%x: {x}, %v: {v}", stored, *lines, gives=gives)
     refused(text, step(quantised_layers.dynamic_linear), reason)
 
 
@@ -212,7 +216,8 @@ def convolved(
     changed = [line.replace("2x4x", image) for line in lines]
     of = f"(tensor<{image}{real}>, tensor<{filters}{real}>{more}) -> tensor<{made}{real}>"
     line = f"%y = aten.convolution.default(%d, %r, {rest}) : {of}"
-    given = "f16" if "xf16>, tensor<1xf64>" in changed[1 % len(changed)] else "f32"
+    held = changed[1 % len(changed)].partition(" : (")[2]
+    given = next((f for f in ("f16", "bf16") if held.startswith(f"tensor<{image}{f}>")), "f32")
     arguments = f"%x: tensor<{image}{given}>{more.replace(', ', ', %b: ')}"
     return method(arguments, stored, *changed, line, gives=f"tensor<{made}{real}>")
 
@@ -234,12 +239,7 @@ IMAGE_NEAR_MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"rest": "%b, [1, 1], [0, 0], [1, 1], false, [0, 0], 1", "more": ", tensor<3xf32>"},
         "the bias is computed",
     ),
-    "an image of halves": (filters(), {"lines": dynamic(source="f16")}, "quantises float32"),
-    "a filter of halves": (
-        filters("!quant.uniform<i8:f16, 0.125>", real="f16"),
-        {"lines": dynamic("f16"), "real": "f16"},
-        "of float32 values",
-    ),
+    "an image of bfloats": (filters(), {"lines": dynamic(source="bf16")}, "quantises float32"),
     "a filter with a zero point": (filters("!quant.uniform<i8:f32, 0.125:1>"), {}, "symmetrically"),
     "a volume": (
         filters(sizes="3x4x1x1x1x"),
@@ -276,3 +276,29 @@ def test_a_convolution_of_floats_is_left_alone(refused: Any, method: Any):
 def test_a_convolution_with_a_float_filter_is_left_alone(refused: Any, method: Any):
     stored = '%r = stepwell.weight <"r"> "parameter" : tensor<3x4x1x1xf32>'
     refused(convolved(method, stored), step(quantised_layers.dynamic_convolution))
+
+
+def test_layers_of_halves_are_computed_in_singles(apply: Any, method: Any):
+    """Casts around: a CPU without half arithmetic has no kernels that give halves.
+
+    Every token has -128 and 127 in it: its scale is one, and nothing rounds but the result.
+    """
+    lines = dynamic("f16", "f16")
+    stored = weight("!quant.uniform<i8:f16, 0.125>", real="f16")
+    x, y = X.replace("f32", "f16"), Y.replace("f32", "f16")
+    linear = method(f"%x: {x}", stored, *lines, HALVES, gives=y)
+    image = convolved(
+        method,
+        filters("!quant.uniform<i8:f16, 0.125>", real="f16"),
+        lines=lines,
+        real="f16",
+    )
+    for text, lowering, layer in (
+        (linear, quantised_layers.dynamic_linear, "xnnpack.fully_connected"),
+        (image, quantised_layers.dynamic_convolution, "xnnpack.convolution_2d"),
+    ):
+        given = torch.randint(-9, 9, (1, 4, 5, 5) if text is image else (2, 4)).half()
+        given[:, 0], given[:, 1] = -128, 127
+        ops = apply(text, step(lowering), inputs=[given]).ops()
+        assert layer in ops and "xnnpack.convert" in ops
+        assert ops.count("aten._to_copy.default") == 2

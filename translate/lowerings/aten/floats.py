@@ -17,7 +17,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.declared.numerics import Deviation
-from stepwell.ir.dtypes import bf16, f16, f32
+from stepwell.ir.dtypes import bf16, f16, f32, i8
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.types import dims, element
@@ -77,6 +77,19 @@ def widen_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     wide = Value(widened(b, op.operands[0]), b)
     normed = wide.call(aten.LayerNormDefault, op.arg("normalized_shape"), eps=op.arg("eps"))
     return (normed.cast(f16).affine(op.operand("weight"), op.operand("bias")),)
+
+
+@lowers(
+    "quantized_decomposed.choose_qparams.tensor",
+    "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
+    to="aten",
+    unless=lambda op: element(op.operands[0].type) not in (f16, bf16),
+    bound=Bound(relative=2**-7, units=2, reason="torch rounds the range and its 255th part too"),
+    sample=(X, -128, 127, 2**-12, i8),
+)
+def widen_measured_range(*, op: Any, b: Rewriter) -> tuple[Value, ...]:
+    """Steps of halves that are measured at run time, from singles: the kernels end on halves."""
+    return again(op, [Value(widened(b, op.operands[0]), b)])
 
 
 @lowers(

@@ -24,7 +24,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.rewriting.rewrite import Value as RunTime
-from stepwell.ir.types import dims, element
+from stepwell.ir.types import dims, element, with_element
 from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
@@ -45,11 +45,13 @@ from stepwell.translate.quantised.recognise import (
     stored_constant,
 )
 from stepwell.translate.quantised.run_time import run_time_quantised
-from stepwell.translate.rewrites.xnnpack.nodes.guards import not_constant, not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.floats.singles import widened
+from stepwell.translate.rewrites.xnnpack.nodes.guards import FLOATS, not_constant, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import to_nchw, to_nhwc
 from stepwell.translate.rewrites.xnnpack.nodes.windows import channels_last
 from stepwell.translate.rewrites.xnnpack.quantised.quantised import (
     not_a_filter,
+    of_singles,
     on_axis,
     per_channel,
     typed_bias,
@@ -134,19 +136,30 @@ def dynamic_linear(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
     value = x.ssa if found is None else found.source
     bias = op.operand("bias")
     _needs_matrices(value, op)
-    held = packable(weight.held, dims(op.operands[1].type))
+    kept = weight.held if found is None else of_singles(weight.held)
+    held = packable(kept, dims(op.operands[1].type))
     no_refusal(not_for_xnnpack(op))
     no_refusal(not_constant(bias, "bias"))
-    if element(value.type) != f32:
-        refuse("XNNPACK quantises float32 values at run time")
     if found is None and held.sub_channel:
         refuse("with float inputs XNNPACK has no kernel for groups of weights")
     if found is not None:
+        value, bias = _in_singles(value, bias, b)
         value = node(b, xnnpack.Convert, value, element=DynamicInt8Type(1)).ssa
     elif bias is not None:
         bias = _in_units_of_the_weight(bias, held, b)
     filter_ = typed_constant(b, weight.key, held)
-    return node(b, xnnpack.FullyConnected, value, filter_, bias, result=op.results[0].type)
+    made = with_element(op.results[0].type, f32)
+    y = node(b, xnnpack.FullyConnected, value, filter_, bias, result=made)
+    return y.cast(element(op.results[0].type))
+
+
+def _in_singles(
+    value: SSAValue, bias: SSAValue | None, b: Rewriter
+) -> tuple[SSAValue, SSAValue | None]:
+    """What a layer reads, in float32: where a CPU lacks half arithmetic XNNPACK has no other form."""
+    if element(value.type) not in FLOATS:
+        refuse("XNNPACK quantises float32 and float16 values at run time")
+    return widened(b, value), None if bias is None else widened(b, bias)
 
 
 @lowers(
@@ -202,14 +215,14 @@ def dynamic_convolution(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
     source, result, bias = found.source, op.results[0], op.operand("bias")
     no_refusal(not_for_xnnpack(op))
     needs_images(source, result)
+    weight = replace(weight, held=of_singles(weight.held))
     no_refusal(not_a_filter(weight, int(op.arg("transposed"))))
     _needs_one_group(op, weight)
     no_refusal(not_constant(bias, "bias"))
-    if element(source.type) != f32:
-        refuse("XNNPACK quantises float32 values at run time")
     form = form_of(op, weight.key)
     if form.node is xnnpack.DepthwiseConvolution2d:
         refuse("XNNPACK has no depthwise convolution with run-time scales")
+    source, bias = _in_singles(source, bias, b)
     image = to_nhwc(b, source)
     outputs = dims(result.type)[1]
     assert isinstance(outputs, int)
@@ -217,9 +230,10 @@ def dynamic_convolution(x: Value, *, op: SchemaOp, b: Rewriter) -> Value:
     filter_ = typed_constant(b, laid_out(form, b.weights), channel)
     shared = shared_dimensions(form, filter_)
     value = node(b, xnnpack.Convert, image, element=DynamicInt8Type(shared)).ssa
-    fields = {"result": channels_last(result.type), **fields_of(form)}
+    made = with_element(result.type, f32)
+    fields = {"result": channels_last(made), **fields_of(form)}
     y = node(b, form.node, value, filter_, bias, **fields)
-    return Value(to_nchw(b, y.ssa, result.type), b)
+    return Value(to_nchw(b, y.ssa, made), b).cast(element(result.type))
 
 
 def shared_dimensions(form: Convolution, stored: SSAValue) -> int:

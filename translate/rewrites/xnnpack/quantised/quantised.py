@@ -128,6 +128,11 @@ def not_within_sums(
     return None
 
 
+def of_singles(parameters: Quantization) -> Quantization:
+    """The same integers, of numbers of float32."""
+    return replace(parameters, expressed=f32)
+
+
 def typed_constant(rw: Rewriter, key: str, parameters: Quantization) -> SSAValue:
     """A weight's stored integers under their type."""
     stored = rw.weight(key)

@@ -18,8 +18,9 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant import Quantization, quantization
 from stepwell.dialects.xnnpack.meaning.arithmetic import DynamicTensor
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
+from stepwell.ir.dtypes import f16
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Value
-from stepwell.ir.types import dims
+from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
 
 ROUNDED_ONCE = Bound(units=1, reason="both round one real number, by other float steps")
@@ -28,10 +29,14 @@ ROUNDED_ONCE = Bound(units=1, reason="both round one real number, by other float
 _UNIT_ROUNDOFF = 2.0**-24
 _BFLOAT16 = 2.0**-8
 """What rounding to eight significant bits may move a number, relative to it."""
+_HALF = 2.0**-11
+"""What rounding to a half may move a number, relative to it."""
 _FEW = 8
 """Roundings of one product beside its sum: operands, bias, scales, result."""
 _ZERO_POINT_SLACK = 2.0**-12
 """A zero point is found in float32 among 255 steps: off by less than 2⁻¹² of one."""
+_HALF_SLACK = 255 * 2.0**-10
+"""The range of halves and its 255th part are rounded to halves: a quarter of a step at its ends."""
 
 
 def growth(terms: int) -> float:
@@ -89,16 +94,18 @@ def stored_layer(op: SchemaOp, step: float, value: Value, scales_rounded: bool =
     Both quantise an element to within half a step, of the tensor and of the token; a token's range
     lies within the tensor's, so its step is no greater: inputs differ by one `step` at most, and
     results by that times Σ|w|. With `step` 0 (float inputs) only the sums differ. Scales of groups
-    rounded to bfloat16 move each product by a further part of itself.
+    rounded to bfloat16 move each product by a further part of itself; so do halves, to which torch
+    rounds both factors of a product and its sum, and this layer the sum.
     """
+    of_halves = element(op.results[0].type) == f16
     weight = cast(torch.Tensor, value(op.operands[1])).abs().double()
     is_transposed = "transposed" in op.SCHEMA.by_name and op.arg("transposed")
     axis = 1 if is_transposed else 0
     reach = float(weight.sum([d for d in range(weight.dim()) if d != axis]).max())
     # The token's quantised input may exceed the tensor's by a step: it enters the rounding too.
-    moved = step * (1.0 + _ZERO_POINT_SLACK) * reach
+    moved = step * (1.0 + (_HALF_SLACK if of_halves else _ZERO_POINT_SLACK)) * reach
     relative = 2.0 * growth(terms(op)) + (_BFLOAT16 if scales_rounded else 0.0)
-    rounded = relative * (magnitude(op, value) + moved)
+    rounded = (relative + (5.0 * _HALF if of_halves else 0.0)) * (magnitude(op, value) + moved)
     return Bound(absolute=moved + rounded, reason=STORED_LAYER.reason)
 
 

@@ -32,12 +32,11 @@ not for $S = [30], $H = f64, $Q = "!quant.uniform<i8:f64, 0.2:3>"
 
 from __future__ import annotations
 
-import dataclasses
-
 from xdsl.ir import Attribute
 
 from stepwell.dialects.quant import UniformQuantizedType
-from stepwell.ir.dtypes import bf16, f16, f32
+from stepwell.ir.dtypes import bf16, f16
+from stepwell.translate.rewrites.xnnpack.quantised import quantised
 from stepwell.translate.rules import read_rules
 
 
@@ -48,7 +47,7 @@ def is_half(attribute: Attribute) -> bool:
 
 def of_singles(quantized_type: UniformQuantizedType) -> UniformQuantizedType:
     """The same quantisation, of numbers of float32."""
-    return UniformQuantizedType(dataclasses.replace(quantized_type.data, expressed=f32))
+    return UniformQuantizedType(quantised.of_singles(quantized_type.data))
 
 
 RULES = read_rules(__doc__, globals())
