@@ -19,8 +19,8 @@ the interpreter, which is CMSIS-NN's arithmetic (`tests/cmsis/test_kernels_golde
 | wrong | one does not |
 | refused | a `StepwellError`, with its sentence |
 | crash | any other error, or the end of the process |
-| stock ends | the test fails as it stands, with the stock lowering; or it ends in its own export,
-  quantiser or reference (eager has no such kernel) |
+| stock ends | the test fails as it stands, with the stock lowering, or our comparison ends its
+  process; or it ends in its own export, quantiser or reference (eager has no kernel) |
 | no program | a test of something else than a lowering |
 
 STATE holds a line a case; an ended run goes on where it was. Cases come by the hash of their names,
@@ -39,6 +39,7 @@ import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,8 +77,6 @@ OPEN = "open"
 """The verdict of a case that runs; it stays that of one that ended its process."""
 LOWERING = ("to_edge", "partition", "run_passes", "to_edge_transform_and_lower", "to_executorch")
 CHECKS = ("check", "check_not", "check_count", "check_node_count", "check_dtype_count")
-
-
 EXTENSIONS = {"cf": "controlflow", "mxfp": "mxfp+mxfp_conv"}
 """Their names of TOSA's extensions where ours are the specification's."""
 
@@ -206,7 +205,9 @@ class Harvest:
         torch.manual_seed(0)
         torch.set_num_threads(1)
         logging.disable(logging.WARNING)
-        if self.again != STOCK:
+        if self.again == STOCK:
+            self._watch()
+        else:
             self._put_in_place()
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
@@ -226,21 +227,27 @@ class Harvest:
     def pytest_runtest_call(self, item: Any) -> Generator[None, Any]:
         self.judged = judged = Judged()
         torch.manual_seed(0)
-        if self.again != STOCK:
-            self._write(item.nodeid, OPEN, "")
+        before = verdicts(self.state).get((self.suite, item.nodeid), ("", ""))
+        self._write(item.nodeid, OPEN, "")
         outcome = yield
         error = outcome.excinfo[1] if outcome.excinfo is not None else None
+        for kept in getattr(item, "_excinfo", None) or ():  # A `TestCase` keeps what it raises.
+            error = kept.value
+        item._excinfo = None
         outcome.force_result(None)
         if self.again == STOCK:
             if isinstance(error, Exception):
-                self._write(item.nodeid, "stock ends", f"as it stands: {told(error)}")
+                before = ("stock ends", f"as it stands: {told(error)}")
+            elif judged.tester is not None and not judged.compared:
+                run_as_by_default(judged.tester)  # Whose end is the process's, if it is one.
+            self._write(item.nodeid, *before)
             return
         if isinstance(error, KeyboardInterrupt):
             raise error
         if judged.verdict is None and judged.tester is not None and not judged.compared:
             compare_as_by_default(judged)
         if judged.verdict is None and judged.compared:
-            judged.say(judged.good, judged.why)
+            judged.say(judged.good, judged.why if error is None else told(error))
         elif judged.verdict is None and error is not None:
             judged.say("stock ends", told(error))
         self._write(item.nodeid, *(judged.verdict or ("no program", "")))
@@ -299,6 +306,22 @@ class Harvest:
                 )
 
         Export.run = export
+
+    def _watch(self) -> None:
+        """Which tester a test has, and whether it compares."""
+        from executorch.backends.test.harness import Tester
+
+        export, compare = Tester.export, Tester.run_method_and_compare_outputs
+
+        def exported(tester: Any, *args: Any, **options: Any) -> Any:
+            self.judged.tester = tester
+            return export(tester, *args, **options)
+
+        def compared(tester: Any, *args: Any, **options: Any) -> Any:
+            self.judged.compared = True
+            return compare(tester, *args, **options)
+
+        Tester.export, Tester.run_method_and_compare_outputs = exported, compared
 
     def _stage(self, name: str) -> Any:
         from executorch.backends.test.harness.stages import StageType
@@ -372,6 +395,13 @@ def compare_as_by_default(judged: Judged) -> None:
         judged.say("wrong" if is_wrong else "crash" if judged.ran else "stock ends", told(error))
 
 
+def run_as_by_default(tester: Any) -> None:
+    """The stock program of a test that runs none, as `compare_as_by_default` runs ours."""
+    with suppress(Exception):
+        tester.to_executorch().serialize()
+        tester.run_method_and_compare_outputs(inputs=tester.example_inputs, qtol=1)
+
+
 def is_marked(item: Any) -> bool:
     """Whether its own suite marks a test as failing or skipped."""
     marks = [*item.iter_markers("xfail"), *item.iter_markers("skip")]
@@ -384,13 +414,19 @@ def write(state: Path, *row: str) -> None:
         file.write(json.dumps(row) + "\n")
 
 
+def verdicts(state: Path) -> dict[tuple[str, str], tuple[str, str]]:
+    """Suite and case → verdict and reason; the last word on a case counts, and comes last."""
+    last: dict[tuple[str, str], tuple[str, str]] = {}
+    for line in state.read_text().splitlines() if state.exists() else ():
+        suite, name, verdict, reason = json.loads(line)
+        last.pop((suite, name), None)
+        last[suite, name] = verdict, reason
+    return last
+
+
 def rows(state: Path) -> list[tuple[str, str, str, str]]:
-    """Suite, case, verdict and reason; the last word on a case counts."""
-    lines = state.read_text().splitlines() if state.exists() else []
-    last = {
-        (suite, name): (verdict, reason) for suite, name, verdict, reason in map(json.loads, lines)
-    }
-    return [(*key, *row) for key, row in last.items()]
+    """Suite, case, verdict and reason."""
+    return [(*key, *row) for key, row in verdicts(state).items()]
 
 
 def table(state: Path, page: str = "") -> str:
@@ -430,24 +466,9 @@ def collect(suite: str, state: Path, expression: str, again: str = "") -> int:
     assert spec is not None and spec.submodule_search_locations
     root = Path(next(iter(spec.submodule_search_locations)))
     folders = [str(root / folder) for folder in SUITES[suite].folders]
-    options = [
-        "-c",
-        os.devnull,
-        "--rootdir",
-        str(root),
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "--no-header",
-    ]
-    options += [
-        "-W",
-        "ignore",
-        "-o",
-        "addopts=",
-        "--tb=no",
-        *(["-k", expression] if expression else []),
-    ]
+    options = ["-c", os.devnull, "--rootdir", str(root), "-W", "ignore", "-o", "addopts="]
+    options += ["-p", "no:cacheprovider", "-q", "--no-header", "--tb=no"]
+    options += ["-k", expression] if expression else []
     return int(pytest.main([*options, *folders], plugins=[Harvest(suite, state, again)]))
 
 
@@ -462,21 +483,16 @@ def main() -> None:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.inside:
-        sys.exit(
-            collect(arguments.suites[0], arguments.state, arguments.expression, arguments.again)
-        )
+        held = arguments.state, arguments.expression, arguments.again
+        sys.exit(collect(arguments.suites[0], *held))
     for suite in () if arguments.table is not None else arguments.suites:
-        command = [sys.executable, __file__, str(arguments.state), "--inside"]
-        command += [
-            "--suites",
-            suite,
-            *(["-k", arguments.expression] if arguments.expression else []),
-        ]
-        if arguments.again:
-            command += ["--again", arguments.again]
+        command = [sys.executable, __file__, str(arguments.state), "--inside", "--suites", suite]
+        command += ["-k", arguments.expression] if arguments.expression else []
+        command += ["--again", arguments.again] if arguments.again else []
         while subprocess.run(command, stdout=sys.stderr).returncode < 0:  # Ended by a signal.
             suite, name, *_ = rows(arguments.state)[-1]
-            write(arguments.state, suite, name, "crash", "ends the process")
+            verdict = "stock ends" if arguments.again == STOCK else "crash"
+            write(arguments.state, suite, name, verdict, "ends the process")
     print(table(arguments.state, arguments.table or ""))
 
 
