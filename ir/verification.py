@@ -98,7 +98,7 @@ def find_problems(
     if structural:
         return
     for op, key in unsettled:
-        problem = _type_problem(op)
+        problem = _type_problem(op, weights)
         if problem is not None:
             yield problem
         elif key is not None and not is_between:
@@ -170,9 +170,9 @@ def _reader_problems(op: Operation) -> Iterator[Problem]:
                 )
 
 
-def _type_problem(op: Operation) -> Problem | None:
+def _type_problem(op: Operation, weights: WeightStore | None) -> Problem | None:
     try:
-        inferred = infer(op)
+        inferred = infer(op, weights)
     except StepwellError as error:
         fact, help_ = error.problems[0].fact, error.problems[0].help
         return Problem(f"{op_name(op)}: {fact}", describe_op(op), help_)

@@ -2,16 +2,20 @@
 
 A rule returns the result types the op must have, or raises `StepwellError` naming what is wrong
 with its operands. Ops without a rule keep the types they state (their dialect's verifier decides).
+Where the weights are at hand a rule may ask for the numbers of a constant (`stored`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import TypeVar
 
 from xdsl.ir import Attribute, Operation
 
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.weights import WeightStore
 
 InferenceRule = Callable[[Operation], Sequence[Attribute]]
 _RULES: dict[type[Operation], InferenceRule] = {}
@@ -39,7 +43,22 @@ def inference_rule(cls: type[Operation]) -> InferenceRule | None:
     return None
 
 
-def infer(op: Operation) -> Sequence[Attribute] | None:
+def infer(op: Operation, weights: WeightStore | None = None) -> Sequence[Attribute] | None:
     """The result types an op must have, or None where there is no rule."""
     rule = inference_rule(type(op))
-    return None if rule is None else rule(op)
+    if rule is None:
+        return None
+    before = _WEIGHTS.set(weights)
+    try:
+        return rule(op)
+    finally:
+        _WEIGHTS.reset(before)
+
+
+_WEIGHTS: ContextVar[WeightStore | None] = ContextVar("weights", default=None)
+
+
+def stored(key: str) -> torch.Tensor | None:
+    """A weight, for the rule that is asked; None where no weights are at hand."""
+    weights = _WEIGHTS.get()
+    return weights.get(key) if weights is not None and key in weights else None

@@ -1,10 +1,14 @@
 """The verifier refuses what the specification forbids and nothing that it allows."""
 
 import pytest
+import torch
 
 from stepwell.backends.tosa.read import read_tosa
 from stepwell.dialects.tosa.targets import EXTENSIONS, PROFILES, TosaTarget
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.syntax.text import parse_module
+from stepwell.ir.verification import find_problems
+from stepwell.ir.weights import WeightStore
 
 from .graphs import conformance
 
@@ -25,3 +29,44 @@ def test_a_graph_made_wrong_is_refused_with_a_reason(name: str) -> None:
         return
     assert OF_A_LEVEL in name
     assert "rank 7 is above 6" in next(EVERYTHING.problems(program.module)).fact
+
+
+RESCALE = """builtin.module attributes {{stepwell.level = "tosa"}} {{
+  func.func @forward(%x: tensor<4x{given}>) -> tensor<4x{made}> {{
+    %m = stepwell.weight <"m"> "constant" : tensor<1xi32>
+    %s = stepwell.weight <"s"> "constant" : tensor<1xi8>
+    %a = stepwell.weight <"a"> "constant" : tensor<1x{given}>
+    %b = stepwell.weight <"b"> "constant" : tensor<1x{made}>
+    %y = tosa.rescale %x, %m, %s, %a, %b {{input_unsigned = false, output_unsigned = false,
+        per_channel = false, rounding_mode = SINGLE_ROUND, scale32 = true}}
+        : (tensor<4x{given}>, tensor<1xi32>, tensor<1xi8>, tensor<1x{given}>, tensor<1x{made}>)
+        -> tensor<4x{made}>
+    func.return %y : tensor<4x{made}>
+  }}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "zero", "fact"),
+    [
+        ("i16", "i8", (3, 0), "the input zero point of i16 must be 0, it is 3"),
+        ("i8", "i16", (0, -5), "the output zero point of i16 must be 0, it is -5"),
+        ("i8", "i32", (7, 1), "the output zero point of i32 must be 0, it is 1"),
+        ("i16", "i8", (0, 9), ""),
+        ("i8", "i16", (-3, 0), ""),
+    ],
+)
+def test_a_zero_point_in_the_store_is_looked_at(
+    given: str, made: str, zero: tuple[int, int], fact: str
+) -> None:
+    weights = WeightStore()
+    types = {"i8": torch.int8, "i16": torch.int16, "i32": torch.int32}
+    for key, value, held in (
+        ("m", 1 << 30, "i32"), ("s", 30, "i8"), ("a", zero[0], given), ("b", zero[1], made),
+    ):  # fmt: skip
+        weights.add(key, torch.tensor([value], dtype=types[held]))
+    module = parse_module(RESCALE.format(given=given, made=made))
+    assert [problem.fact for problem in find_problems(module, weights)] == (
+        [f"tosa.rescale: {fact}"] if fact else []
+    )
+    assert not list(find_problems(module))  # Without the weights nothing is known of them.

@@ -8,6 +8,8 @@ from stepwell.dialects.tosa.constants import tensor_of_dense
 from stepwell.dialects.tosa.meaning.values import element_of, run_dtype
 from stepwell.dialects.tosa.shapes.rules import need, ranked
 from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.declared.inference import stored
 from stepwell.ir.dtypes import i16
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import WeightAttr
@@ -27,6 +29,13 @@ def constant_number(value: SSAValue) -> float | None:
     return numbers[0] if len(numbers) == 1 else None
 
 
+def zero_point(value: SSAValue) -> float | None:
+    """The number in a constant of one element, in the text or the store; None if not known."""
+    key = weight_key(value)
+    held = None if key is None else stored(key)
+    return constant_number(value) if held is None else float(held)
+
+
 def need_zero_point(
     value: SSAValue, attribute: Attribute, allowed: bool, what: str, *, unsigned: bool = False
 ) -> None:
@@ -35,7 +44,7 @@ def need_zero_point(
     need(isinstance(size, Size) or size == 1, f"there are {size} {what} zero points, not one")
     element = element_of(value)
     need(element == attribute, "the {0} zero point is {1}, the {0} {2}", what, element, attribute)
-    number = constant_number(value)
+    number = zero_point(value)
     if number is None:
         return
     if not allowed:

@@ -138,7 +138,7 @@ STAYS = {
         "%x: i32[4, 3]",
         '%m = stepwell.weight <"m"> "constant" : i32[4]',
         '%s = stepwell.weight <"s"> "constant" : i8[4]',
-        '%p = stepwell.weight <"p"> "constant" : i32[1]',
+        '%p = stepwell.weight <"p#zeros"> "constant" : i32[1]',
         '%q = stepwell.weight <"q"> "constant" : i8[1]',
         turn("a", "x", "1, 0", "4, 3", "3, 4", "i32"),
         f"%b = tosa.rescale %a, %m, %s, %p, %q {ROUNDED} : "

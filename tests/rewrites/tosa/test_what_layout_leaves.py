@@ -313,7 +313,7 @@ def test_a_rescale_per_channel_keeps_its_channels(programs: Any, written: Any) -
         "%x: i32[12]",
         '%m = stepwell.weight <"m"> "constant" : i32[4]',
         '%s = stepwell.weight <"s"> "constant" : i8[4]',
-        '%p = stepwell.weight <"p"> "constant" : i32[1]',
+        '%p = stepwell.weight <"p#zeros"> "constant" : i32[1]',
         '%q = stepwell.weight <"q"> "constant" : i8[1]',
         *reshape("a", "x", "12", "3, 4", "i32"),
         f"%y = tosa.rescale %a, %m, %s, %p, %q {flags} : (i32[3, 4], i32[4], i8[4], i32[1], i8[1]) "

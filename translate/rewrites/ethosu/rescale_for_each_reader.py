@@ -22,7 +22,7 @@ for %m = weight : tensor<1 x i32>
 for %s = weight : tensor<1 x i8>
 for %z = weight : tensor<1 x $I>
 for %o = weight : tensor<1 x i32>
-for %t = "tensor<2x8xi32>", %s = "s#ones", %z = "z", %o = "o#zeros", $S = [2, 8]
+for %t = "tensor<2x8xi32>", %s = "s#ones", %z = "z#zeros", %o = "o#zeros", $S = [2, 8]
 for $op = "tosa.add", $per_channel = false, $scale32 = true
 for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
 not for %t = %r
@@ -42,7 +42,7 @@ for %m = weight : tensor<1 x i32>
 for %s = weight : tensor<1 x i8>
 for %z = weight : tensor<1 x $I>
 for %o = weight : tensor<1 x i32>
-for %s = "s#ones", %z = "z", %o = "o#zeros", $S = [2, 8]
+for %s = "s#ones", %z = "z#zeros", %o = "o#zeros", $S = [2, 8]
 for $op = "tosa.add", $per_channel = false, $scale32 = true
 for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
 
@@ -61,7 +61,7 @@ for %m = weight : tensor<1 x i32>
 for %s = weight : tensor<1 x i8>
 for %z = weight : tensor<1 x $I>
 for %o = weight : tensor<1 x i32>
-for %s = "s#ones", %z = "z", %o = "o#zeros", $S = [2, 8]
+for %s = "s#ones", %z = "z#zeros", %o = "o#zeros", $S = [2, 8]
 for $op = "tosa.reduce_sum", $axis = 1, $per_channel = false, $scale32 = true
 for $input_unsigned = false, $output_unsigned = false, $rounding_mode = "SINGLE_ROUND"
 """
