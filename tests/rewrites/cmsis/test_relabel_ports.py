@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.translate.rewrites.cmsis import MERGE_TRANSPOSES
 from stepwell.translate.rewrites.cmsis.placing.relabel_ports import RelabelInput, RelabelOutput
 
 IN = 'stepwell.inputs = [{name = "x", dim_order = array<i64: 0, 2, 3, 1>}]'
@@ -40,8 +41,22 @@ def leaving(attributes: str, *lines: str, returned: str = "%y", gives: str = "")
 
 
 def test_an_output_that_lies_as_it_is_asked_for_is_relabelled(apply: Any):
-    done = apply(leaving(OUT, BACK, D), RelabelOutput())
+    """Both transposes are one, or none."""
+    done = apply(leaving(OUT, BACK, D), RelabelOutput(), *MERGE_TRANSPOSES)
     assert done.ops() == ["cmsis.dequantize_per_tensor", "cmsis.relabel"]
+
+
+def test_an_output_that_lies_otherwise_is_transposed_as_integers(apply: Any):
+    read = D.replace("%t", "%x").replace("1x2x3x4", "1x3x4x2")
+    done = apply(leaving(OUT, read, gives="tensor<1x3x4x2xf32>"), RelabelOutput())
+    assert done.ops() == ["cmsis.transpose", "cmsis.dequantize_per_tensor", "cmsis.relabel"]
+
+
+def test_an_input_that_is_read_as_it_was_exported_is_transposed_as_integers(apply: Any):
+    text = entering(IN, Q.replace("%q", "%y")).replace("tensor<1x3x4x2xi8>", "tensor<1x2x3x4xi8>")
+    assert apply(text, RelabelInput()).ops() == [
+        "cmsis.relabel", "cmsis.quantize_per_tensor", "cmsis.transpose",
+    ]  # fmt: skip
 
 
 def test_a_row_major_input_is_transposed(refused: Any):
@@ -67,9 +82,27 @@ def test_a_row_major_output_is_transposed(refused: Any):
     refused(leaving('stepwell.outputs = [{name = "y"}]', BACK, D), RelabelOutput())
 
 
-def test_what_was_not_transposed_is_not_relabelled(refused: Any):
-    read = D.replace("%t", "%x").replace("1x2x3x4", "1x3x4x2")
-    refused(leaving(OUT, read, gives="tensor<1x3x4x2xf32>"), RelabelOutput())
+SHORT = ("quant_min = -128 : i64, quant_max = 127 : i64, dtype = \"int8\"",
+         "quant_min = -32768 : i64, quant_max = 32767 : i64, dtype = \"int16\"")  # fmt: skip
+
+
+def test_integers_of_16_bits_have_no_transpose(refused: Any):
+    line = Q.replace("%q", "%y").replace(*SHORT).replace("xi8", "xi16")
+    text = entering(IN, line).replace("tensor<1x3x4x2xi8>", "tensor<1x2x3x4xi16>")
+    refused(text, RelabelInput())
+
+
+def test_a_volume_has_no_transpose(refused: Any):
+    line = Q.replace("%q", "%y").replace("1x2x3x4", "1x2x3x4x5")
+    ports = IN.replace("0, 2, 3, 1", "0, 2, 3, 4, 1")
+    text = entering(ports, line, taken="%x: tensor<1x2x3x4x5xf32>")
+    refused(text.replace("tensor<1x3x4x2xi8>", "tensor<1x2x3x4x5xi8>"), RelabelInput())
+
+
+def test_an_order_in_which_the_elements_lie_as_they_did_is_none(refused: Any):
+    line = Q.replace("%q", "%y").replace("1x2x3x4", "1x2x1x1")
+    text = entering(IN, line, taken="%x: tensor<1x2x1x1xf32>")
+    refused(text.replace("tensor<1x3x4x2xi8>", "tensor<1x2x1x1xi8>"), RelabelInput())
 
 
 @pytest.mark.parametrize("first", [True, False])

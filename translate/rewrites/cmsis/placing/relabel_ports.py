@@ -1,32 +1,35 @@
-"""Takes channels-last inputs and outputs as they lie in memory, instead of transposing them.
+"""Takes channels-last inputs and outputs as they lie in memory; bytes are turned, not floats.
 
 A model traced with channels-last inputs declares them NCHW over NHWC memory. Seen as NHWC they are
-row-major already, so the layout change at the door is a relabelling, which runs nothing.
+row-major already, so the layout change at the door is a relabelling, which runs nothing. Where what
+stands behind the door is NCHW, the integers are transposed: a quarter of what the floats are.
 
 rule relabel-input
-    transpose(quantise(input)) → quantise(relabel(input)).
+    quantise(input) → transpose(quantise(relabel(input))).
 Before:
-    %q = $step of ENTERS(%x, …) : (tensor<$*S x $F>) -> tensor<$*S x $I>
-    %y = cmsis.transpose(%q, perm=$order) : (tensor<$*S x $I>) -> tensor<$*T x $I>
+    %y = $step of ENTERS(%x, …) : (tensor<$*S x $F>) -> tensor<$*S x $I>
 After:
-    %r = cmsis.relabel(%x, perm=$order) : … -> tensor<$*T x $F>
-    %y = $step(%r, …)
-where is_taken_in_order(%x, $order) for choice
-for %x lies as $order
-for $step = "cmsis.quantize_per_tensor", $S = [1, 2, 3, 4], $T = [1, 3, 4, 2], $F = f32, $I = i8, $order = [0, 2, 3, 1]
+    %r = cmsis.relabel(%x, perm=$order) : … -> tensor<*composed($S, $order) x $F>
+    %q = $step(%r, …) : … -> tensor<*composed($S, $order) x $I>
+    %y = transposed(%q, inverse($order))
+with $order = order_taken(%x)
+where can_be_transposed($I, $S)
+for %x lies as [0, 2, 3, 1]
+for $step = "cmsis.quantize_per_tensor", $S = [1, 2, 3, 4], $F = f32, $I = i8
 for $scale = 0.5, $zero_point = 0, $quant_min = -128, $quant_max = 127, $dtype = "int8"
 
 rule relabel-output
-    dequantise(transpose(x)), returned → relabel(dequantise(x)).
+    dequantise(x), returned → relabel(dequantise(transpose(x))).
 Before:
-    %t = cmsis.transpose(%x, perm=$order) : (tensor<$*S x $I>) -> tensor<$*T x $I>
-    %y = $step of LEAVES(%t, …) : (tensor<$*T x $I>) -> tensor<$*T x $F>
+    %y = $step of LEAVES(%x, …) : (tensor<$*S x $I>) -> tensor<$*S x $F>
 After:
-    %r = $step(%x, …) : … -> tensor<$*S x $F>
-    %y = cmsis.relabel(%r, perm=$order)
-where is_given_in_order(%y, $order) for choice
-for %y lies as inverse($order)
-for $step = "cmsis.dequantize_per_tensor", $S = [1, 3, 4, 2], $T = [1, 2, 3, 4], $F = f32, $I = i8, $order = [0, 3, 1, 2]
+    %t = transposed(%x, $order)
+    %r = $step(%t, …) : … -> tensor<*composed($S, $order) x $F>
+    %y = cmsis.relabel(%r, perm=inverse($order))
+with $order = order_given(%y)
+where can_be_transposed($I, $S)
+for %y lies as [0, 2, 3, 1]
+for $step = "cmsis.dequantize_per_tensor", $S = [1, 2, 3, 4], $F = f32, $I = i8
 for $scale = 0.5, $zero_point = 0, $quant_min = -128, $quant_max = 127, $dtype = "int8"
 """
 
@@ -36,12 +39,17 @@ from collections.abc import Sequence
 from typing import cast
 
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from stepwell.dialects.cmsis.ops import DequantizePerTensor, QuantizePerTensor
 from stepwell.dialects.quant import StorageCast
-from stepwell.ir.axes.maps import inverse
+from stepwell.dialects.quant.types import UniformQuantizedType
+from stepwell.ir.axes.maps import inverse, lies_the_same
+from stepwell.ir.dtypes import i8
 from stepwell.ir.signature import get_signature
+from stepwell.ir.types import Dim, dims
+from stepwell.translate.quantised.recognise import not_int8
+from stepwell.translate.rewrites.cmsis.placing import reshape
 from stepwell.translate.rules import read_rules
 
 ENTERS = (QuantizePerTensor, StorageCast)
@@ -49,14 +57,24 @@ LEAVES = (DequantizePerTensor, StorageCast)
 """Steps between a port's elements and integers, element by element."""
 
 
-def is_taken_in_order(value: SSAValue, order: Sequence[int]) -> bool:
-    """Whether a value is an input that declares this dim order."""
-    return input_order(value) == tuple(order)
+def order_taken(value: SSAValue) -> tuple[int, ...] | None:
+    """The dim order that an input declares, where it is another than its axes'."""
+    return _of_its_own(value, input_order(value))
 
 
-def is_given_in_order(value: SSAValue, order: Sequence[int]) -> bool:
-    """Whether a value is an output alone, whose declared dim order undoes a transposition."""
-    return output_order(value) == inverse(tuple(order))
+def order_given(value: SSAValue) -> tuple[int, ...] | None:
+    """The dim order of an output alone, where it is another than its axes'."""
+    return _of_its_own(value, output_order(value))
+
+
+def _of_its_own(value: SSAValue, order: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    return None if order is None or lies_the_same(dims(value.type), order) else order
+
+
+def can_be_transposed(integers: Attribute, shape: Sequence[Dim]) -> bool:
+    """Whether the library has a kernel: of int8, up to four axes."""
+    held = integers.data if isinstance(integers, UniformQuantizedType) else None
+    return len(shape) <= 4 and (integers == i8 if held is None else not_int8(held) is None)
 
 
 def is_relabelled(value: SSAValue, order: tuple[int, ...]) -> bool:
@@ -87,4 +105,4 @@ def input_order(value: SSAValue) -> tuple[int, ...] | None:
     return get_signature(func).runtime_inputs[cast("BlockArgument", value).index].dim_order
 
 
-RelabelInput, RelabelOutput = RULES = read_rules(__doc__, globals())
+RelabelInput, RelabelOutput = RULES = read_rules(__doc__, vars(reshape) | globals())
