@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from stepwell.backends.executorch.reading.arena import Arena
 from stepwell.backends.executorch.writing.memory import ALIGNMENT
 from stepwell.backends.executorch.writing.pieces import Buffer, Piece, busiest_moment, plan_pieces
@@ -59,3 +61,24 @@ def test_what_is_overwritten_in_part_is_read_in_part() -> None:
         ("a", 40, 100, 0),
     ]
     assert arena.covering(90, 110) is None
+
+
+def cut(drawing: random.Random, start: int, end: int, first: int, last: int) -> list[Buffer]:
+    """A rectangle of bytes and steps in buffers that fill it without a gap."""
+    small = (end - start) * (last - first + 1) <= 90
+    if not small and drawing.random() < 0.5 and end - start > 4:
+        at = drawing.randrange(start + 2, end - 1)
+        return cut(drawing, start, at, first, last) + cut(drawing, at, end, first, last)
+    if not small and last - first > 2:
+        at = drawing.randrange(first, last)
+        return cut(drawing, start, end, first, at) + cut(drawing, start, end, at + 1, last)
+    return [Buffer((Piece(0, ALIGNMENT * (end - start), first, last),))]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_fills_an_arena_is_planned_near_it(seed: int) -> None:
+    """Some fifty buffers; placed by their sizes or lifetimes they take up to 1.4 of it."""
+    buffers = cut(random.Random(seed), 0, 64, 0, 40)
+    plan = plan_pieces(buffers)
+    assert plan.lower_bound == 64 * ALIGNMENT
+    assert plan.arena_size <= 1.1 * plan.lower_bound

@@ -7,8 +7,9 @@ two of their pieces hold the same byte at the same time; which displacements do 
 intervals, one for each pair of pieces that live together.
 
 Buffers are placed one after the other, each where the arena grows least (below the others, between
-them or above), in several orders; the best order is then improved by swaps, drawn from a fixed
-seed. No plan can be smaller than the bytes alive at the busiest moment, and the search ends there.
+them or above), in several orders. The best is then improved: the buffer for which the arena grew
+is placed earlier, by draws from a fixed seed, and so again with the one that does not fit then. No
+plan can be smaller than the bytes alive at the busiest moment, and the search ends there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from stepwell.backends.executorch.writing.memory import ALIGNMENT, Plan
 from stepwell.ir.records import dataclass
 
 _MOST_PAIRS = 1 << 20
-_SWAPS = 400
+_TRIES, _TRIED = 2000, 400_000
+"""The most orders that are tried, and buffers in them."""
+_ASTRAY = 0.05
+"""How often the search goes back to the best order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,8 @@ def plan_pieces(buffers: Sequence[Buffer], alignment: int = ALIGNMENT) -> Plan:
     best: _Placed | None = None
     for order in orders:
         placed = table.place(order, None if best is None else best[0] - 1)
-        best = placed or best
+        if not isinstance(placed, int):
+            best = placed
         assert best is not None
         if best[0] <= bound:
             break
@@ -116,20 +121,31 @@ def _by_length(buffer: Buffer) -> tuple[int, ...]:
 _WEIGHTS: tuple[Weight, ...] = (_by_size, _by_area, _by_birth, _by_death, _by_length)
 
 
-_Placed = tuple[int, dict[int, int], Sequence[int]]
-"""The arena's size, an offset for each buffer, and the order in which they were placed."""
+_Placed = tuple[int, dict[int, int], Sequence[int], int]
+"""The arena's size, an offset for each buffer, their order, and the last for which it grew."""
 
 
 def _improved(best: _Placed, bound: int, table: _Forbidden) -> _Placed:
-    """The best order after moves of one buffer to another place in it."""
+    """The best order after buffers that did not fit have moved to the front, some way or far."""
     drawn = random.Random(0)
     count = len(best[2])
-    for _ in range(min(_SWAPS, 8 * count, 60_000 // max(1, count))):
+    order, blamed = list(best[2]), best[3]
+    for _ in range(min(_TRIES, 8 * count, _TRIED // max(1, count))):
         if best[0] <= bound or count < 2:
             break
-        order = list(best[2])
-        order.insert(drawn.randrange(count), order.pop(drawn.randrange(count)))
-        best = table.place(order, best[0]) or best
+        at = order.index(blamed)
+        far = drawn.random() < 0.5
+        to = drawn.randrange(at + 1) if far else max(0, at - drawn.randrange(1, 20))
+        order.insert(to, order.pop(at))
+        if to == at or drawn.random() < 0.1:
+            order.insert(drawn.randrange(count), order.pop(drawn.randrange(count)))
+        placed = table.place(order, best[0] - 1)
+        if not isinstance(placed, int):
+            best, order, blamed = placed, list(placed[2]), placed[3]
+        elif drawn.random() < _ASTRAY:
+            order, blamed = list(best[2]), best[3]
+        else:
+            blamed = placed
     return best
 
 
@@ -164,14 +180,14 @@ class _Forbidden:
         ]
         return tuple(_merged(raw))
 
-    def place(self, order: Sequence[int], most: int | None) -> _Placed | None:
-        """Each buffer where the arena grows least, in this order; None if it is over `most`."""
+    def place(self, order: Sequence[int], most: int | None) -> _Placed | int:
+        """Each buffer where the arena grows least, in this order; or which takes it past `most`."""
         offsets: dict[int, int] = {}
-        low = high = 0
+        low = high = grew = 0
         for index in order:
             size = self._sizes[index]
             if not offsets:
-                offsets[index], high = 0, size
+                offsets[index], high, grew = 0, size, index
                 continue
             known = self._known[index]
             banned: list[tuple[int, int]] = []
@@ -188,14 +204,15 @@ class _Forbidden:
                     best = (growth, at)
             assert best is not None
             if most is not None and best[0] > most:
-                return None  # It does not shrink again.
+                return index  # It does not shrink again.
+            grew = index if best[0] > high - low else grew
             offsets[index] = best[1]
             low, high = min(low, best[1]), max(high, best[1] + size)
         base = low  # A multiple of the alignment, as every offset is.
         arena = -(-(high - base) // self._alignment) * self._alignment
         if most is not None and arena > most:
-            return None
-        return arena, {index: offset - base for index, offset in offsets.items()}, order
+            return grew
+        return arena, {index: offset - base for index, offset in offsets.items()}, order, grew
 
 
 _Intervals = tuple[tuple[int, int], ...]
