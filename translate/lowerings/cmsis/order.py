@@ -14,6 +14,7 @@ TO_CMSIS = (
     step(layers.transposed_convolution),
     step(pooling.pooling),
     step(pooling.mean),
+    step(pooling.extreme_of_axis),
     step(pooling.maximum),
     step(carried.pick),
     step(carried.nearest),

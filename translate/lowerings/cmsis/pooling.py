@@ -6,7 +6,8 @@ convolution with ones, which rounds once. `count_include_pad` with padding becom
 zero point, and without padding nothing at all.
 
 A mean over the last dimension is a fully connected layer of ones, over the others an average pool
-of an image that is made of views, or a depthwise convolution with ones.
+of an image that is made of views, or a depthwise convolution with ones; for memory, one of one
+channel: an MVE depthwise kernel takes 496 bytes of scratch for each cell, of however few channels.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, cast
 
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier, requantize_overflows
 from stepwell.dialects.cmsis.ops import (
@@ -27,6 +29,7 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
+from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.cmsis.values import (
     AVERAGED,
     factor_of,
@@ -36,7 +39,7 @@ from stepwell.translate.lowerings.cmsis.values import (
     summed_windows,
     written,
 )
-from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.quantised.layers import Layer, Parts
 from stepwell.translate.quantised.recognise import Activation, Use, is_finer, quantised_source
 from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
@@ -303,18 +306,42 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
             if before > 1:  # One image whose channels are (batch, channel) pairs.
                 cells = transposed(b, cells, (1, 0, 2))
             channels = before * after
+            width, depth = (channels, 1) if for_memory(b) else (1, channels)
             value = summed_windows(
                 b,
-                reshaped(b, cells, (1, over, 1, channels)),
-                ones(b, (1, over, 1, channels), share),
+                reshaped(b, cells, (1, over, width, depth)),
+                ones(b, (1, over, 1, depth), share),
                 stride=(1, 1),
                 padding=(0, 0),
-                result=tensor((1, 1, 1, channels), element(use.type)),
-                **requantisation(x.held, use, [factor] * channels),
+                result=tensor((1, 1, width, depth), element(use.type)),
+                **requantisation(x.held, use, [factor] * depth),
             )
         return reshaped(b, value, dims(use.type))
 
     return of_use
+
+
+def for_memory(b: Rewriter) -> bool:
+    """Whether little memory is asked for."""
+    option = b.program.context.option
+    return option("optimise") == "memory" or option("arena") is not None
+
+
+@lowers(
+    {"aten.max.dim": aten.AmaxDefault, "aten.min.dim": aten.AminDefault},
+    to="aten",
+    unless=lambda op: quantised_source(op.operands[0]) is None,
+    bound=EXACT,
+    sample="""
+        %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
+        %y, %i = aten.max.dim(%a, 1) : (tensor<2x4xf32>) -> (tensor<2xf32>, tensor<2xi64>)
+        func.return %y : tensor<2xf32>
+    """,
+)
+def extreme_of_axis(x: Value, *, form: Any, op: Any, out: Out) -> tuple[Value, None]:
+    """The greatest or least along an axis, whose places nobody reads, as the op without places."""
+    no_refusal(reads_their_indices(op))
+    return x.call(form, [op.arg("dim")], bool(op.arg("keepdim")), shape=out.shape), None
 
 
 @lowers(

@@ -15,7 +15,11 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.cmsis.arithmetic import Multiplier, quantize_multiplier, row_overflows
-from stepwell.dialects.cmsis.ops import CmsisOp, QuantizedDepthwiseConv2dNhwc
+from stepwell.dialects.cmsis.ops import (
+    CmsisOp,
+    QuantizedConv2dNhwc,
+    QuantizedDepthwiseConv2dNhwc,
+)
 from stepwell.dialects.quant import per_tensor
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
 from stepwell.ir.program import Program
@@ -139,11 +143,17 @@ def ones(b: Rewriter, shape: tuple[int, ...], share: float) -> SSAValue:
 
 
 def summed_windows(b: Rewriter, image: SSAValue, weight: SSAValue, **fields: Any) -> SSAValue:
-    """A depthwise convolution of an NHWC image by one filter a channel, without a bias."""
-    bias = torch.zeros(cast(int, dims(weight.type)[-1]), dtype=torch.int32)
-    zero = b.constant(bias, "zero_bias")
-    fields = {"dilation": (1, 1), "depth_multiplier": 1, "scratch": 0} | fields
-    return written(QuantizedDepthwiseConv2dNhwc.make(image, weight, zero, **fields), b)
+    """A depthwise convolution of an NHWC image by one filter a channel, without a bias.
+
+    Of one channel, the plain convolution that it is.
+    """
+    channels = cast(int, dims(weight.type)[-1])
+    zero = b.constant(torch.zeros(channels, dtype=torch.int32), "zero_bias")
+    fields = {"dilation": (1, 1), "scratch": 0} | fields
+    if channels == 1:
+        return written(QuantizedConv2dNhwc.make(image, weight, zero, **fields), b)
+    op = QuantizedDepthwiseConv2dNhwc.make(image, weight, zero, depth_multiplier=1, **fields)
+    return written(op, b)
 
 
 def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer | Refusal:
