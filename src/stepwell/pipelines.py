@@ -214,6 +214,8 @@ XNNPACK = Pipeline(
                 step(for_xnnpack.prelu_channels_last),
                 step(products.stacked_sum_to_additions),
                 step(for_xnnpack.cumsum_to_additions),
+                step(for_xnnpack.logcumsumexp_to_steps),
+                step(for_xnnpack.choose_by_step),
                 step(for_xnnpack.volumes_to_images),
                 step(pools.adaptive_pool_by_parts, only_uneven=True),
                 CropConvolution(),

@@ -59,9 +59,11 @@ class Classes(Analysis[Class]):
 
     Attributes:
         trusts: take what is not known, inputs and ops without meaning, as finite, and exponentials.
+        of_numbers: inputs are finite.
     """
 
     trusts: bool = False
+    of_numbers: bool = False
 
     def found(self, value: SSAValue) -> Class:
         """From constants, and from the meaning of the op."""
@@ -74,7 +76,8 @@ class Classes(Analysis[Class]):
         op = value.owner
         if is_of(op, "product"):
             return FINITE
-        given = FINITE if self.trusts else ANY
+        is_input = not isinstance(op, Operation)
+        given = FINITE if self.trusts or (self.of_numbers and is_input) else ANY
         said = meaning(op) if isinstance(op, Operation) and kind is not None else None
         if said is None or not isinstance(op, Operation) or kind is None:
             return given
@@ -135,6 +138,11 @@ def _is_defined(name: str, ask: Evaluation, operands: tuple[Scalar, ...]) -> boo
 def is_finite(value: SSAValue, program: Program) -> bool:
     """Whether no element is infinite or NaN, activations being finite, and inputs anything."""
     return not is_float(element(value.type)) or Classes(program).of(value).is_finite
+
+
+def is_finite_of_numbers(value: SSAValue, program: Program) -> bool:
+    """The same where inputs are finite too."""
+    return Classes(program, of_numbers=True).of(value).is_finite
 
 
 def maker_of_nan(value: SSAValue, program: Program) -> Operation | None:

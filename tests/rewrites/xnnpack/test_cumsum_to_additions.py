@@ -31,6 +31,16 @@ def test_integers_add_up_exactly_along_any_axis(shape: tuple[int, ...], at: int)
     assert torch.equal(lowered.run(x)[0], x.cumsum(at))
 
 
+def test_the_batch_may_be_open():
+    given = torch.randint(-9, 9, (3, 7)).float()
+    shapes = ({0: torch.export.Dim("b", min=1, max=8)},)
+    lowered = stepwell.lower(export(Running(1), (given,), dynamic_shapes=shapes), "xnnpack")
+    assert not lowered.report.outside
+    for rows in (1, 3, 8):
+        x = torch.randint(-9, 9, (rows, 7)).float()
+        assert torch.equal(lowered.run(x)[0], x.cumsum(1))
+
+
 def test_what_is_not_finite_goes_forwards_only():
     inf, nan = torch.inf, torch.nan
     x = torch.tensor([[inf, 1, 2, -inf, 0], [0, 1, nan, 2, 3], [0, 0, 0, 0, -inf]])

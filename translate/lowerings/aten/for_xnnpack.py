@@ -19,7 +19,7 @@ from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
+from stepwell.translate.lowerings.aten.values import Value, cat, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import axis
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans
@@ -29,6 +29,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     not_for_xnnpack,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.windows import edges
+from stepwell.translate.values.classes import is_finite, is_finite_of_numbers
 
 MOST_STEPS = 12
 """Additions of all elements, in place of one pass of a kernel that adds one by one."""
@@ -55,21 +56,105 @@ def cumsum_to_additions(x: Value, dim: int, *, op: Any) -> Value:
     meets what stands behind it, so that a NaN or an infinity goes the way it goes in torch; a
     product with a triangle of ones would multiply it by zero, and spread it backwards.
     """
-    no_refusal(not_for_xnnpack(op))
-    if x.dtype != f32:
-        refuse("torch sums up in float32 and rounds once")
-    if not x.rank or not x.is_static:
-        refuse("the sizes are symbolic, or there is no axis")
-    at = x.axis(dim)
-    size = x.shape[at]
-    if (steps := (size - 1).bit_length()) > MOST_STEPS:
-        refuse(f"it takes {steps} additions, above {MOST_STEPS}")
+    at, size = _short_axis(x, dim, op)
     in_front, moved = [0] * (2 * (x.rank - 1 - at)), 1
     while moved < size:
         kept = x.slice(at, 0, size - moved)
         x = x + kept.call(aten.ConstantPadNdDefault, [*in_front, moved, 0], 0, shape=x.shape)
         moved *= 2
     return x
+
+
+def _short_axis(x: Value, dim: int, op: Any) -> tuple[int, int]:
+    """The axis along which a scan goes, and its size."""
+    no_refusal(not_for_xnnpack(op))
+    if x.dtype != f32:
+        refuse("torch sums up in float32 and rounds once")
+    if not x.rank or not isinstance(x.shape[x.axis(dim)], int):
+        refuse("the size is symbolic, or there is no axis")
+    at = x.axis(dim)
+    size = x.shape[at]
+    if (steps := (size - 1).bit_length()) > MOST_STEPS:
+        refuse(f"it takes {steps} additions, above {MOST_STEPS}")
+    return at, size
+
+
+def _meets_infinities(op: Any, program: Program) -> Deviation | None:
+    if is_finite(op.operands[0], program):
+        return None
+    return Deviation("an infinity becomes a NaN, and a NaN may be lost in a maximum")
+
+
+@lowers(
+    "aten.logcumsumexp.default",
+    to="aten",
+    takes_empty=False,
+    bound=Bound(2e-6, 5e-6, "twelve sums of exponentials, each 3e-7 off where both are alike"),
+    loses=_meets_infinities,
+    sample=("2x3xf32", -1),
+)
+def logcumsumexp_to_steps(x: Value, dim: int, *, op: Any) -> Value:
+    """Running sums of exponentials as a running sum takes its steps.
+
+    Of two logarithms the sum is the greater one and log(1 + e^−|a − b|), which is at most log 2: no
+    exponential grows, and none that matters is lost, as in the difference to one maximum of all.
+    """
+    at, size = _short_axis(x, dim, op)
+    if not is_finite_of_numbers(x.ssa, x.b.program):
+        refuse("what is summed may be infinite, and the difference of two infinities is a NaN")
+    moved = 1
+    while moved < size:
+        one, other = x.slice(at, moved, size), x.slice(at, 0, size - moved)
+        apart = (one - other).call(aten.AbsDefault).call(aten.NegDefault).call(aten.ExpDefault)
+        added = one.call(aten.MaximumDefault, other) + (apart + 1.0).call(aten.LogDefault)
+        x, moved = cat([x.slice(at, 0, moved), added], at), 2 * moved
+    return x
+
+
+SIDES = {
+    aten.GeScalar: (0, 1.0),
+    aten.GtScalar: (0, 0.0),
+    aten.LtScalar: (1, 1.0),
+    aten.LeScalar: (1, 0.0),
+}
+"""A comparison with a number: the side chosen where it is above, and what is added for equals."""
+STEEP = 2.0**126
+"""Times the smallest normal number it is 1."""
+
+
+@lowers(
+    "aten.where.self",
+    to="aten",
+    unless=lambda op: not isinstance(op.arg("condition").owner, tuple(SIDES)),
+    bound=Bound(0.0, 1.2e-38, "a difference below the smallest normal number counts as none"),
+    loses=lambda op, program: Deviation("a NaN chooses neither side, a zero may lose its sign"),
+    sample="""
+    %c = aten.ge.Scalar(%x, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xi1>
+    %a = aten.tanh.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %b = aten.sin.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %y = aten.where.self(%c, %a, %b) : (tensor<2x3xi1>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    """,
+)
+def choose_by_step(condition: Value, chosen: Value, other: Value, *, op: Any, b: Rewriter) -> Value:
+    """A choice by a comparison as a sum of both sides, each by a step that is 0 or 1.
+
+    XNNPACK has no comparison, and a choice outside cuts a delegate in two. What is not chosen is
+    multiplied by zero: it has to be known for a number, as a guarded logarithm is not.
+    """
+    asked = condition.owner
+    x, number = Value(asked.operands[0], b), asked.arg("other")
+    no_refusal(not_floats((x.ssa, chosen.ssa, other.ssa, *op.results)))
+    if x.dtype != f32:
+        refuse("a step as steep as it has to be is no half")
+    if not isinstance(number, int | float):
+        refuse("the number is known only at run time")
+    if not all(is_finite_of_numbers(side.ssa, b.program) for side in (chosen, other)):
+        refuse("what is not chosen may be infinite or NaN, and would be multiplied by zero")
+    first, equal = SIDES[type(asked)]
+    apart = (x - number if number else x).call(aten.ClampDefault, -1.0, 1.0) * STEEP
+    step = (apart + equal if equal else apart).call(aten.ClampDefault, 0.0, 1.0)
+    above, below = (chosen, other) if first == 0 else (other, chosen)
+    return above * step + below * (step * -1.0 + 1.0)
 
 
 LARGEST_EXPONENT = 64
