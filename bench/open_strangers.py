@@ -22,7 +22,7 @@ import re
 import signal
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -197,9 +197,8 @@ def row_of(parts: Parts, kind: str) -> dict[str, Any]:
     return row
 
 
-def table(rows: dict[str, dict[str, Any]]) -> list[str]:
+def table(rows: dict[str, dict[str, Any]], kinds: Sequence[str]) -> list[str]:
     """Markdown: what came of each kind, and why the rest was refused."""
-    kinds = [kind for kind in KINDS if any(case.endswith(f" {kind}") for case in rows)]
     lines = ["| open | models that let it be | right | not, and stock is | one delegate, static "]
     lines[0] += "| one, open | at most one more than static |"
     lines += ["|---" * 7 + "|"]
@@ -220,7 +219,8 @@ def table(rows: dict[str, dict[str, Any]]) -> list[str]:
             re.sub(r"\bs\d+\b", "s", row["said"].replace("|", " ")),
             row.get("stock", "").partition(":")[0],
         )
-        for row in rows.values()
+        for case, row in rows.items()
+        if case.endswith(("static", *kinds))
         if row["said"] != "right" and not row["said"].startswith("pinned")
     )
     if others:
@@ -268,10 +268,10 @@ def main() -> None:
             stock = f"(stock: {row['stock']})" if "stock" in row else ""
             print(cases[kind], row.get("counts", ""), row["said"], stock, flush=True)
             keep_rows(chosen.cache, rows)
-    text = table(rows)
+    text = table(rows, chosen.kinds.split(","))
     print("\n".join(text))
     if chosen.table:
-        between_markers(chosen.table, "open strangers", text)
+        between_markers(chosen.table, f"open strangers {chosen.kinds}", text)
 
 
 if __name__ == "__main__":
