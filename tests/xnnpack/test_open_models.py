@@ -187,6 +187,14 @@ def test_a_factor_whose_share_is_rounded_down_is_not_repetition() -> None:
         lowered.to_pte()
 
 
+def test_rows_that_are_a_grid_by_division_keep_their_order() -> None:
+    model = Of(lambda x: x.view(3, 2, x.shape[1] // 2, 16).permute(0, 3, 1, 2) * 2)
+    lowered = stepwell.lower(exported(model, ROWS, {1: Dim.AUTO(min=4, max=24)}), "xnnpack")
+    for size in (4, 10, 24):
+        x = torch.randn(3, size, 16)
+        torch.testing.assert_close(lowered.run(x)[0], model(x))
+
+
 def test_a_norm_of_turned_rows_runs_at_its_level_too() -> None:
     model = Of(lambda x: F.instance_norm(x.mT).mT)  # The runtime's kernel stays, of two open axes.
     lowered = stepwell.lower(exported(model, ROWS, {0: BATCH, 1: LENGTH}), "xnnpack")

@@ -83,6 +83,8 @@ class Layouts(ABC):
         if axes is None:
             return None
         data = self.data(op, axes)
+        if not data:  # Nothing says which axis of an operand an axis of the result is.
+            return None
         result: Order | None = order
         if value is not op.results[0]:
             at = next((index for index in data if op.operands[index] is value), None)
