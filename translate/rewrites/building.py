@@ -223,3 +223,11 @@ def expand(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
 def element_count(shape: Sequence[int]) -> int:
     """The number of elements of a static shape."""
     return prod(shape)
+
+
+def is_depthwise(weight: Sequence[object], groups: int) -> bool:
+    """Whether each of several groups has one input channel; the weight is `[O, C / groups, …]`.
+
+    An image of one channel is none: its one group is all there is.
+    """
+    return groups > 1 and weight[1] == 1

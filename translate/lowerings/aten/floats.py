@@ -26,7 +26,7 @@ from stepwell.translate.lowerings.aten.constants import rounds
 from stepwell.translate.lowerings.aten.values import Value, again, answered, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, step
 from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
-from stepwell.translate.rewrites.mxfp.choose_mxfp import is_depthwise
+from stepwell.translate.rewrites.building import is_depthwise
 from stepwell.translate.rewrites.spelling.activations import is_gate_of_hardswish
 from stepwell.translate.rewrites.xnnpack.floats.nans import zero_or_nan
 from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, not_halves, widened

@@ -96,6 +96,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, torch_dtype
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.building import is_depthwise
 from stepwell.translate.rewrites.tosa.operators.building import FLOATS
 from stepwell.translate.rewrites.views import merge_views
 from stepwell.translate.rules import read_rules
@@ -178,14 +179,6 @@ def are_two(numbers: Sequence[int]) -> bool:
 def has_whole_blocks(weight: SSAValue, groups: int) -> bool:
     """A filter of more than one channel a group."""
     return not is_depthwise(dims(weight.type), groups)
-
-
-def is_depthwise(weight: Sequence[object], groups: int) -> bool:
-    """Whether each of several groups has one input channel; the weight is `[O, C / groups, …]`.
-
-    An image of one channel is none: its one group is all there is.
-    """
-    return groups > 1 and weight[1] == 1
 
 
 RULES = ChooseMxLinear, ChooseMxMatmul, ChooseMxConv2d = read_rules(
