@@ -146,6 +146,7 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
     def of(name: str) -> float:
         return nanoseconds(((elementwise(name, c, s), c * s * s) for c, s in images), measure)
 
+    singles = tuple(window(size) for size in WINDOWS)
     product = nanoseconds(
         ((layer(*size), float(torch.tensor(size).prod())) for size in PRODUCTS), measure
     )
@@ -163,8 +164,10 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
         slice=of("slice"),
         transpose=of("transpose"),
         convert=of("convert"),
-        depthwise=tuple(window(size) for size in WINDOWS),
-        halves=tuple(window(size, HALF) / window(size) for size in WINDOWS),
+        depthwise=singles,
+        halves=tuple(
+            window(size, HALF) / single for size, single in zip(WINDOWS, singles, strict=True)
+        ),
         lone_tap=window((7, 7)) / 49,
         weight=max(0.0, rows - few * product),
     )

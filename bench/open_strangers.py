@@ -64,6 +64,13 @@ def ends(_: int, frame: Any) -> None:
     raise OutOfTime(f"{step} takes more than {SECONDS} CPU seconds")
 
 
+def limited() -> None:
+    """Ends this process's case, in words, beyond its memory and its CPU time."""
+    fence(MEMORY)
+    signal.signal(signal.SIGPROF, ends)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS, 5)
+
+
 STEPS = {"torch.export.export": "torch/export/", "stepwell": "stepwell", "the model": ""}
 """Who is at work where a file of theirs is among those that are running."""
 
@@ -102,9 +109,7 @@ def differs(found: Any, wanted: Any) -> bool:
 @torch.no_grad()
 def judged(parts: Parts, kind: str) -> dict[str, Any]:
     """The row of a model and a kind; `static` is a kind too."""
-    fence(MEMORY)
-    signal.signal(signal.SIGPROF, ends)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS, 5)
+    limited()
     row: dict[str, Any] = {}
     try:
         return row | {"said": said(parts, kind, row)}
@@ -142,9 +147,7 @@ def said(parts: Parts, kind: str, row: dict[str, Any]) -> str:
 @torch.no_grad()
 def of_stock(parts: Parts, kind: str) -> str:
     """What ExecuTorch's own flow makes of the program of a case."""
-    fence(MEMORY)
-    signal.signal(signal.SIGPROF, ends)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS, 5)
+    limited()
     module, args, kwargs = parts
     try:
         found = open_sizes(module, args, kwargs, dynamic=kind)

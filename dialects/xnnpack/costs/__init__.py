@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import json
 import platform
+from collections.abc import Iterable
 from dataclasses import fields
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,11 @@ TAPS = (3, 4, 9, 25)
 """Sizes of XNNPACK's depthwise kernels: a smaller window is padded, a larger one has none."""
 UNKNOWN_SIZE = 64
 """What a symbolic size counts as."""
+
+
+def estimated(shape: Iterable[object]) -> int:
+    """How many elements a shape has, for an estimate."""
+    return prod(size if isinstance(size, int) else UNKNOWN_SIZE for size in shape)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.xnnpack.costs import UNKNOWN_SIZE, costs_of
+from stepwell.dialects.xnnpack.costs import costs_of, estimated
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.bounds import roundings
@@ -151,24 +151,14 @@ def is_slow_in_halves(op: SchemaOp, program: Program) -> bool:
     if not is_depthwise(dims(weight.type), op.arg("groups")):
         return False
     costs = costs_of(program.context)
-    read, made = (count(value) for value in (image, op.results[0]))
-    taps = count(weight) // known(dims(weight.type)[0])
+    read, made = (estimated(dims(value.type)) for value in (image, op.results[0]))
+    taps = estimated(dims(weight.type)[2:])
     casts = (read + made) * costs.convert + 2 * costs.node
     forms = {
         "halves": made * costs.window_of_halves(taps),
         "singles": made * costs.window(taps) + casts,
     }
     return program.context.choose("widen-products-of-halves", shape_of(op), forms) == "singles"
-
-
-def count(value: SSAValue) -> int:
-    """Elements; a size that is open counts as any."""
-    return math.prod(map(known, dims(value.type)))
-
-
-def known(size: object) -> int:
-    """A size, or what an open one counts as."""
-    return size if isinstance(size, int) else UNKNOWN_SIZE
 
 
 @lowers(

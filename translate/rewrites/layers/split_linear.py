@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from math import prod
 from typing import cast
 
 import torch
@@ -35,7 +34,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.xnnpack.costs import UNKNOWN_SIZE, Costs, costs_of
+from stepwell.dialects.xnnpack.costs import Costs, costs_of, estimated
 from stepwell.ir.choices import shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
@@ -90,9 +89,9 @@ def rows_of(rw: Rewriter, bias: SSAValue | None, part: Mapping[str, int]) -> SSA
 
 def costs_in_parts(linear: SchemaOp, parts: int, costs: Costs) -> dict[str, float]:
     """Nanoseconds of a linear layer in parts, and of a fused one whose output is sliced."""
-    *rows, width = (size if isinstance(size, int) else UNKNOWN_SIZE for size in
-                    dims(linear.results[0].type))  # fmt: skip
-    count, dim = prod(rows), dims(linear.operands[1].type)[-1]
+    *rows, features = dims(linear.results[0].type)
+    count, width = estimated(rows), estimated([features])
+    dim = dims(linear.operands[1].type)[-1]
     assert isinstance(dim, int)
     products = (count * costs.product + costs.weight) * width * dim
     slices = count * width * costs.slice + parts * costs.node

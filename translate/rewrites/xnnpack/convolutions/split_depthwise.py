@@ -37,7 +37,7 @@ from stepwell.dialects.quant import quantization
 from stepwell.dialects.quant.recipes import store_parameters
 from stepwell.dialects.xnnpack import DepthwiseConvolution2d
 from stepwell.dialects.xnnpack.base import constant_of
-from stepwell.dialects.xnnpack.costs import TAPS, UNKNOWN_SIZE, Costs, costs_of
+from stepwell.dialects.xnnpack.costs import TAPS, Costs, costs_of, estimated
 from stepwell.ir.choices import shape_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED, Deviation
@@ -215,4 +215,4 @@ def _bias(op: DepthwiseConvolution2d, rw: Rewriter) -> list[SSAValue]:
 
 
 def _count(value: SSAValue) -> int:
-    return prod(size if isinstance(size, int) else UNKNOWN_SIZE for size in dims(value.type))
+    return estimated(dims(value.type))
