@@ -106,12 +106,24 @@ def test_it_stays_one_node(name: str, refused: Any, method: Any) -> None:
     refused(convolved(method, **changes), FREE, reason)
 
 
-def test_an_image_of_symbolic_size_stays(refused: Any, method: Any) -> None:
-    text = convolved(method)
+def opened(text: str, shape: str, sizes: str) -> str:
+    """A text whose images of 8 by 8 pixels have an open size."""
     for channels in (4, 6):
-        symbolic = f'tensor<1x?x8x{channels}xf32, #stepwell.shape<[1, "h", 8, {channels}]>>'
+        symbolic = f"tensor<{shape}x{channels}xf32, #stepwell.shape<[{sizes}, {channels}]>>"
         text = text.replace(f"tensor<1x8x8x{channels}xf32>", symbolic)
-    refused(text, FREE, "symbolic")
+    return text
+
+
+def test_an_image_of_symbolic_size_stays(refused: Any, method: Any) -> None:
+    refused(opened(convolved(method), "1x?x8", '1, "h", 8'), FREE, "symbolic")
+
+
+@pytest.mark.parametrize("costs", [FREE, ConvolveByWinograd()], ids=["it pays", "it does not"])
+def test_any_number_of_images_is_tiled_where_one_is(
+    costs: ConvolveByWinograd, apply: Any, method: Any
+) -> None:
+    done = apply(opened(convolved(method, bias=True), "?x8x8", '"n", 8, 8'), costs)
+    assert done.count == apply(convolved(method, bias=True), costs).count
 
 
 def test_stored_weights_stay(refused: Any, method: Any) -> None:

@@ -123,7 +123,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape
 from stepwell.translate.rewrites.xnnpack.quantised.quantised_bounds import growth
@@ -190,7 +190,7 @@ class ConvolveByWinograd(Rewrite[Tiled]):
     """What decides in place of the costs of the CPU that a lowering is for."""
 
     def match(self, op: Convolution2d, program: Program) -> Tiled | Refusal | None:
-        """Guards: float32, 3×3 windows side by side over all channels, padding, known sizes, gain."""
+        """Guards: float32, 3×3 windows side by side over all channels, padding, a known image, gain."""
         if op.window != (WINDOW, WINDOW) or element(op.input.type) != f32:
             return None
         if op.pair("stride") != (1, 1) or op.pair("dilation") != (1, 1):
@@ -199,12 +199,12 @@ class ConvolveByWinograd(Rewrite[Tiled]):
             return None
         weight = constant_of(op.filter)
         assert weight is not None, "a node's filter is a constant"
-        if not all(isinstance(size, int) for size in dims(op.input.type)):
+        if not all(isinstance(size, int) for size in dims(op.input.type)[1:]):
             return Refusal("tiles are laid out at compile time, and the image's sizes are symbolic")
         top, _, _, left = op.paddings
         if not top or not left:
             return Refusal("tiles begin in the padding, and there is none above or at the left")
-        _, height, width, _ = cast(tuple[int, ...], dims(op.result.type))
+        height, width = _image(op.result)
         match = Tiled(op, (-(-height // TILE), -(-width // TILE)), weight.key.data)
         costs = self.costs or costs_of(program.context)
         least = (1 - 2 * costs.worth) * self.directly(op, costs)
@@ -218,14 +218,13 @@ class ConvolveByWinograd(Rewrite[Tiled]):
     def directly(self, op: Convolution2d, costs: Costs) -> float:
         """Nanoseconds of the node as it is."""
         outputs, height, width, inputs = op.filter_shape
-        results = prod(cast(tuple[int, ...], dims(op.result.type))[:3])
+        results = _least(dims(op.result.type)[0]) * prod(_image(op.result))
         return results * height * width * outputs * inputs * costs.product + costs.node
 
     def by_tiles(self, match: Tiled, costs: Costs) -> float:
         """Nanoseconds of the nodes that `build` writes."""
         outputs, _, _, inputs = match.op.filter_shape
-        batch = cast(int, dims(match.op.input.type)[0])
-        tiles = batch * prod(match.tiles)
+        tiles = _least(dims(match.op.input.type)[0]) * prod(match.tiles)
         elements = ELEMENTS * ELEMENTS
         layers = tiles * inputs * outputs * costs.product + inputs * outputs * costs.weight
         layers += tiles * inputs * costs.window(4) + 2 * costs.node
@@ -248,7 +247,7 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         op = match.op
         columns = [self._column(match, column, rw) for column in range(ELEMENTS)]
         rows: list[SSAValue] = []
-        batch, height, width, outputs = cast(tuple[int, ...], dims(op.result.type))
+        batch, *_, outputs = dims(op.result.type)
         down, across = match.tiles
         for row in range(TILE):
             pair = _pair(rw, [column[row] for column in columns])
@@ -262,7 +261,7 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         # Row by row: a tile's row for all tiles across, in which its two columns stand together.
         image = reshape(rw, joined, (batch, TILE * down, TILE * across, outputs))
         if image.type != op.result.type:
-            sizes = [batch, height, width, outputs]
+            sizes = [size if isinstance(size, int) else 0 for size in dims(op.result.type)]
             inner = xnnpack.StaticSlice.make(
                 image, result=op.result.type, offsets=[0, 0, 0, 0], sizes=sizes
             )
@@ -286,6 +285,17 @@ class ConvolveByWinograd(Rewrite[Tiled]):
         return _pair(rw, values)
 
 
+def _image(value: SSAValue) -> tuple[int, int]:
+    """Height and width, which are known."""
+    _, height, width, _ = dims(value.type)
+    return cast("int", height), cast("int", width)
+
+
+def _least(batch: Dim) -> int:
+    """Images that there are at least: what pays for one pays for more."""
+    return batch if isinstance(batch, int) else 1
+
+
 def _pair(rw: Rewriter, elements: list[SSAValue]) -> tuple[SSAValue, SSAValue]:
     """Aᵀ: the sum of the first three, and the second less the third and the fourth."""
     first, second, third, fourth = elements
@@ -300,11 +310,12 @@ def _pair(rw: Rewriter, elements: list[SSAValue]) -> tuple[SSAValue, SSAValue]:
 def _element(match: Tiled, row: int, column: int, rw: Rewriter) -> SSAValue:
     """An element of V for every tile: `[N, tiles down, tiles across, C]`."""
     op = match.op
-    batch, height, width, channels = cast(tuple[int, ...], dims(op.input.type))
+    batch, *_, channels = dims(op.input.type)
+    height, width = _image(op.input)
     top, _, _, left = op.paddings
     down, across = B[row], B[column]
     signs = torch.outer(torch.tensor(down.signs), torch.tensor(across.signs))
-    taps = rw.constant(signs[None, :, :, None].repeat(1, 1, 1, channels), "signs")
+    taps = rw.constant(signs[None, :, :, None].repeat(1, 1, 1, cast("int", channels)), "signs")
     above, below = _paddings(height, top, match.tiles[0], down)
     before, behind = _paddings(width, left, match.tiles[1], across)
     node = xnnpack.DepthwiseConvolution2d.make(
