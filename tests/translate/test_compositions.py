@@ -274,3 +274,40 @@ def test_terms_of_a_series_are_numbers_where_operators_are_traced() -> None:
     with FakeTensorMode():
         traced = Series(quantile, 0.1, 0.9).terms
     assert traced == Series(quantile, 0.1, 0.9).terms
+
+
+RECURRENT: dict[str, tuple[Any, nn.RNNBase]] = {
+    "long memory": (torch.ops.aten.lstm.input, nn.LSTM(3, 4, 2, batch_first=True)),
+    "a projection, both ways": (
+        torch.ops.aten.lstm.input,
+        nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2, bias=False),
+    ),
+    "gates": (torch.ops.aten.gru.input, nn.GRU(3, 4, 2, bidirectional=True, batch_first=True)),
+    "a tanh": (torch.ops.aten.rnn_tanh.input, nn.RNN(3, 4, bias=False)),
+    "a clamp": (torch.ops.aten.rnn_relu.input, nn.RNN(3, 4, 3, nonlinearity="relu")),
+}
+
+
+def called(net: nn.RNNBase, train: bool = False) -> tuple[Any, ...]:
+    """A call of the operator behind a layer, of a batch of two and five steps."""
+    ways = 1 + net.bidirectional
+    sizes = [net.proj_size or 4, 4][: 1 + isinstance(net, nn.LSTM)]
+    state = [torch.randn(net.num_layers * ways, 2, size) for size in sizes]
+    x = torch.randn(2, 5, 3) if net.batch_first else torch.randn(5, 2, 3)
+    held = state if len(state) == 2 else state[0]
+    flags = (net.bias, net.num_layers, 0.5 if train else 0.0, train)
+    return x, held, [*net.parameters()], *flags, net.bidirectional, net.batch_first
+
+
+@pytest.mark.parametrize("case", RECURRENT)
+@torch.no_grad()
+def test_the_steps_of_a_recurrence_are_the_layer(case: str) -> None:
+    overload, net = RECURRENT[case]
+    given = called(net)
+    for found, wanted in zip(COMPOSITIONS[overload](*given), overload(*given), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_a_recurrence_that_drops_out_is_left() -> None:
+    overload, net = RECURRENT["gates"]
+    assert COMPOSITIONS[overload](*called(net, train=True)) is NotImplemented

@@ -20,6 +20,7 @@ from stepwell.translate.compositions.layers import LAYERS, NAMED_LAYERS
 from stepwell.translate.compositions.orders import ORDERS
 from stepwell.translate.compositions.polynomials import POLYNOMIALS
 from stepwell.translate.compositions.pools import POOLS
+from stepwell.translate.compositions.recurrences import RECURRENCES
 from stepwell.translate.compositions.scatters import SCATTERS
 from stepwell.translate.compositions.volumes import VOLUMES
 
@@ -48,5 +49,6 @@ class Compositions(Mapping[Any, Callable[..., Any]]):
 
 COMPOSITIONS = Compositions(
     NAMED_LAYERS,
-    *(ARITHMETIC, CURVES, DRAWS, LAYERS, ORDERS, POLYNOMIALS, POOLS, SCATTERS, VOLUMES),
+    *(ARITHMETIC, CURVES, DRAWS, LAYERS, ORDERS, POLYNOMIALS, POOLS),
+    *(RECURRENCES, SCATTERS, VOLUMES),
 )

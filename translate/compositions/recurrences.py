@@ -1,0 +1,116 @@
+"""Recurrent layers, step by step: the inputs of all steps meet their weights in one product.
+
+What PyTorch computes them by on a device without fused layers multiplies each step's inputs alone.
+Gates that take the same function take it at once, and are parted behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+aten = torch.ops.aten
+
+State = tuple[Tensor, ...]
+Weights = Sequence[Tensor | None]
+"""Of the inputs, of the state, their biases, and of the projection."""
+Cell = Callable[[Tensor, State, Weights], State]
+
+
+def lstm_cell(given: Tensor, state: State, weights: Weights) -> State:
+    """`[…, 4 H]` of the inputs, in, forget, cell and output gates, and the two states."""
+    (hidden, cell), (_, recurrent, _, bias, projection) = state, weights
+    gates = given + linear(hidden, _held(recurrent), bias)
+    taken, kept, _, shown = torch.sigmoid(gates).chunk(4, -1)
+    cell = kept * cell + taken * torch.tanh(gates.chunk(4, -1)[2])
+    hidden = shown * torch.tanh(cell)
+    return (hidden if projection is None else linear(hidden, projection)), cell
+
+
+def gru_cell(given: Tensor, state: State, weights: Weights) -> State:
+    """`[…, 3 H]` of the inputs: reset, update and new gate."""
+    (hidden,), (_, recurrent, _, bias, _) = state, weights
+    said, size = linear(hidden, _held(recurrent), bias), hidden.shape[-1]
+    reset, update = torch.sigmoid(given[..., : 2 * size] + said[..., : 2 * size]).chunk(2, -1)
+    new = torch.tanh(given[..., 2 * size :] + reset * said[..., 2 * size :])
+    return ((hidden - new) * update + new,)
+
+
+def rnn_cell(function: Callable[[Tensor], Tensor]) -> Cell:
+    """A function of what the inputs and the state say."""
+
+    def step(given: Tensor, state: State, weights: Weights) -> State:
+        return (function(given + linear(state[0], _held(weights[1]), weights[3])),)
+
+    return step
+
+
+def recurrence(cell: Cell) -> Callable[..., Any]:
+    """Layers of a cell, over lines of known length."""
+
+    def composed(
+        x: Tensor,
+        begin: Tensor | Sequence[Tensor],
+        params: Sequence[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> Any:
+        time, ways = int(batch_first), 1 + bidirectional
+        if (train and dropout) or not isinstance(x.shape[time], int) or x.shape[time] == 0:
+            return NotImplemented
+        states = [begin] if isinstance(begin, Tensor) else list(begin)
+        each = len(params) // (num_layers * ways)
+        ends: list[State] = []
+        for layer in range(num_layers):
+            lines: list[Tensor] = []
+            for way in range(ways):
+                at = layer * ways + way
+                weights = _sorted(params[at * each : (at + 1) * each], has_biases)
+                first = tuple(state.select(0, at).unsqueeze(time) for state in states)
+                line, last = _line(cell, x, first, weights, time, backwards=bool(way))
+                lines.append(line)
+                ends.append(last)
+            x = lines[0] if ways == 1 else torch.cat(lines, -1)
+        found = (torch.stack([v.squeeze(time) for v in of]) for of in zip(*ends, strict=True))
+        return x, *found
+
+    return composed
+
+
+def _line(
+    cell: Cell, x: Tensor, state: State, weights: Weights, time: int, backwards: bool
+) -> tuple[Tensor, State]:
+    given = linear(x, _held(weights[0]), weights[2])
+    order = list(range(x.shape[time]))
+    found: dict[int, Tensor] = {}
+    for step in reversed(order) if backwards else order:
+        state = cell(given.narrow(time, step, 1), state, weights)
+        found[step] = state[0]
+    return torch.cat([found[step] for step in order], time), state
+
+
+def _sorted(params: Sequence[Tensor], has_biases: bool) -> Weights:
+    biases = params[2:4] if has_biases else (None, None)
+    projection = params[2 + 2 * has_biases :]
+    return (*params[:2], *biases, projection[0] if projection else None)
+
+
+def _held(weight: Tensor | None) -> Tensor:
+    assert weight is not None
+    return weight
+
+
+RECURRENCES: Mapping[Any, Callable[..., Any]] = {
+    aten.lstm.input: recurrence(lstm_cell),
+    aten.gru.input: recurrence(gru_cell),
+    aten.rnn_tanh.input: recurrence(rnn_cell(torch.tanh)),
+    aten.rnn_relu.input: recurrence(rnn_cell(torch.relu)),
+}
