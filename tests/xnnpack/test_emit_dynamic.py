@@ -164,6 +164,27 @@ HEIGHT, WIDTH = (torch.export.Dim(name, min=2, max=12) for name in ("height", "w
 LENGTH = torch.export.Dim("length", min=8, max=40)
 
 
+class Frames(nn.Module):
+    """The last frame of two layers of cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.GRU(4, 6, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cells(x)[0][:, -1]
+
+
+@torch.no_grad()
+def test_the_frames_of_a_recurrence_of_bfloat16_are_cast_at_once() -> None:
+    torch.manual_seed(0)
+    net, given = Frames().eval().bfloat16(), torch.randn(1, 5, 4).bfloat16()
+    lowered = stepwell.lower(torch.export.export(net, (given,)), "xnnpack")
+    assert lowered.report.delegates == 1
+    assert dict(lowered.report.outside) == {"aten._to_copy.default": 2}
+    assert (lowered.run(given)[0] - net(given)).abs().max() < 2**-6
+
+
 @pytest.mark.parametrize(
     ("model", "shapes", "dynamic"),
     [

@@ -233,6 +233,24 @@ def _was_narrowed(value: SSAValue) -> bool:
     return isinstance(value.owner, aten._ToCopyDefault) and _is(value.owner.operands[0], f32)
 
 
+def _is_widened(result: SSAValue) -> bool:
+    readers = [use.operation for use in result.uses]
+    casts = (isinstance(op, aten._ToCopyDefault) and _is(op.results[0], f32) for op in readers)
+    return bool(readers) and all(casts)
+
+
+def _is_read_wide(op: SchemaOp) -> bool:
+    """Whether casts behind a movement may be casts before it, of no more elements."""
+    if not all(map(_is_widened, op.results)):
+        return False
+    for value in op.operands:
+        if isinstance(value.type, TensorType) and not isinstance(value.owner, WeightOp):
+            parts = [result for use in value.uses for result in use.operation.results]
+            if sum(estimated(dims(part.type)) for part in parts) < estimated(dims(value.type)):
+                return False
+    return True
+
+
 @lowers(
     *(f"aten.{name}" for name in OF_BFLOATS.split()),
     to="aten",
@@ -250,10 +268,11 @@ def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     torch's, which rounds each. Exponentials, roots and maxima stay with the runtime's kernels, as in
     the stock flow, unless their operands are known to be none of the numbers that XNNPACK's own
     lose. A sigmoid is 0 or 1 long before 10³⁰, from where on XNNPACK's may be NaN: it is asked no
-    further out. Movement is widened only where what moves was computed in f32.
+    further out. Movement is widened only where what moves was computed in f32, or where nothing but
+    f32 is read of it and no more is cast than otherwise: the frames of a recurrence.
     """
     narrow = [value for value in op.operands if _is(value, bf16)]
-    if is_movement(op) and not any(map(_was_narrowed, narrow)):
+    if is_movement(op) and not any(map(_was_narrowed, narrow)) and not _is_read_wide(op):
         return None
     if all(isinstance(value.owner, WeightOp) for value in narrow):
         return None
