@@ -186,7 +186,7 @@ def type_of(value: Any) -> Attribute:
     if value is None:
         return _NONE
     if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
-        return IntType(spelt(value))
+        return IntType(str(dim_of(spelt(value))))
     if isinstance(value, torch.SymFloat | float):
         return FloatType(spelt(value))
     if isinstance(value, torch.SymBool | bool):

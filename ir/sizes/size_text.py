@@ -20,7 +20,8 @@ def parse_size(text: str) -> Size:
     Args:
         text: sums, differences, products, `//`, `%`, powers by a number, `Min`, `Max`, `Mod`,
             `PythonMod`, `FloorDiv` and `CleanDiv` of symbols and whole numbers; and a true quotient
-            of theirs that is rounded down or up at once, as `math.ceil(n / 4)` is traced.
+            of theirs, with whole numbers beside it, that is rounded down or up at once, as
+            `math.ceil((n - 1) / 4 + 1)` is traced.
 
     Raises:
         ParseFailure: it is nothing of that, divides by 0, or is larger than any size.
@@ -82,7 +83,7 @@ def _closing(text: str, at: int) -> int:
     return -1
 
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(\*\*|//|[-+*%(),]))")
+_TOKEN = re.compile(r"\s*(?:(\d+(?:\.0+)?)(?![.\w])|([A-Za-z_]\w*)|(\*\*|//|[-+*%(),]))")
 _FUNCTIONS: dict[str, Callable[..., Size]] = {
     "Min": minimum,
     "Max": maximum,
@@ -200,28 +201,48 @@ class _Parser:
         return self.call(token) if self.peek() == "(" else Size.symbol(token)
 
     def call(self, name: str) -> Size:
-        if name in _ROUNDED and self.tokens[self.at + 1 : self.at + 3] == ["IntTrueDiv", "("]:
-            self.at += 2
-            found = self.called("IntTrueDiv", _ROUNDED[name])
-            if not self.take(")"):
-                raise self.failure()
-            return found
-        return self.called(name, _FUNCTIONS.get(name))
+        if name in _ROUNDED:
+            return _ROUNDED[name](*self.fraction())
+        function = _FUNCTIONS.get(name)
+        arguments = self.arguments()
+        if function is None:
+            raise self.failure()
+        return function(*(arguments if name in ("Min", "Max") else self.divided(arguments)))
 
-    def called(self, name: str, function: Callable[..., Size] | None) -> Size:
+    def arguments(self) -> list[Size]:
         self.at += 1
         arguments = [self.sum()]
         while self.take(","):
             arguments.append(self.sum())
-        if not self.take(")") or function is None:
+        if not self.take(")"):
             raise self.failure()
-        if name in ("Min", "Max"):
-            return function(*arguments)
+        return arguments
+
+    def divided(self, arguments: list[Size]) -> tuple[Size, Size]:
         if len(arguments) != 2:
             raise self.failure()
         if not arguments[1].terms:
             raise ParseFailure(f"{self.text[:80]!r} divides a size by 0")
-        return function(*arguments)
+        return arguments[0], arguments[1]
+
+    def fraction(self) -> tuple[Size, Size]:
+        """A true quotient and whole numbers, in brackets: `((IntTrueDiv(n, 4)) + 1.0)`."""
+        self.at += 1
+        if self.take("IntTrueDiv"):
+            one, other = self.divided(self.arguments())
+        elif self.peek() == "(":
+            one, other = self.fraction()
+        else:
+            raise self.failure()
+        while sign := self.take("+", "-"):
+            whole = int(float(self.peek())) if self.peek()[:1].isdigit() else None
+            if whole is None:
+                raise self.failure()
+            self.at += 1
+            one = one + other * whole if sign == "+" else one - other * whole
+        if not self.take(")"):
+            raise self.failure()
+        return one, other
 
     def checked(self, size: Size) -> Size:
         """A product whose coefficients are still sizes."""

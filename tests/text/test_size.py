@@ -155,6 +155,8 @@ def torch_expressions() -> list[sympy.Expr]:
         torch_functions.CeilToInt(torch_functions.IntTrueDiv(s + 1, 3)) * t,
         torch_functions.CeilToInt(torch_functions.IntTrueDiv(s - 50, t)),
         torch_functions.FloorToInt(torch_functions.IntTrueDiv(s - 50, t)),
+        8 * torch_functions.CeilToInt(torch_functions.IntTrueDiv(s - 1, 8) + 1.0) - 8,
+        torch_functions.FloorToInt(torch_functions.IntTrueDiv(s - 50, t) - 2.0),
     ]
 
 
