@@ -83,7 +83,6 @@ from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
 from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.placing.partition import PartitionXnnpack
-from stepwell.translate.rewrites.xnnpack.placing.split_batch import SplitBatch
 from stepwell.translate.rewrites.xnnpack.placing.unroll_axis import UnrollAxis
 from stepwell.translate.rewrites.xnnpack.quantised import leftover_casts, widen_quantised_cast
 
@@ -217,6 +216,7 @@ XNNPACK = Pipeline(
                 step(for_xnnpack.cumsum_to_additions),
                 step(for_xnnpack.logcumsumexp_to_steps),
                 step(for_xnnpack.choose_by_step),
+                step(for_xnnpack.lerp_by_weights),
                 step(for_xnnpack.volumes_to_images),
                 step(pools.adaptive_pool_by_parts, only_uneven=True),
                 CropConvolution(),
@@ -284,7 +284,6 @@ XNNPACK = Pipeline(
         Together("merge-layouts-of-patches", MERGES),
         Together("affine-by-channels", (AffineToDepthwise(), SplitDepthwise())),
         FuseClamp(),
-        SplitBatch(),
         Together(
             "choose-kernels",
             (SplitWideDepthwise(), ConvolveByWinograd(), *(rule() for rule in widen_gelu.RULES)),

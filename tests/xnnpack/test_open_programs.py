@@ -75,6 +75,15 @@ def moved(x: Tensor, layer: nn.Module, out: nn.Module) -> Tensor:
     return out(layer(x).roll(2, 1))
 
 
+def windows(x: Tensor, norm: nn.Module, matrix: nn.Module, out: nn.Module) -> Tensor:
+    """Every second row, rows written, windows of seven axes, a matrix beside a batch of them."""
+    y = norm(x)
+    y = torch.cat([y[:, i::2, j::2] for i in (0, 1) for j in (0, 1)], -1).clone()
+    y[:, :2] = y[:, :2].relu()
+    y = y.view(-1, 2, 2, 2, 2, 2, 8).permute(0, 1, 3, 5, 2, 4, 6).reshape(-1, 32, 8)
+    return out(matrix.weight @ y)
+
+
 BATCH = Dim("batch", min=2, max=8)
 LENGTH = {1: Dim("length", min=2, max=32)}
 SAMPLES = {2: Dim("samples", min=4, max=32)}
@@ -128,6 +137,11 @@ CASES: dict[str, tuple[nn.Module, Any, tuple[tuple[int, ...], ...]]] = {
         Written(moved, nn.Linear(4, 4), nn.Linear(4, 4)),
         {0: BATCH},
         ((3, 9, 4), (8, 9, 4)),
+    ),
+    "windows of an open batch": (
+        Written(windows, nn.LayerNorm((8, 8, 4)), nn.Linear(32, 6), nn.Linear(8, 3)),
+        {0: BATCH},
+        ((3, 8, 8, 4), (8, 8, 8, 4), (2, 8, 8, 4)),
     ),
     "unit vectors of channels": (
         Written(unit, nn.Conv2d(4, 3, 1)),

@@ -73,3 +73,10 @@ def test_several_dtypes_stay(refused: Any, method: Any):
         gives="tensor<4x3xf32>",
     )
     refused(text, WriteByCat(), "several dtypes")
+
+
+def test_a_batch_may_be_open(apply: Any, method: Any):
+    whole, part = (f'tensor<?x{n}xf32, #stepwell.shape<["s0", {n}]>>' for n in (6, 2))
+    line = f"%y = aten.slice_scatter.default(%x, %s, 1, 1, 3) : ({whole}, {part}) -> {whole}"
+    done = apply(method(f"%x: {whole}, %s: {part}", line, gives=whole), WriteByCat())
+    assert done.ops() == ["aten.slice.Tensor"] * 2 + ["aten.cat.default"]

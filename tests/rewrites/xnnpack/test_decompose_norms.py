@@ -19,8 +19,8 @@ def test_a_layer_norm_of_nothing_is_refused(refused: Any, method: Any):
     refused(layer_norm("tensor<2x0xf32>", "[0]", method), step(norms.decompose_layer_norm), "empty")
 
 
-def test_a_layer_norm_of_two_axes_and_a_symbolic_batch_is_refused(refused: Any, method: Any):
-    type_ = 'tensor<?x3x4xf32, #stepwell.shape<["s0", 3, 4]>>'
+def test_a_layer_norm_of_two_axes_and_two_symbolic_ones_is_refused(refused: Any, method: Any):
+    type_ = 'tensor<?x?x3x4xf32, #stepwell.shape<["s0", "s1", 3, 4]>>'
     refused(layer_norm(type_, "[3, 4]", method), step(norms.decompose_layer_norm), "several axes")
 
 

@@ -49,14 +49,19 @@ def test_a_product_with_a_vector_is_refused(refused: Any, method: Any):
 
 
 def test_a_symbolic_product_of_other_ranks_is_refused(refused: Any, method: Any):
-    stack, z = 'tensor<5x?x4xf32, #stepwell.shape<[5, "s0", 4]>>', "tensor<4x3xf32>"
-    gives = 'tensor<5x?x3xf32, #stepwell.shape<[5, "s0", 3]>>'
+    stack, z = "tensor<5x2x4xf32>", 'tensor<4x?xf32, #stepwell.shape<[4, "s0"]>>'
+    gives = 'tensor<5x2x?xf32, #stepwell.shape<[5, 2, "s0"]>>'
     line = f"%y = aten.matmul.default(%x, %z) : ({stack}, {z}) -> {gives}"
-    refused(
-        method(f"%x: {stack}, %z: {z}", line, gives=gives),
-        step(products.matmul),
-        "the ranks of the operands differ",
-    )
+    text = method(f"%x: {stack}, %z: {z}", line, gives=gives)
+    refused(text, step(products.matmul), "the operand of fewer axes has a symbolic size")
+
+
+def test_a_matrix_times_a_stack_of_open_batch_is_a_node(apply: Any, method: Any):
+    stack = 'tensor<?x4x2xf32, #stepwell.shape<["s0", 4, 2]>>'
+    z, gives = "tensor<3x4xf32>", 'tensor<?x3x2xf32, #stepwell.shape<["s0", 3, 2]>>'
+    line = f"%y = aten.matmul.default(%z, %x) : ({z}, {stack}) -> {gives}"
+    done = apply(method(f"%x: {stack}, %z: {z}", line, gives=gives), step(products.matmul))
+    assert "xnnpack.batch_matrix_multiply" in done.ops()
 
 
 def test_a_product_of_other_ranks_is_a_node(apply: Any, method: Any):

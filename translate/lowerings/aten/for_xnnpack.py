@@ -157,6 +157,18 @@ def choose_by_step(condition: Value, chosen: Value, other: Value, *, op: Any, b:
     return above * step + below * (step * -1.0 + 1.0)
 
 
+@lowers(
+    "aten.lerp.Tensor",
+    to="aten",
+    bound=roundings("both ends give the same number, and round on the way"),
+    loses=lambda op, program: Deviation("an infinity of the nearer end may become NaN"),
+    sample=("2x3xf32", "2x3xf32", "3xf32"),
+)
+def lerp_by_weights(first: Value, last: Value, weight: Value) -> Value:
+    """From the first to the last by the weight; torch begins at the nearer one, which it chooses."""
+    return first + weight * (last - first)
+
+
 LARGEST_EXPONENT = 64
 """The rounding of n products adds up to n / 2 ulp of the result."""
 

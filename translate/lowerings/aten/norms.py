@@ -63,8 +63,8 @@ def decompose_layer_norm(x: Value, *, op: Any, b: Rewriter, eps: float) -> Value
     width = prod(sizes)
     if width == 0:
         refuse("a normalised axis is empty")
-    if len(sizes) > 1 and not x.is_static:
-        refuse("several axes are normalised and a batch axis is symbolic")
+    if len(sizes) > 1 and sum(isinstance(size, Size) for size in x.shape) > 1:
+        refuse("several axes are normalised and several others are symbolic")
     no_refusal(too_wide(width))
     rows = x.view(*x.shape[: -len(sizes)], width) if len(sizes) > 1 else x
     if not are_from_weights(x.ssa, range(x.rank - len(sizes), x.rank)):

@@ -14,7 +14,7 @@ from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
 from stepwell.ir.types import dims
-from stepwell.translate.lowerings.aten.values import Value, needs_static, no_refusal
+from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
     axis,
@@ -287,9 +287,10 @@ def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value:
 
     Engines move tensors of up to six axes. A video's patches have eight, `[B, T, H, W, t, h, w,
     C]`, of which some are of size one. Where more than six are left, blocks of axes change places
-    one after the other, which takes four axes at a time.
+    one after the other, which takes four axes at a time. One axis may be open.
     """
-    needs_static(x, what="its sizes are known only at run time")
+    if sum(isinstance(size, Size) for size in x.shape) > 1:
+        refuse("several sizes are known only at run time")
     order = [d for d in map(x.axis, order) if x.shape[d] != 1]
     apart = [i for i, d in enumerate(order) if i == 0 or not _follows(order[i - 1], d, x.shape)]
     blocks = [order[i:j] for i, j in zip(apart, [*apart[1:], len(order)], strict=True)]
@@ -309,7 +310,7 @@ def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value:
     return x.view(*out.shape)
 
 
-def _follows(one: int, other: int, shape: Sequence[int]) -> bool:
+def _follows(one: int, other: int, shape: Sequence[Dim]) -> bool:
     """Whether nothing but axes of size one stands between two axes."""
     return one < other and all(size == 1 for size in shape[one + 1 : other])
 
@@ -328,10 +329,12 @@ def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -
     CMSIS-NN slice with step one only. An axis that is not whole periods long is cut or padded to
     be: the elements of the padding are not taken.
     """
-    if not x.is_static or not isinstance(step, int):
-        refuse("the sliced axis or the step is symbolic")
     at, shape = x.axis(dim), x.shape
     size, start = shape[at], start or 0
+    if isinstance(size, Size) or not isinstance(step, int):
+        refuse("the sliced axis or the step is symbolic")
+    if sum(isinstance(size, Size) for size in shape) > 1:
+        refuse("several sizes of a view are known only at run time")
     if not isinstance(start, int) or not isinstance(end, int | None):
         refuse("a bound is known only at run time")
     start = max(start + size, 0) if start < 0 else start

@@ -68,8 +68,8 @@ def matmul(x: Value, other: Value, *, out: Out, b: Rewriter) -> Value:
     """A batched product of equal ranks; of a transposed operand, whose rows it reads as they are."""
     if min(x.rank, other.rank) < 2:
         refuse("an operand is a vector; write it as a matrix of one row")
-    if x.rank != other.rank and not (x.is_static and other.is_static):
-        refuse("the ranks of the operands differ and a dimension is symbolic")
+    if x.rank != other.rank and not (x if x.rank < other.rank else other).is_static:
+        refuse("the operand of fewer axes has a symbolic size")
     is_turned, rank = reads_columns(other.ssa), max(3, x.rank, other.rank)
     right = upright(b, other.ssa) if is_turned else other.ssa
     sides = [_raised(b, value, rank) for value in (x.ssa, right)]

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.dialects.aten import SliceScatterDefault as SliceScatter
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import StateOp
 from stepwell.ir.dtypes import is_float
@@ -25,7 +26,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.building import cat, slice_axis, static_dims, view
+from stepwell.translate.rewrites.building import cat, slice_axis, view
 from stepwell.translate.rewrites.slices.written_place import WRITES, Place, place_of
 
 
@@ -71,9 +72,9 @@ class WriteByCat(Rewrite[Written]):
         source = writes[-1].operands[0]
         if isinstance(source.owner, StateOp):
             return Refusal("a state is written in place")
-        shape = static_dims(source)
-        assert shape is not None
-        parts = [Part(0, shape[at], source, 0)]
+        size = dims(source.type)[at]
+        assert isinstance(size, int)
+        parts = [Part(0, size, source, 0)]
         for write in reversed(writes):
             found = _range_of(write)
             assert not isinstance(found, Refusal)
@@ -83,8 +84,7 @@ class WriteByCat(Rewrite[Written]):
 
     def build(self, match: Written, rw: Rewriter) -> None:
         """A slice of each part that is not whole, and the cat."""
-        whole = static_dims(match.op.results[0])
-        assert whole is not None
+        whole = dims(match.op.results[0].type)
         values: list[SSAValue] = []
         for part in match.parts:
             value = part.source
@@ -96,12 +96,16 @@ class WriteByCat(Rewrite[Written]):
 
 
 def _range_of(op: SchemaOp) -> Place | Refusal:
-    """What a write replaces, without gaps, by a value of known sizes."""
-    if static_dims(op.operands[1]) is None:
-        return Refusal("the shape is symbolic")
+    """What a write replaces, without gaps, by a value that is as large."""
     place = place_of(op)
-    if isinstance(place, Place) and place.step != 1:
+    if isinstance(place, Refusal):
+        return place
+    if place.step != 1:
         return Refusal("every second element or the like is written")
+    whole = [*dims(op.operands[0].type)]
+    whole[place.axis : place.axis + 1] = [place.stop - place.start] * isinstance(op, SliceScatter)
+    if [*dims(op.operands[1].type)] != whole:
+        return Refusal("the size of what is written is symbolic")
     return place
 
 

@@ -6,8 +6,8 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.types import element
-from stepwell.translate.rewrites.building import axis, static_dims
+from stepwell.ir.types import dims, element
+from stepwell.translate.rewrites.building import axis
 
 WRITES = (aten.SelectScatterDefault, aten.SliceScatterDefault)
 """The ops that give their first operand with a part of it replaced by the second."""
@@ -24,21 +24,21 @@ class Place:
 
 
 def place_of(op: SchemaOp) -> Place | Refusal:
-    """What one of `WRITES` replaces, of known sizes at known places."""
-    shape = static_dims(op.operands[0])
-    if shape is None:
-        return Refusal("the shape is symbolic")
+    """What one of `WRITES` replaces, of an axis of known size at known places."""
+    shape = dims(op.operands[0].type)
+    at = axis(op.arg("dim"), len(shape))
+    if not isinstance(size := shape[at], int):
+        return Refusal("the size of the axis is symbolic")
     if element(op.operands[0].type) != element(op.operands[1].type):
         return Refusal("the operands have several dtypes")
-    at = axis(op.arg("dim"), len(shape))
     if isinstance(op, aten.SelectScatterDefault):
         index = op.arg("index")
         if not isinstance(index, int):
             return Refusal("the index is known only at run time")
-        start = index % shape[at]
+        start = index % size
         return Place(at, start, start + 1)
     bounds = (op.arg("start"), op.arg("end"), op.arg("step"))
     if not all(bound is None or isinstance(bound, int) for bound in bounds):
         return Refusal("a bound is known only at run time")
-    start, stop, step = slice(*bounds).indices(shape[at])
+    start, stop, step = slice(*bounds).indices(size)
     return Place(at, start, max(start, stop), step)
