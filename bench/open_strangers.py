@@ -49,7 +49,7 @@ SECONDS = 240
 """Of CPU, that a case may take."""
 MEMORY = 8 * 10**9
 """Bytes that it may take."""
-SETTLED = ("right", "pinned", "not compared")
+SETTLED = ("right", "pinned", "not compared", "not exported")
 """How a row begins that stock need not be asked for."""
 
 
@@ -126,7 +126,10 @@ def said(parts: Parts, kind: str, row: dict[str, Any]) -> str:
     module, args, kwargs = parts
     try:
         if kind == "static":
-            program = torch.export.export(module, args, dict(kwargs))
+            try:
+                program = torch.export.export(module, args, dict(kwargs))
+            except Exception as error:
+                return f"not exported: {type(error).__name__}: {str(error).strip()[:100]}"
             row["counts"] = counts(program)[1]
             return "right"
         found = open_sizes(module, args, kwargs, dynamic=kind)

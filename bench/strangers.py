@@ -1,6 +1,7 @@
 """Models nobody tuned for, as their authors write them: stock ExecuTorch and stepwell on XNNPACK.
 
-    python bench/strangers.py [--models t5,whisper_decoder] [--table docs/xnnpack.md]
+    python bench/strangers.py [--kind "recurrent strangers"] [--models t5,whisper_decoder]
+        [--table docs/xnnpack.md]
 
 Small models of examples/models: widths of 8 to 64, so that what lies between the products weighs.
 Each is lowered by both flows in a process of its own, and the two programs run there turn by turn,
@@ -9,7 +10,7 @@ of eager PyTorch. What stock's flow or its program fails with is recorded as suc
 ends included: then ours is measured alone.
 
 Results are kept by model in bench/results/strangers.json; `--table FILE` writes them between the
-comments `strangers` of that file. `--counts FILE` lowers with stepwell alone, and
+comments named after the kind of that file. `--counts FILE` lowers with stepwell alone, and
 writes delegates and operators outside (`tests/xnnpack/data/stranger_counts.json`).
 
 What `FINITE` names is measured with `numerics="finite"`, and counted with the default and with it.
@@ -32,6 +33,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import _recurrent_nets
+import _styled_nets
 import torch
 from _report import RESULTS, between_markers, cpu_seconds, prepare, show, write
 from lowering import stock_pte
@@ -67,11 +70,19 @@ MODELS = {
     "tables_and_graphs": ("tabnet", "ft_transformer", "graph_convolution", "graph_attention"),
 }
 """Files of examples/models and what they make."""
-FILES = {name: file for file, names in MODELS.items() for name in names}
+KINDS = {
+    "strangers": MODELS,
+    "recurrent strangers": {"_recurrent_nets": (*_recurrent_nets.NETS, *_recurrent_nets.BFLOATS)},
+    "styled strangers": {"_styled_nets": _styled_nets.NETS},
+}
+"""What is measured together: the comments around its table, and its models."""
+FILES = {name: file for each in KINDS.values() for file, names in each.items() for name in names}
 FINITE = {
     "pointnet": "its maxima over points and its log-softmax may lose a NaN",
     "pointnet_of_any_number": "its log-softmax may lose a NaN; its maxima stay outside in both",
     "graph_convolution": "degree ** -0.5 may be NaN for 0, and its log-softmax may lose a NaN",
+    "min_gru": "a lerp may lose an infinity",
+    "min_gru_in_bfloat16": "a lerp may lose an infinity",
 }
 """Models that are whole delegates only for ordinary numbers, and what keeps the default from it."""
 
@@ -89,10 +100,15 @@ class Ran:
 
 def exported(name: str) -> tuple[Any, tuple[Any, ...], list[torch.Tensor]]:
     """The exported program of a model, its inputs, and what eager PyTorch gives for them."""
-    made = getattr(importlib.import_module(FILES[name]), name)()
+    made = made_by(name)
     module, inputs, shapes = (*made, None)[:3]
     expected = pytree.tree_leaves(copy.deepcopy(module)(*inputs))
     return torch.export.export(module, inputs, dynamic_shapes=shapes), inputs, expected
+
+
+def made_by(name: str) -> tuple[Any, ...]:
+    """A module, its inputs, and perhaps the sizes that are open."""
+    return getattr(importlib.import_module(FILES[name]), name)()
 
 
 def numerics_of(name: str) -> Numerics:
@@ -221,15 +237,16 @@ def line(name: str, found: dict[str, Any]) -> list[str]:
 COLUMNS = ("model", "delegates/outside", "p10 ms", "ratio", "compile CPU s", "error")
 
 
-def table(results: dict[str, Any]) -> list[str]:
+def table(results: dict[str, Any], kind: str) -> list[str]:
     """Markdown: a line for each model, and below what stock fails with."""
-    rows = [line(name, results[name]) for name in FILES if name in results]
+    held = [name for names in KINDS[kind].values() for name in names if name in results]
+    rows = [line(name, results[name]) for name in held]
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     faults = [
         f"- {name.replace('_', ' ')}: {results[name][STOCK]['fails'].replace('|', '/')}"
-        for name in FILES
-        if name in results and "fails" in results[name][STOCK]
+        for name in held
+        if "fails" in results[name][STOCK]
     ]
     if faults:
         lines += ["", "What stock fails with:", "", *faults]
@@ -238,12 +255,15 @@ def table(results: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default=",".join(FILES), help="names, with commas between")
+    parser.add_argument("--kind", default="strangers", choices=KINDS)
+    parser.add_argument("--models", help="names, with commas between; all of the kind")
     parser.add_argument("--rounds", type=int, default=200, help="runs of each program")
     parser.add_argument("--table", type=Path, help="also write all results kept into this file")
     parser.add_argument("--counts", type=Path, help="write our counts alone to this file")
     options = parser.parse_args()
-    names = options.models.split(",") if options.models else []
+    of_kind = [name for names in KINDS[options.kind].values() for name in names]
+    names = of_kind if options.models is None else options.models.split(",")
+    names = [name for name in names if name]
     if unknown := sorted({*names} - {*FILES}):
         parser.error(f"no model {', '.join(unknown)}; there are {', '.join(FILES)}")
     prepare()
@@ -262,7 +282,7 @@ def main() -> None:
         write("strangers", results)
     show("stock → stepwell on XNNPACK, 1 thread", COLUMNS, [line(n, results[n]) for n in names])
     if options.table:
-        between_markers(options.table, "strangers", table(results))
+        between_markers(options.table, options.kind, table(results, options.kind))
 
 
 if __name__ == "__main__":
