@@ -277,6 +277,15 @@ class Symbols:
                 return True
         return False
 
+    def is_a_guess(self, size: Any, number: Any) -> bool:
+        """Whether torch took a size for the number that it is of the example's sizes.
+
+        An axis of `(s0 - 1)//32 + 1` is one of one row where s0 is 13, and broadcasts.
+        """
+        if not (self.env.guards and number.is_Integer):
+            return False
+        return bool(size.subs(self.env.backed_var_to_val) == number)
+
     def _within(self, symbol: sympy.Symbol, offset: int) -> int:
         bounds = self.ranges.get(symbol)
         low = int(bounds.lower) if bounds is not None and bounds.lower.is_Integer else 0

@@ -236,4 +236,4 @@ def _same(stated: str, found: str, symbols: Symbols, known: set[Any]) -> bool:
         return True
     if (theirs.free_symbols - known) or (ours.free_symbols - known):
         return True
-    return symbols.may_agree(ours, theirs)
+    return symbols.is_a_guess(ours, theirs) or symbols.may_agree(ours, theirs)

@@ -122,6 +122,17 @@ def test_symbolic_sizes_are_expressions_of_the_operands() -> None:
     assert flat.results[0].type == tensor(["4*s0"], f32)
 
 
+def test_an_axis_that_torch_takes_for_one_row_keeps_its_size() -> None:
+    rows, scores = (
+        f'tensor<2x?x{n}xf32, #stepwell.shape<[2, "((s0 - 1)//32) + 1", {n}]>>' for n in (4, 8)
+    )
+    text = f"""func.func @forward(%x: {rows}, %z: tensor<2x8x4xf32>) -> {scores} {{
+      %y = aten.einsum.default("bid,bjd->bij", [%x, %z]) : ({rows}, tensor<2x8x4xf32>) -> {scores}
+      func.return %y : {scores}
+    }}"""
+    Program.parse(text).verify()
+
+
 def test_a_type_that_depends_on_a_guess_must_be_stated() -> None:
     block = Block(arg_types=[tensor(["s0"], f32), tensor(["s1"], f32)])
     with pytest.raises(StepwellError, match="cannot be inferred"):
