@@ -39,7 +39,7 @@ from _nodes import Form, Writer, seconds_here
 from _peer_tables import GOAL, OPENVINO, ORT, OURS, goal, kinds_of
 from _report import RESULTS, between_markers, prepare, write
 from _zoo_models import SIZES, create
-from peers import made
+from peers import AT_ONCE, MOST, made
 from xdsl.ir import Attribute, SSAValue
 from xnnpack import set_threads
 
@@ -178,10 +178,17 @@ def run(pte: bytes, inputs: Sequence[Any], repeat: int) -> list[list[tuple[str, 
 
 
 def nodes(
-    lowered: stepwell.Lowered, inputs: Sequence[Any], best: Peaks, repeat: int
+    lowered: stepwell.Lowered,
+    inputs: Sequence[Any],
+    best: Peaks,
+    repeat: int,
+    share: float = 1.0,
 ) -> Iterator[Timed]:
-    """Every node of a program with its time; what rewrites of XNNPACK's own add has none."""
-    program = stepwell.read_pte(lowered.artefact)
+    """Every node of a program with its time; what rewrites of XNNPACK's own add has none.
+
+    `share` is the part that the inputs are of the most that the program takes.
+    """
+    program = stepwell.read_pte(lowered.artefact, largest=True)
     delegates = [op for op in program.module.walk() if isinstance(op, DelegateOp)]
     for delegate, ran in zip(delegates, run(lowered.artefact, inputs, repeat), strict=True):
         counts: Counter[str] = Counter()
@@ -192,8 +199,8 @@ def nodes(
                 owners[f"{name} #{counts[name]}"] = op
         for name, taken in ran:
             op = owners.get(name)
-            work = operations(op) if op is not None else 0.0
-            bytes_moved = moved(op) if op is not None else 0.0
+            work = share * operations(op) if op is not None else 0.0
+            bytes_moved = share * moved(op) if op is not None else 0.0
             least = max(work / best.operations, bytes_moved / best.bytes)
             is_product, is_function = isinstance(op, PRODUCTS), isinstance(op, FUNCTIONS)
             is_meeting = op is not None and meets(op)
@@ -259,6 +266,7 @@ def of(name: str, best: Peaks, options: argparse.Namespace, zoo: bool) -> Floor:
     """A model's nodes, timed."""
     gc.collect()
     torch.manual_seed(0)
+    share = 1.0
     if zoo:
         module: Any = create(name).eval()
         inputs: tuple[torch.Tensor, ...] = (torch.randn(1, 3, SIZES[name], SIZES[name]),)
@@ -266,8 +274,9 @@ def of(name: str, best: Peaks, options: argparse.Namespace, zoo: bool) -> Floor:
     else:
         model = made(name, Path())
         exported, inputs = model._exported(), model.inputs
+        share = AT_ONCE[model.kind] / MOST if model.kind == "open" else 1.0
     lowered = stepwell.lower(exported, "xnnpack", numerics=options.numerics)
-    return floor(nodes(lowered, inputs, best, options.repeat))
+    return floor(nodes(lowered, inputs, best, options.repeat, share))
 
 
 def bounds(results: dict[str, dict[str, Any]]) -> list[str]:

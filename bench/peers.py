@@ -87,6 +87,8 @@ INT8 = (STATIC, DYNAMIC)
 HALF = "half"
 AT_ONCE = {"8": 8, "open": 4}
 """Inputs in a call, by kind."""
+MOST = 16
+"""Inputs that an open program takes."""
 BLOCK = 6
 """Runs of one program in a row; the first is cold."""
 
@@ -127,7 +129,7 @@ class Model:
         """The batch of the inputs that have one, if it is open."""
         if self.kind != "open":
             return None
-        batch = torch.export.Dim("batch", max=16)
+        batch = torch.export.Dim("batch", max=MOST)
         given = len(self.inputs[0])
         return tuple({0: batch} if len(x) == given else None for x in self.inputs)
 

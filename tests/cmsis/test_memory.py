@@ -23,7 +23,10 @@ def model(file: str, function: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
     return getattr(importlib.import_module(file), function)()
 
 
-@pytest.mark.parametrize(("name", "most"), [("crnn_gru", 9_600), ("crnn_lstm", 9_600)])
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [pytest.param("crnn_gru", 9_600, marks=pytest.mark.slow), ("crnn_lstm", 9_600)],
+)
 def test_recurrent_nets_need_less_than_the_stock_flow_and_run_as_interpreted(
     name: str, most: int, quantised: Any
 ):

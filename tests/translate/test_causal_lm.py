@@ -112,9 +112,9 @@ ONE_BY_ONE = [(at, at + 1) for at in range(12)]
         ("Llama", None, True),
         ("Qwen3", "torch", True),
         ("Llama", "torch", False),
-        ("Mistral", None, True),
-        ("Gemma2", None, True),
-        ("Mixtral", None, True),
+        pytest.param("Mistral", None, True, marks=pytest.mark.slow),
+        pytest.param("Gemma2", None, True, marks=pytest.mark.slow),
+        pytest.param("Mixtral", None, True, marks=pytest.mark.slow),
         ("Lfm2", None, None),
         ("Mamba2", None, None),
         ("RecurrentGemma", None, None),
@@ -293,7 +293,9 @@ def test_all_logits_are_those_of_every_token():
     assert methods["generate_full_logits"]
 
 
-@pytest.mark.parametrize(("kind", "embedding"), [("Llama", 8), ("Gemma", 4)])
+@pytest.mark.parametrize(
+    ("kind", "embedding"), [("Llama", 8), pytest.param("Gemma", 4, marks=pytest.mark.slow)]
+)
 def test_a_folder_of_halves_is_quantised_with_its_table(
     kind: str, embedding: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

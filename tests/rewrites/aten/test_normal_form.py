@@ -72,12 +72,18 @@ DECOMPOSED = ("deit_small_depth2", "llama_block", "mobilenet_v3_small", "swin_2s
 
 
 @pytest.mark.parametrize(
-    ("name", "decomposed"),
-    [*((name, False) for name in MODELS), *((name, True) for name in DECOMPOSED)],
+    ("name", "whole"),
+    [
+        pytest.param(name, whole, marks=[pytest.mark.slow] * (whole and name in DECOMPOSED))
+        for name, whole in (
+            *((name, True) for name in MODELS),
+            *((name, False) for name in DECOMPOSED),
+        )
+    ],
 )
-def test_a_model_in_normal_form_computes_what_it_did(name: str, decomposed: bool):
-    source, inputs = imported(name, decomposed)
-    program = normalised(name, decomposed)
+def test_a_model_in_normal_form_computes_what_it_did(name: str, whole: bool):
+    source, inputs = imported(name, not whole)
+    program = normalised(name, not whole)
     program.verify()
     for one, other in zip(source.run(*inputs), program.run(*inputs), strict=True):
         torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5 * float(one.abs().max()))
