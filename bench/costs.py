@@ -106,6 +106,9 @@ COUNTED = "{}, from counted instructions and published throughputs, not measured
 """What the costs of a core say of themselves."""
 OF_WHOLE_PROGRAMS = ("far_tap", "lookup", "copy", "layout_node", "block")
 
+CHANNELS, PIXELS = 64, (80, 224, 640)
+"""Images of 1.6, 12 and 100 MB: one stays in a second-level cache, the last in none."""
+
 SMALL = 32
 """Nodes in `small`."""
 
@@ -136,6 +139,26 @@ def nanoseconds(forms: Iterable[tuple[Form, float]], measure: Measure) -> float:
     )
 
 
+def beyond_the_cache(measure: Measure) -> tuple[int, float]:
+    """Bytes that stay in a cache, and nanoseconds of an element beyond them, each way.
+
+    Of n bytes a part of 1 - cache / n is fetched anew: two sizes say what both numbers are.
+    """
+
+    def negated(size: int) -> float:
+        def node(w: Writer, x: SSAValue) -> SSAValue:
+            return w(xnnpack.Negate.make(x))
+
+        form = Form((image(CHANNELS, size),), node, chained=True)
+        return nanoseconds([(form, CHANNELS * size * size)], measure)
+
+    near, far, farther = map(negated, PIXELS)
+    first, second = far - near, farther - near
+    small, large = (4 * CHANNELS * size * size for size in PIXELS[1:])
+    cache = max(0.0, (second - first) / (second / small - first / large))
+    return int(cache), second / (1 - cache / large) / 2
+
+
 def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
     """The costs of a machine, or of an Arm core whose instructions are counted."""
     images = IMAGES[1:4] if counted else IMAGES
@@ -154,6 +177,7 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
     rows = nanoseconds([(layer(few, inputs, outputs), inputs * outputs)], measure)
     node = nanoseconds([(small(), SMALL)], measure)
     usual = costs.load(costs.DEFAULT)
+    cache, far = (usual.cache, usual.far) if counted else beyond_the_cache(measure)
     found = replace(
         usual,
         machine=machine,
@@ -170,11 +194,13 @@ def fitted(measure: Measure, machine: str, *, counted: bool) -> costs.Costs:
         ),
         lone_tap=window((7, 7)) / 49,
         weight=max(0.0, rows - few * product),
+        cache=cache,
+        far=far,
     )
     if not counted:
         return found
     # What whole programs decided, by what an element that moves costs there and here; waiting for
-    # memory is not counted, so a weight waits as long as here.
+    # memory is not counted, so a weight and what the cache does not hold wait as long as here.
     times = found.slice / usual.slice
     moved = {name: times * getattr(usual, name) for name in OF_WHOLE_PROGRAMS}
     return replace(found, **moved, weight=max(found.weight, usual.weight))

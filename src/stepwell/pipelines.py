@@ -83,6 +83,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
 from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 from stepwell.translate.rewrites.xnnpack.placing.partition import PartitionXnnpack
+from stepwell.translate.rewrites.xnnpack.placing.split_batch import SplitBatch
 from stepwell.translate.rewrites.xnnpack.placing.unroll_axis import UnrollAxis
 from stepwell.translate.rewrites.xnnpack.quantised import leftover_casts, widen_quantised_cast
 
@@ -284,6 +285,7 @@ XNNPACK = Pipeline(
         Together("merge-layouts-of-patches", MERGES),
         Together("affine-by-channels", (AffineToDepthwise(), SplitDepthwise())),
         FuseClamp(),
+        SplitBatch(),
         Together(
             "choose-kernels",
             (SplitWideDepthwise(), ConvolveByWinograd(), *(rule() for rule in widen_gelu.RULES)),

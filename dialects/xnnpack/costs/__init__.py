@@ -46,7 +46,7 @@ def estimated(shape: Iterable[object]) -> int:
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds, but for `machine`, `halves`, `near` and `worth`.
+    """Nanoseconds, but for `machine`, `halves`, `near`, `cache` and `worth`.
 
     Attributes:
         machine: where they were measured.
@@ -65,6 +65,8 @@ class Costs:
         far_tap: what a tap of a larger filter takes beyond that, for each element: filters are
             packed to the size of their kernel, and taps that are not there are read too.
         weight: an element of a weight that a product of few rows waits for.
+        cache: bytes of the last cache that a core has to itself.
+        far: an element that is read or written beyond it, on top of what reads or writes it.
         lookup: an element of a matrix that a row looks up for itself: `index` copies it outside, a
             product packs and reads the copy; from whole programs (`bench/experts.py`).
         copy: an element that a narrower program need not write or must copy; from whole programs.
@@ -91,6 +93,8 @@ class Costs:
     near: int
     far_tap: float
     weight: float
+    cache: int
+    far: float
     lookup: float
     copy: float
     layout_node: float
@@ -111,6 +115,10 @@ class Costs:
     def tile(taps: int) -> int:
         """The taps of the kernel that holds so many."""
         return next(most for most in TAPS if taps <= most)
+
+    def missed(self, size: float) -> float:
+        """What a value of so many bytes takes to memory or back: what the cache has no room for."""
+        return max(0.0, size - self.cache) / 4 * self.far
 
     def channels_at_hand(self, taps: int) -> int:
         """Channels whose depthwise filter, with its biases, stays in the first cache."""

@@ -194,6 +194,10 @@ XNNPACK = {
     "fuse-clamp": Place(
         "A clamp joins the node that it limits when no rewrite moves nodes any more.", (NODES,)
     ),
+    "split-batch": Place(
+        "A batch goes in pieces when clamps are in their nodes, and each then chooses its kernel.",
+        (NODES, MET),
+    ),
     "choose-kernels": Place(
         "Forms that only some kernels are slow at are chosen last, by cost.", (NODES,)
     ),

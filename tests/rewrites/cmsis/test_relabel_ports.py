@@ -89,14 +89,16 @@ SHORT = ("quant_min = -128 : i64, quant_max = 127 : i64, dtype = \"int8\"",
 def test_integers_of_16_bits_have_no_transpose(refused: Any):
     line = Q.replace("%q", "%y").replace(*SHORT).replace("xi8", "xi16")
     text = entering(IN, line).replace("tensor<1x3x4x2xi8>", "tensor<1x2x3x4xi16>")
-    refused(text, RelabelInput())
+    refused(text, RelabelInput(), reason="it is quantised to i16, not int8")
 
 
 def test_a_volume_has_no_transpose(refused: Any):
     line = Q.replace("%q", "%y").replace("1x2x3x4", "1x2x3x4x5")
     ports = IN.replace("0, 2, 3, 1", "0, 2, 3, 4, 1")
     text = entering(ports, line, taken="%x: tensor<1x2x3x4x5xf32>")
-    refused(text.replace("tensor<1x3x4x2xi8>", "tensor<1x2x3x4x5xi8>"), RelabelInput())
+    refused(
+        text.replace("tensor<1x3x4x2xi8>", "tensor<1x2x3x4x5xi8>"), RelabelInput(), reason="5 axes"
+    )
 
 
 def test_an_order_in_which_the_elements_lie_as_they_did_is_none(refused: Any):

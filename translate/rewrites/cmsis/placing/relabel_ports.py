@@ -13,10 +13,11 @@ After:
     %q = $step(%r, …) : … -> tensor<*composed($S, $order) x $I>
     %y = transposed(%q, inverse($order))
 with $order = order_taken(%x)
-where can_be_transposed($I, $S)
+unless has_no_kernel($I, $S) for target
 for %x lies as [0, 2, 3, 1]
 for $step = "cmsis.quantize_per_tensor", $S = [1, 2, 3, 4], $F = f32, $I = i8
 for $scale = 0.5, $zero_point = 0, $quant_min = -128, $quant_max = 127, $dtype = "int8"
+not for $I = i16, $quant_min = -32768, $quant_max = 32767, $dtype = "int16"
 
 rule relabel-output
     dequantise(x), returned → relabel(dequantise(transpose(x))).
@@ -27,10 +28,11 @@ After:
     %r = $step(%t, …) : … -> tensor<*composed($S, $order) x $F>
     %y = cmsis.relabel(%r, perm=inverse($order))
 with $order = order_given(%y)
-where can_be_transposed($I, $S)
+unless has_no_kernel($I, $S) for target
 for %y lies as [0, 2, 3, 1]
 for $step = "cmsis.dequantize_per_tensor", $S = [1, 2, 3, 4], $F = f32, $I = i8
 for $scale = 0.5, $zero_point = 0, $quant_min = -128, $quant_max = 127, $dtype = "int8"
+not for $I = i16, $quant_min = -32768, $quant_max = 32767, $dtype = "int16"
 """
 
 from __future__ import annotations
@@ -46,10 +48,12 @@ from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.axes.maps import inverse, lies_the_same
 from stepwell.ir.dtypes import i8
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.quantised.recognise import not_int8
 from stepwell.translate.rewrites.cmsis.placing import reshape
+from stepwell.translate.rewrites.cmsis.placing.lower_permute import MOST_AXES
 from stepwell.translate.rules import read_rules
 
 ENTERS = (QuantizePerTensor, StorageCast)
@@ -71,10 +75,13 @@ def _of_its_own(value: SSAValue, order: tuple[int, ...] | None) -> tuple[int, ..
     return None if order is None or lies_the_same(dims(value.type), order) else order
 
 
-def can_be_transposed(integers: Attribute, shape: Sequence[Dim]) -> bool:
-    """Whether the library has a kernel: of int8, up to four axes."""
+def has_no_kernel(integers: Attribute, shape: Sequence[Dim]) -> Refusal | None:
+    """Why the library cannot transpose these integers; it does int8, up to four axes."""
+    if len(shape) > MOST_AXES:
+        return Refusal(f"it has {len(shape)} axes; the kernel that transposes takes {MOST_AXES}")
     held = integers.data if isinstance(integers, UniformQuantizedType) else None
-    return len(shape) <= 4 and (integers == i8 if held is None else not_int8(held) is None)
+    other = not_int8(held) if held else None if integers == i8 else f"to {integers}, not int8"
+    return Refusal(f"it is quantised {other}") if other else None
 
 
 def is_relabelled(value: SSAValue, order: tuple[int, ...]) -> bool:

@@ -317,15 +317,19 @@ def concatenated(rw: Rewriter, parts: Sequence[SSAValue], number: int, like: SSA
     return _put(rw, xnnpack.CONCATENATES[len(parts)].make(*parts, result=like.type, axis=at))
 
 
+MOST_JOINED = max(xnnpack.CONCATENATES)
+"""Operands of a node that concatenates."""
+
+
 def concatenate(rw: Rewriter, parts: Sequence[SSAValue], at: int) -> SSAValue:
-    """Groups of at most five, then groups of groups."""
+    """Groups of as many as a node joins, then groups of groups."""
     values = list(parts)
     while len(values) > 1:
         values = [
             _put(rw, xnnpack.CONCATENATES[len(part)].make(*part, axis=at))
             if len(part) > 1
             else part[0]
-            for part in (values[i : i + 5] for i in range(0, len(values), 5))
+            for part in (values[i : i + MOST_JOINED] for i in range(0, len(values), MOST_JOINED))
         ]
     return values[0]
 

@@ -20,13 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
-from stepwell.dialects.xnnpack.base import constant_of, to_attribute
+from stepwell.dialects.xnnpack.base import constant_of
 from stepwell.dialects.xnnpack.costs import costs_of
 from stepwell.dialects.xnnpack.datatypes import DynamicInt8Type
 from stepwell.dialects.xnnpack.elementwise import Binary, PReLU, Unary
@@ -38,7 +37,6 @@ from stepwell.ir.axes.boxes import (
     is_nothing,
     join,
     nothing,
-    shape_of,
     whole,
 )
 from stepwell.ir.axes.maps import axis_map
@@ -47,18 +45,12 @@ from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
-from stepwell.ir.sizes.size import Size, number_of, settled
-from stepwell.ir.types import dims, element, is_static, tensor
+from stepwell.ir.sizes.size import Size, settled
+from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.walking import connected, makers_and_readers
-from stepwell.ir.weights import recipe
-from stepwell.translate.rewrites.building import TO_THE_END, axis, emit, slice_op
+from stepwell.translate.rewrites.building import TO_THE_END, axis
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import concatenate
-
-
-@recipe("box_of")
-def box_of(constant: torch.Tensor, *, starts: list[int], stops: list[int]) -> torch.Tensor:
-    """A part of a constant; a view."""
-    return constant[tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))]
+from stepwell.translate.rewrites.xnnpack.placing.parts import cut_out, rebuilt
 
 
 @dataclass(frozen=True)
@@ -257,9 +249,9 @@ def _write(
                 element(value.type), DynamicInt8Type
             ):  # Rows with a scale each cannot be sliced: what they are made of can.
                 rows = part_of(rw, maker.input, box)
-                cuts[value, box] = rw.insert(_rebuilt(maker, [rows], box)).results[0]
+                cuts[value, box] = rw.insert(rebuilt(maker, [rows], box)).results[0]
             else:
-                cuts[value, box] = _cut(rw, source, have, box)
+                cuts[value, box] = cut_out(rw, source, have, box)
         return cuts[value, box]
 
     for op in tuple(block.ops):
@@ -291,7 +283,7 @@ def _write(
             if isinstance(op, Concatenate):
                 new = concatenate(rw, operands, op.integer("axis", 0))
             else:
-                new = rw.insert(_rebuilt(op, operands, box)).results[0]
+                new = rw.insert(rebuilt(op, operands, box)).results[0]
         new.name_hint = new.name_hint or result.name_hint
         made[result] = (new, box)
         history.events.append(
@@ -304,42 +296,3 @@ def _write(
         if (op in found or is_slice) and not op.results[0].first_use:
             op.detach()
             op.erase()
-
-
-def _cut(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
-    """The elements of `box` out of a value that holds those of `have`."""
-    starts: list[int] = []
-    for at, (asked, held) in enumerate(zip(box, have, strict=True)):
-        start, length = settled(Size.of(asked[0]) - held[0]), settled(Size.of(asked[1]) - asked[0])
-        if asked != held and (isinstance(start, Size) or isinstance(length, Size)):
-            ends = [settled(Size.of(end) - held[1]) for end in asked]
-            first = start if isinstance(start, int) else number_of(ends[0])
-            last = number_of(ends[1]) or TO_THE_END
-            value, start = emit(rw, slice_op(value, at, first, last, length)), 0
-        starts.append(number_of(start))
-    shape = shape_of(box)
-    if shape == dims(value.type):
-        return value
-    key = weight_key(value)
-    sizes = [size if isinstance(size, int) else 0 for size in shape]
-    if key is not None:
-        stops = [start + size for start, size in zip(starts, sizes, strict=True)]
-        return rw.weight(rw.weights.derive("box_of", [key], starts=starts, stops=stops))
-    result = tensor(shape, element(value.type))
-    new = xnnpack.StaticSlice.make(value, result=result, offsets=starts, sizes=sizes)
-    return rw.insert(new).results[0]
-
-
-def _rebuilt(op: XnnpackOp, operands: list[SSAValue], box: Box) -> Operation:
-    """A node of the same kind for a part of its result."""
-    properties = dict(op.properties)
-    if isinstance(op, xnnpack.StaticReshape):
-        sizes = [size for size in shape_of(box) if isinstance(size, int)]
-        properties["new_shape"] = to_attribute(sizes)
-    result = tensor(shape_of(box), element(op.output.type))
-    return type(op).create(
-        operands=operands,
-        result_types=[result],
-        properties=properties,
-        attributes=dict(op.attributes),
-    )

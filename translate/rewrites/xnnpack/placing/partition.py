@@ -248,7 +248,7 @@ def _alive(ops: list[Operation]) -> list[int | None]:
         for result in op.results:
             last = max((place.get(use.operation, index) for use in result.uses), default=index)
             is_dynamic = isinstance(element(result.type), DynamicInt8Type)
-            size = 0 if is_dynamic else _bytes(_stored(result.type))
+            size = 0 if is_dynamic else _bytes(stored(result.type))
             for between in range(index + 1, last + 1):
                 crossing[between] += size
                 closed[between] |= is_dynamic
@@ -289,7 +289,7 @@ def _storage_root(value: SSAValue) -> SSAValue:
     return value
 
 
-def _stored(type_: Attribute) -> Attribute:
+def stored(type_: Attribute) -> Attribute:
     """The type a value has outside delegates."""
     type_quantization = quantization(type_)
     return (
@@ -345,7 +345,7 @@ def _delegate(ops: list[Operation], wanted: Wanted) -> DelegateOp:
         for result in op.results
         if any(use.operation not in members for use in result.uses)
     ]
-    body = Block(arg_types=[_stored(type_) for _, type_ in inputs])
+    body = Block(arg_types=[stored(type_) for _, type_ in inputs])
     inside: dict[tuple[SSAValue, Attribute], SSAValue] = {}
     weights: dict[tuple[SSAValue, Attribute], SSAValue] = {}
     for (value, type_), index in inputs.items():
@@ -370,13 +370,13 @@ def _delegate(ops: list[Operation], wanted: Wanted) -> DelegateOp:
         body.add_op(op)
     delegate = DelegateOp.create(
         operands=[value for value, _ in inputs],
-        result_types=[_stored(output.type) for output in outputs],
+        result_types=[stored(output.type) for output in outputs],
         regions=[Region(body)],
     )
     for output, result in zip(outputs, delegate.results, strict=True):
         result.name_hint = output.name_hint
         output.replace_uses_with_if(result, lambda use: use.operation not in members)
-    body.add_op(YieldOp.create(operands=[_named(body, o, _stored(o.type)) for o in outputs]))
+    body.add_op(YieldOp.create(operands=[_named(body, o, stored(o.type)) for o in outputs]))
     if ops:
         delegate.location = ops[-1].location
     return delegate

@@ -1,0 +1,65 @@
+"""Parts of values: a box cut out of one, and a node that computes only a box of its result."""
+
+from __future__ import annotations
+
+import torch
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects import xnnpack
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.dialects.xnnpack.base import to_attribute
+from stepwell.ir.axes.boxes import Box, shape_of
+from stepwell.ir.core import weight_key
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.sizes.size import Size, number_of, settled
+from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.weights import recipe
+from stepwell.translate.rewrites.building import TO_THE_END, emit, slice_op
+
+STATED = {xnnpack.StaticReshape: "new_shape", xnnpack.StaticSlice: "sizes"}
+"""Nodes that state the sizes of their result, and where."""
+
+
+@recipe("box_of")
+def box_of(constant: torch.Tensor, *, starts: list[int], stops: list[int]) -> torch.Tensor:
+    """A part of a constant; a view."""
+    return constant[tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))]
+
+
+def cut_out(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
+    """The elements of `box` out of a value that holds those of `have`."""
+    starts: list[int] = []
+    for at, (asked, held) in enumerate(zip(box, have, strict=True)):
+        start, length = settled(Size.of(asked[0]) - held[0]), settled(Size.of(asked[1]) - asked[0])
+        if asked != held and (isinstance(start, Size) or isinstance(length, Size)):
+            ends = [settled(Size.of(end) - held[1]) for end in asked]
+            first = start if isinstance(start, int) else number_of(ends[0])
+            last = number_of(ends[1]) or TO_THE_END
+            value, start = emit(rw, slice_op(value, at, first, last, length)), 0
+        starts.append(number_of(start))
+    shape = shape_of(box)
+    if shape == dims(value.type):
+        return value
+    key = weight_key(value)
+    sizes = [size if isinstance(size, int) else 0 for size in shape]
+    if key is not None:
+        stops = [start + size for start, size in zip(starts, sizes, strict=True)]
+        return rw.weight(rw.weights.derive("box_of", [key], starts=starts, stops=stops))
+    result = tensor(shape, element(value.type))
+    new = xnnpack.StaticSlice.make(value, result=result, offsets=starts, sizes=sizes)
+    return rw.insert(new).results[0]
+
+
+def rebuilt(op: XnnpackOp, operands: list[SSAValue], box: Box) -> Operation:
+    """A node of the same kind for a part of its result."""
+    properties = dict(op.properties)
+    if (field := STATED.get(type(op))) is not None:
+        sizes = [size for size in shape_of(box) if isinstance(size, int)]
+        properties[field] = to_attribute(sizes)
+    result = tensor(shape_of(box), element(op.output.type))
+    return type(op).create(
+        operands=operands,
+        result_types=[result],
+        properties=properties,
+        attributes=dict(op.attributes),
+    )
