@@ -95,3 +95,12 @@ def test_it_stays_whole(apply: Any, method: Any, given: str, made: str):
 def test_a_single_node_between_large_ports_stays_whole(apply: Any, method: Any):
     text = method(f"%x: {IMAGES}", unary("gelu", "x", "y"), gives=IMAGES)
     assert apply(text, SplitBatch()).count == 0
+
+
+def test_what_no_node_is_stays_whole_and_so_does_all_around(apply: Any, method: Any):
+    lines = (
+        widened("x", "a"),
+        f"%b = aten.erf.default(%a) : ({IMAGES}) -> {IMAGES}",
+        narrowed("b", "y"),
+    )
+    assert apply(method(f"%x: {THIN}", *WEIGHTS, *lines, gives=THIN), SplitBatch()).count == 0

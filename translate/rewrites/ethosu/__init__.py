@@ -5,6 +5,7 @@ from stepwell.translate.rewrites.ethosu.partition_ethosu import PartitionEthosu
 from stepwell.translate.rewrites.ethosu.rescale_constant import RescaleConstant
 from stepwell.translate.rewrites.ethosu.spread_constant import SpreadConstant
 from stepwell.translate.rewrites.ethosu.transpose_few_axes import FewestAxes, WithoutUnits
+from stepwell.translate.rewrites.ethosu.transposed_by_phases import TransposedByPhases
 
 __all__ = [
     "FewestAxes",
@@ -12,5 +13,6 @@ __all__ = [
     "PartitionEthosu",
     "RescaleConstant",
     "SpreadConstant",
+    "TransposedByPhases",
     "WithoutUnits",
 ]

@@ -165,21 +165,17 @@ class Nodes:
 
 def pieces_read(op: Operation, pieces: int) -> tuple[bool, ...] | None:
     """Which operands a piece of the result reads a piece of; None if it is not made in pieces."""
-    if not isinstance(op, XnnpackOp) or len(op.results) != 1:
-        return None
-    axes = axis_map(op) if _has_pieces(op.results[0], pieces) else None
-    if axes is None:
+    axes = axis_map(op) if isinstance(op, XnnpackOp) and len(op.results) == 1 else None
+    if axes is None or not _has_pieces(op.results[0], pieces):
         return None
     box = piece(op.results[0], 0, pieces)
-    if axes.computable(box) != box:
-        return None
-    found: list[bool] = []
-    for index, value in enumerate(op.operands):
-        read = axes.reads(index, box)
-        found.append(_has_pieces(value, pieces) and read == piece(value, 0, pieces))
-        if not found[-1] and read != whole(value.type):
-            return None
-    return tuple(found) if any(found) else None
+    reads = [axes.reads(index, box) for index in range(len(op.operands))]
+    values = list(zip(op.operands, reads, strict=True))
+    parts = [_has_pieces(v, pieces) and read == piece(v, 0, pieces) for v, read in values]
+    rest = [
+        read == whole(v.type) for (v, read), part in zip(values, parts, strict=True) if not part
+    ]
+    return tuple(parts) if any(parts) and all(rest) else None
 
 
 def _has_pieces(value: SSAValue, pieces: int) -> bool:

@@ -1,0 +1,86 @@
+"""Transposed convolutions by phases: every stride, kernel and border; and what stays one."""
+
+from typing import Any
+
+import pytest
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.translate.rewrites.ethosu import TransposedByPhases
+
+IMAGE, OUTPUTS, INPUTS = (2, 3, 4), 3, 2
+"""Images, rows and columns; channels."""
+
+
+def upsampled(
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    out_pad: tuple[int, int, int, int],
+    *,
+    per_channel: bool = True,
+    twice: bool = False,
+    weight: str = "weight",
+) -> str:
+    """A transposed convolution of bytes and its RESCALE; channels have factors of their own."""
+    batch, *held = IMAGE
+    ahead, behind = out_pad[::2], out_pad[1::2]
+    rows, columns = (
+        (size - 1) * step + before + after + taps
+        for size, step, before, after, taps in zip(held, stride, ahead, behind, kernel, strict=True)
+    )
+    x = f"tensor<{batch}x{held[0]}x{held[1]}x{INPUTS}xi8>"
+    w = f"tensor<{OUTPUTS}x{kernel[0]}x{kernel[1]}x{INPUTS}xi8>"
+    made = f"{batch}x{rows}x{columns}x{OUTPUTS}"
+    factors = OUTPUTS if per_channel else 1
+    ports, given = f"%x: {x}", f'%w = stepwell.weight <"w"> "parameter" : {w}'
+    if weight != "weight":
+        ports, given = f"{ports}, %w: {w}", ""
+    lines = [
+        given,
+        f'%b = stepwell.weight <"b"> "parameter" : tensor<{OUTPUTS}xi32>',
+        f'%m = stepwell.weight <"m#factor"> "constant" : tensor<{factors}xi32>',
+        f'%s = stepwell.weight <"s#shift"> "constant" : tensor<{factors}xi8>',
+        '%i = stepwell.weight <"i"> "constant" : tensor<1xi8>',
+        '%k = stepwell.weight <"k#zeros"> "constant" : tensor<1xi8>',
+        '%z = stepwell.weight <"z#zeros"> "constant" : tensor<1xi32>',
+        '%o = stepwell.weight <"o"> "constant" : tensor<1xi8>',
+        f"%c = tosa.transpose_conv2d %x, %w, %b, %i, %k {{acc_type = i32, "
+        f"out_pad = array<i64: {', '.join(map(str, out_pad))}>, "
+        f"stride = array<i64: {stride[0]}, {stride[1]}>}} : ({x}, {w}, tensor<{OUTPUTS}xi32>, "
+        f"tensor<1xi8>, tensor<1xi8>) -> tensor<{made}xi32>",
+        f"%y = tosa.rescale %c, %m, %s, %z, %o {{input_unsigned = false, output_unsigned = false, "
+        f"per_channel = {str(per_channel).lower()}, rounding_mode = SINGLE_ROUND, scale32 = true}} "
+        f": (tensor<{made}xi32>, tensor<{factors}xi32>, tensor<{factors}xi8>, tensor<1xi32>, "
+        f"tensor<1xi8>) -> tensor<{made}xi8>",
+    ]
+    gives, returned = f"tensor<{made}xi8>", "%y"
+    if twice:
+        gives, returned = f"{gives}, tensor<{made}xi32>", "%y, %c"
+    body = "\n  ".join(line for line in lines if line)
+    return f"func.func @main({ports}) -> ({gives}) {{\n  {body}\n  func.return {returned} : {gives}\n}}\n"
+
+
+@pytest.mark.parametrize("out_pad", [(0, 0, 0, 0), (-1, 0, -1, 1), (-1, -1, 0, -1), (1, 2, 2, 0)])
+@pytest.mark.parametrize(
+    ("kernel", "stride"),
+    [((2, 2), (2, 2)), ((3, 3), (2, 2)), ((4, 3), (2, 1)), ((2, 5), (3, 2)), ((3, 2), (1, 4))],
+)
+def test_every_result_is_the_same(
+    apply: Any, kernel: Any, stride: tuple[int, int], out_pad: Any
+) -> None:
+    done = apply(upsampled(kernel, stride, out_pad), TransposedByPhases())
+    assert done.count == 1
+    ops = [type(op) for op in done.program.module.walk()]
+    assert t.TransposeConv2dOp not in ops and ops.count(t.Conv2dOp) == stride[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"per_channel": False}, {"twice": True}, {"weight": "of run time"}],
+    ids=["one factor", "sums that another reads", "a kernel of run time"],
+)
+def test_it_stays_one_operator(refused: Any, changes: dict[str, Any]) -> None:
+    refused(upsampled((3, 3), (2, 2), (-1, 0, -1, 0), **changes), TransposedByPhases())
+
+
+def test_without_a_stride_it_stays(refused: Any) -> None:
+    refused(upsampled((3, 3), (1, 1), (-1, -1, -1, -1)), TransposedByPhases())
