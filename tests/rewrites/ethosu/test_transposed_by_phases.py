@@ -1,5 +1,6 @@
 """Transposed convolutions by phases: every stride, kernel and border; and what stays one."""
 
+import re
 from typing import Any
 
 import pytest
@@ -84,3 +85,12 @@ def test_it_stays_one_operator(refused: Any, changes: dict[str, Any]) -> None:
 
 def test_without_a_stride_it_stays(refused: Any) -> None:
     refused(upsampled((3, 3), (1, 1), (-1, -1, -1, -1)), TransposedByPhases())
+
+
+def test_of_any_number_of_images_it_stays(refused: Any) -> None:
+    text = re.sub(
+        r"tensor<2x(\d+)x(\d+)x(\d+)xi(\d+)>",
+        r'tensor<?x\1x\2x\3xi\4, #stepwell.shape<["n", \1, \2, \3]>>',
+        upsampled((3, 3), (2, 2), (-1, 0, -1, 0)),
+    )
+    refused(text, TransposedByPhases())

@@ -104,3 +104,14 @@ def test_what_no_node_is_stays_whole_and_so_does_all_around(apply: Any, method: 
         narrowed("b", "y"),
     )
     assert apply(method(f"%x: {THIN}", *WEIGHTS, *lines, gives=THIN), SplitBatch()).count == 0
+
+
+def test_a_number_is_the_same_for_every_piece(apply: Any, method: Any):
+    lines = (
+        widened("x", "a"),
+        unary("abs", "k", "l", "tensor<f32>"),
+        f"%b = xnnpack.multiply(%a, %l) : ({IMAGES}, tensor<f32>) -> {IMAGES}",
+        narrowed("b", "y"),
+    )
+    done = apply(method(f"%x: {THIN}, %k: tensor<f32>", *WEIGHTS, *lines, gives=THIN), SplitBatch())
+    assert types(done, "multiply") == [PIECE] * 4 and types(done, "abs") == ["tensor<f32>"]
