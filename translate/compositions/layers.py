@@ -125,7 +125,7 @@ def upsample_nearest1d(
     multiplies by that and rounds down.
     """
     whole = [f for f in scale_factors or () if f == int(f) and _single(1 / f) * f >= 1]
-    if isinstance(x.shape[-1], int) or not whole:
+    if type(x.shape[-1]) is int or not whole:
         return aten.upsample_nearest1d.vec.decompose(x, output_size, scale_factors)
     return x.unsqueeze(-1).expand(*x.shape, int(whole[0])).flatten(-2)
 

@@ -116,7 +116,7 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> Any:
     """Values, and the place of each among all elements of a channel, the first of equals."""
     rank = len(output_size)
     first = x.dim() - rank
-    if not all(isinstance(size, int) for size in (*output_size, *x.shape[first:])):
+    if not all(type(size) is int for size in (*output_size, *x.shape[first:])):
         return _adaptive_max_pool_of_any(x, output_size)
     if min(output_size) == 0 or x.numel() == 0:
         return NotImplemented

@@ -64,7 +64,7 @@ def recurrence(cell: Cell) -> Callable[..., Any]:
         batch_first: bool,
     ) -> Any:
         time, ways = int(batch_first), 1 + bidirectional
-        if (train and dropout) or not isinstance(x.shape[time], int) or x.shape[time] == 0:
+        if (train and dropout) or type(x.shape[time]) is not int or x.shape[time] == 0:
             return NotImplemented
         states = [begin] if isinstance(begin, Tensor) else list(begin)
         each = len(params) // (num_layers * ways)

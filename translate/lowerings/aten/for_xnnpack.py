@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from stepwell.dialects import aten, xnnpack
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.bounds import roundings
@@ -111,7 +112,7 @@ def logcumsumexp_to_steps(x: Value, dim: int, *, op: Any) -> Value:
     return x
 
 
-SIDES = {
+SIDES: dict[type[SchemaOp], tuple[int, float]] = {
     aten.GeScalar: (0, 1.0),
     aten.GtScalar: (0, 0.0),
     aten.LtScalar: (1, 1.0),
@@ -141,7 +142,7 @@ def choose_by_step(condition: Value, chosen: Value, other: Value, *, op: Any, b:
     XNNPACK has no comparison, and a choice outside cuts a delegate in two. What is not chosen is
     multiplied by zero: it has to be known for a number, as a guarded logarithm is not.
     """
-    asked = condition.owner
+    asked = cast(SchemaOp, condition.owner)
     x, number = Value(asked.operands[0], b), asked.arg("other")
     no_refusal(not_floats((x.ssa, chosen.ssa, other.ssa, *op.results)))
     if x.dtype != f32:

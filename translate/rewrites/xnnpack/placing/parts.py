@@ -16,7 +16,10 @@ from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.building import TO_THE_END, emit, slice_op
 
-STATED = {xnnpack.StaticReshape: "new_shape", xnnpack.StaticSlice: "sizes"}
+STATED: dict[type[XnnpackOp], str] = {
+    xnnpack.StaticReshape: "new_shape",
+    xnnpack.StaticSlice: "sizes",
+}
 """Nodes that state the sizes of their result, and where."""
 
 
