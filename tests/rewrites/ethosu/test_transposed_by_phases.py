@@ -20,6 +20,8 @@ def upsampled(
     per_channel: bool = True,
     twice: bool = False,
     weight: str = "weight",
+    bias: str = "weight",
+    outputs: int = OUTPUTS,
 ) -> str:
     """A transposed convolution of bytes and its RESCALE; channels have factors of their own."""
     batch, *held = IMAGE
@@ -29,15 +31,18 @@ def upsampled(
         for size, step, before, after, taps in zip(held, stride, ahead, behind, kernel, strict=True)
     )
     x = f"tensor<{batch}x{held[0]}x{held[1]}x{INPUTS}xi8>"
-    w = f"tensor<{OUTPUTS}x{kernel[0]}x{kernel[1]}x{INPUTS}xi8>"
-    made = f"{batch}x{rows}x{columns}x{OUTPUTS}"
-    factors = OUTPUTS if per_channel else 1
+    w = f"tensor<{outputs}x{kernel[0]}x{kernel[1]}x{INPUTS}xi8>"
+    made = f"{batch}x{rows}x{columns}x{outputs}"
+    factors = outputs if per_channel else 1
     ports, given = f"%x: {x}", f'%w = stepwell.weight <"w"> "parameter" : {w}'
     if weight != "weight":
         ports, given = f"{ports}, %w: {w}", ""
+    added = f'%b = stepwell.weight <"b"> "parameter" : tensor<{outputs}xi32>'
+    if bias != "weight":
+        ports, added = f"{ports}, %b: tensor<{outputs}xi32>", ""
     lines = [
         given,
-        f'%b = stepwell.weight <"b"> "parameter" : tensor<{OUTPUTS}xi32>',
+        added,
         f'%m = stepwell.weight <"m#factor"> "constant" : tensor<{factors}xi32>',
         f'%s = stepwell.weight <"s#shift"> "constant" : tensor<{factors}xi8>',
         '%i = stepwell.weight <"i"> "constant" : tensor<1xi8>',
@@ -46,7 +51,7 @@ def upsampled(
         '%o = stepwell.weight <"o"> "constant" : tensor<1xi8>',
         f"%c = tosa.transpose_conv2d %x, %w, %b, %i, %k {{acc_type = i32, "
         f"out_pad = array<i64: {', '.join(map(str, out_pad))}>, "
-        f"stride = array<i64: {stride[0]}, {stride[1]}>}} : ({x}, {w}, tensor<{OUTPUTS}xi32>, "
+        f"stride = array<i64: {stride[0]}, {stride[1]}>}} : ({x}, {w}, tensor<{outputs}xi32>, "
         f"tensor<1xi8>, tensor<1xi8>) -> tensor<{made}xi32>",
         f"%y = tosa.rescale %c, %m, %s, %z, %o {{input_unsigned = false, output_unsigned = false, "
         f"per_channel = {str(per_channel).lower()}, rounding_mode = SINGLE_ROUND, scale32 = true}} "
@@ -81,6 +86,14 @@ def test_every_result_is_the_same(
 )
 def test_it_stays_one_operator(refused: Any, changes: dict[str, Any]) -> None:
     refused(upsampled((3, 3), (2, 2), (-1, 0, -1, 0), **changes), TransposedByPhases())
+
+
+@pytest.mark.parametrize("changes", [{"bias": "of run time"}, {"outputs": 1}])
+def test_a_bias_of_run_time_and_one_channel_are_each_phases(
+    apply: Any, changes: dict[str, Any]
+) -> None:
+    done = apply(upsampled((3, 3), (2, 2), (-1, 0, -1, 0), **changes), TransposedByPhases())
+    assert done.count == 1
 
 
 def test_without_a_stride_it_stays(refused: Any) -> None:

@@ -167,22 +167,23 @@ def _phase(
     }
     sums = b.op(
         t.Conv2dOp,
-        [x, b.weight(cast("str", key)), _each(b, bias, count), *zeros],
+        [x, b.weight(cast("str", key)), _each(b, bias, channels, count), *zeros],
         shape,
         element(convolution.type),
         acc_type=element(convolution.type),
         **{name: i64s(values) for name, values in lists.items()},
     )
-    factors = [_each(b, value, count) for value in rescale.operands[1:3]]
+    factors = [_each(b, value, channels, count) for value in rescale.operands[1:3]]
     typed = tensor(shape, element(result.type))
     return b.rw.insert(remade(rescale, [sums, *factors, *rescale.operands[3:]], [typed])).results[0]
 
 
-def _each(b: Builder, value: SSAValue, count: int) -> SSAValue:
+def _each(b: Builder, value: SSAValue, channels: int, count: int) -> SSAValue:
     """What each channel has, for all phases; what they share stays."""
-    key = weight_key(value)
-    if key is None or shape_of(value) == (1,):
+    if shape_of(value) != (channels,):
         return value
+    if (key := weight_key(value)) is None:
+        return b.concat([value] * count, 0)
     return b.weight(b.rw.weights.derive("for_each_phase", [key], count=count))
 
 
