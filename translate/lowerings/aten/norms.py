@@ -17,7 +17,7 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.affine.own_weights import are_from_weights
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
-from stepwell.translate.rewrites.building import overflows
+from stepwell.translate.rewrites.building import is_open_once, overflows
 from stepwell.translate.rewrites.norms.group_statistics import (
     cannot_be_grouped,
     first_of_groups,
@@ -63,7 +63,7 @@ def decompose_layer_norm(x: Value, *, op: Any, b: Rewriter, eps: float) -> Value
     width = prod(sizes)
     if width == 0:
         refuse("a normalised axis is empty")
-    if len(sizes) > 1 and sum(isinstance(size, Size) for size in x.shape) > 1:
+    if len(sizes) > 1 and not is_open_once(x.shape):
         refuse("several axes are normalised and several others are symbolic")
     no_refusal(too_wide(width))
     rows = x.view(*x.shape[: -len(sizes)], width) if len(sizes) > 1 else x

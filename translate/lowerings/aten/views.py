@@ -21,6 +21,7 @@ from stepwell.translate.rewrites.building import (
     cannot_be_viewed_as,
     element_count,
     emit,
+    is_open_once,
     same_type,
     view_op,
 )
@@ -289,7 +290,7 @@ def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value:
     C]`, of which some are of size one. Where more than six are left, blocks of axes change places
     one after the other, which takes four axes at a time. One axis may be open.
     """
-    if sum(isinstance(size, Size) for size in x.shape) > 1:
+    if not is_open_once(x.shape):
         refuse("several sizes are known only at run time")
     order = [d for d in map(x.axis, order) if x.shape[d] != 1]
     apart = [i for i, d in enumerate(order) if i == 0 or not _follows(order[i - 1], d, x.shape)]
@@ -333,7 +334,7 @@ def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -
     size, start = shape[at], start or 0
     if isinstance(size, Size) or not isinstance(step, int):
         refuse("the sliced axis or the step is symbolic")
-    if sum(isinstance(size, Size) for size in shape) > 1:
+    if not is_open_once(shape):
         refuse("several sizes of a view are known only at run time")
     if not isinstance(start, int) or not isinstance(end, int | None):
         refuse("a bound is known only at run time")

@@ -236,6 +236,12 @@ def _bytes(type_: Attribute) -> int:
     return dense_size(cast(AnyTensor, type_))
 
 
+def bytes_in_memory(value: SSAValue) -> int:
+    """Of a value between delegates; rows with a scale each stand in none."""
+    is_dynamic = isinstance(element(value.type), DynamicInt8Type)
+    return 0 if is_dynamic else _bytes(_stored(value.type))
+
+
 def _alive(ops: list[Operation]) -> list[int | None]:
     """Bytes that ops before each index give to ops from it on; None if they may not cross.
 
@@ -248,7 +254,7 @@ def _alive(ops: list[Operation]) -> list[int | None]:
         for result in op.results:
             last = max((place.get(use.operation, index) for use in result.uses), default=index)
             is_dynamic = isinstance(element(result.type), DynamicInt8Type)
-            size = 0 if is_dynamic else _bytes(stored(result.type))
+            size = bytes_in_memory(result)
             for between in range(index + 1, last + 1):
                 crossing[between] += size
                 closed[between] |= is_dynamic
@@ -289,7 +295,7 @@ def _storage_root(value: SSAValue) -> SSAValue:
     return value
 
 
-def stored(type_: Attribute) -> Attribute:
+def _stored(type_: Attribute) -> Attribute:
     """The type a value has outside delegates."""
     type_quantization = quantization(type_)
     return (
@@ -345,7 +351,7 @@ def _delegate(ops: list[Operation], wanted: Wanted) -> DelegateOp:
         for result in op.results
         if any(use.operation not in members for use in result.uses)
     ]
-    body = Block(arg_types=[stored(type_) for _, type_ in inputs])
+    body = Block(arg_types=[_stored(type_) for _, type_ in inputs])
     inside: dict[tuple[SSAValue, Attribute], SSAValue] = {}
     weights: dict[tuple[SSAValue, Attribute], SSAValue] = {}
     for (value, type_), index in inputs.items():
@@ -370,13 +376,13 @@ def _delegate(ops: list[Operation], wanted: Wanted) -> DelegateOp:
         body.add_op(op)
     delegate = DelegateOp.create(
         operands=[value for value, _ in inputs],
-        result_types=[stored(output.type) for output in outputs],
+        result_types=[_stored(output.type) for output in outputs],
         regions=[Region(body)],
     )
     for output, result in zip(outputs, delegate.results, strict=True):
         result.name_hint = output.name_hint
         output.replace_uses_with_if(result, lambda use: use.operation not in members)
-    body.add_op(YieldOp.create(operands=[_named(body, o, stored(o.type)) for o in outputs]))
+    body.add_op(YieldOp.create(operands=[_named(body, o, _stored(o.type)) for o in outputs]))
     if ops:
         delegate.location = ops[-1].location
     return delegate

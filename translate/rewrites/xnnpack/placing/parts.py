@@ -11,6 +11,7 @@ from stepwell.dialects.xnnpack.base import to_attribute
 from stepwell.ir.axes.boxes import Box, shape_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.sizes.size import Size, number_of, settled
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
@@ -55,14 +56,8 @@ def cut_out(rw: Rewriter, value: SSAValue, have: Box, box: Box) -> SSAValue:
 
 def rebuilt(op: XnnpackOp, operands: list[SSAValue], box: Box) -> Operation:
     """A node of the same kind for a part of its result."""
-    properties = dict(op.properties)
+    new = remade(op, operands, [tensor(shape_of(box), element(op.output.type))])
     if (field := STATED.get(type(op))) is not None:
         sizes = [size for size in shape_of(box) if isinstance(size, int)]
-        properties[field] = to_attribute(sizes)
-    result = tensor(shape_of(box), element(op.output.type))
-    return type(op).create(
-        operands=operands,
-        result_types=[result],
-        properties=properties,
-        attributes=dict(op.attributes),
-    )
+        new.properties[field] = to_attribute(sizes)
+    return new

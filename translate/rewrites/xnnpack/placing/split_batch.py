@@ -25,7 +25,7 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, gcd, inf, log
 from typing import ClassVar, cast
 
@@ -43,10 +43,9 @@ from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
-from stepwell.ir.types import AnyTensor, dims, element, is_static
-from stepwell.ir.weights import dense_size
+from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import MOST_JOINED, concatenate
-from stepwell.translate.rewrites.xnnpack.placing.partition import stored
+from stepwell.translate.rewrites.xnnpack.placing.partition import bytes_in_memory
 from stepwell.translate.rewrites.xnnpack.placing.parts import cut_out, rebuilt
 
 MOST_PIECES = 64
@@ -75,9 +74,9 @@ class SplitBatch(Pass):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Nodes in a row, how many pieces they are computed in, and the nanoseconds that saves."""
+    """Nodes in a row, each with the operands that it reads in pieces; and what that saves."""
 
-    nodes: tuple[XnnpackOp, ...]
+    nodes: Mapping[XnnpackOp, tuple[bool, ...]]
     before: Operation
     pieces: int
     saved: float
@@ -90,7 +89,7 @@ def _best(block: Block, costs: Costs) -> Stretch | None:
         for op in block.ops
         if isinstance(op, XnnpackOp)
         for value in op.results
-        if is_static(value.type) and _bytes(value) > costs.cache
+        if is_static(value.type) and bytes_in_memory(value) > costs.cache
     ]
     most = gcd(*rows)
     counts = [count for count in range(2, min(most, MOST_PIECES) + 1) if most % count == 0]
@@ -120,44 +119,51 @@ class Nodes:
 
     def best(self) -> Stretch | None:
         """The stretch that saves most; what reads whole what was made in pieces is in none."""
-        best = Stretch((), self.ops[-1], self.pieces, 0.0)
-        begun: list[XnnpackOp] = []
+        span, most = None, 0.0
         made: set[Operation] = set()
-        saved = work = 0.0
+        start, saved, work = 0, -inf, 0.0
         for at, (op, reads) in enumerate(zip(self.ops, self.reads, strict=True)):
             parts = reads or (False,) * len(op.operands)
-            is_whole = [
+            is_whole = any(
                 v.owner in made for v, part in zip(op.operands, parts, strict=True) if not part
-            ]
-            if any(is_whole) or saved < -self.opening[at]:
-                begun, made, saved, work = [], set(), -self.opening[at], 0.0
+            )
+            if is_whole or saved < -self.opening[at]:
+                made, start, saved, work = set(), at, -self.opening[at], 0.0
             if reads is None:
                 continue
-            begun, made = [*begun, cast("XnnpackOp", op)], made | {op}
+            made.add(op)
             saved += self._saved(op, reads)
             work += self._work(op)
             gain = saved - self.closing[at + 1]
-            if gain > max(best.saved, self.costs.worth * work):
-                best = Stretch(tuple(begun), self.ops[at + 1], self.pieces, gain)
-        return best if best.nodes else None
+            if gain > max(most, self.costs.worth * work):
+                span, most = (start, at + 1), gain
+        if span is None:
+            return None
+        start, end = span
+        pairs = zip(self.ops[start:end], self.reads[start:end], strict=True)
+        nodes = {cast("XnnpackOp", op): reads for op, reads in pairs if reads is not None}
+        return Stretch(nodes, self.ops[end], self.pieces, most)
 
     def _saved(self, op: Operation, reads: Sequence[bool]) -> float:
         """Ways to memory and back, less starts of nodes and weights of their own."""
         values = [*(v for v, part in zip(op.operands, reads, strict=True) if part), op.results[0]]
         weights = [v for v, part in zip(op.operands, reads, strict=True) if not part]
-        more = self.costs.node + self.costs.weight * sum(_bytes(value) / WORD for value in weights)
+        more = self.costs.node + self.costs.weight * sum(
+            bytes_in_memory(value) / WORD for value in weights
+        )
         return sum(map(self._way, values)) - (self.pieces - 1) * more
 
     def _way(self, value: SSAValue) -> float:
         """What a value takes to memory or back, whole, beyond what its pieces take."""
-        size = _bytes(value)
+        size = bytes_in_memory(value)
         return self.costs.missed(size) - self.pieces * self.costs.missed(size / self.pieces)
 
     def _work(self, op: Operation) -> float:
         """Nanoseconds of a node, at least: its elements, and the products of a layer."""
-        made = _bytes(op.results[0]) / WORD
+        made = bytes_in_memory(op.results[0]) / WORD
         weights = max(
-            (_bytes(v) / WORD for v in op.operands if constant_of(v) is not None), default=0
+            (bytes_in_memory(v) / WORD for v in op.operands if constant_of(v) is not None),
+            default=0,
         )
         channels = cast("int", dims(op.results[0].type)[-1])
         return made * (self.costs.element + self.costs.product * weights / channels)
@@ -205,7 +211,7 @@ def _edges(
     for value in values:
         if not isinstance(value.type, TensorType) or not _has_pieces(value, pieces):
             continue
-        size = _bytes(value)
+        size = bytes_in_memory(value)
         copied = size / WORD * costs.slice
         cut = copied + costs.missed(size) + pieces * costs.node
         join = copies * copied + costs.missed(size) + pieces * costs.node
@@ -219,18 +225,10 @@ def _edges(
     return opening, closing
 
 
-def _bytes(value: SSAValue) -> int:
-    """Of a value in memory; symbolic sizes count as one, rows with a scale each as nothing."""
-    if isinstance(element(value.type), DynamicInt8Type):
-        return 0
-    return dense_size(cast("AnyTensor", stored(value.type)))
-
-
 def _write(stretch: Stretch, program: Program, history: History) -> None:
     """Every node for one piece after the other; what others read is joined behind the last."""
     anchor, pieces = Rewriter(stretch.before, program), stretch.pieces
     made: dict[SSAValue, list[SSAValue]] = {op.results[0]: [] for op in stretch.nodes}
-    reads = {op: pieces_read(op, pieces) for op in stretch.nodes}
     cuts: dict[tuple[SSAValue, int], SSAValue] = {}
 
     def part(value: SSAValue, index: int) -> SSAValue:
@@ -242,18 +240,16 @@ def _write(stretch: Stretch, program: Program, history: History) -> None:
         return cuts[value, index]
 
     for index in range(pieces):
-        for op in stretch.nodes:
-            is_part = reads[op]
-            assert is_part is not None
+        for op, reads in stretch.nodes.items():
             operands = [
                 part(value, index) if cut else value
-                for value, cut in zip(op.operands, is_part, strict=True)
+                for value, cut in zip(op.operands, reads, strict=True)
             ]
             new = anchor.insert(rebuilt(op, operands, piece(op.results[0], index, pieces)))
             new.location = op.location
             made[op.results[0]].append(new.results[0])
-    nodes = set(stretch.nodes)
-    for op in reversed(stretch.nodes):
+    nodes = stretch.nodes
+    for op in reversed([*nodes]):
         (value,) = op.results
         if any(use.operation not in nodes for use in value.uses):
             whole_again = concatenate(anchor, made[value], 0)
@@ -262,6 +258,6 @@ def _write(stretch: Stretch, program: Program, history: History) -> None:
         root = (op_name(op), node_name(op.location))
         event = Event(SplitBatch.name, root, (root,), (root,) * pieces, describe_op(op))
         history.events.append(event)
-    for op in reversed(stretch.nodes):
+    for op in reversed([*nodes]):
         op.detach()
         op.erase()
