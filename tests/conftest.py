@@ -4,10 +4,12 @@ import gc
 import logging
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+import torch._export.utils
 from forking import Forks
 from hypothesis import settings
 
@@ -36,21 +38,43 @@ settings.register_profile("soak", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("test")
 
 
-@pytest.fixture(autouse=True)
-def logging_comes_back() -> Iterator[None]:
-    """What a test switches off with `logging.disable` is on again for the next."""
-    yield
-    if logging.root.manager.disable:  # Every logger forgets what it knows.
-        logging.disable(logging.NOTSET)
-
-
-@pytest.fixture(autouse=True)
-def seed() -> None:
+def pytest_runtest_setup() -> None:
     """Make a test's random tensors the same in every run and order.
 
     `torch.manual_seed` formats its stack for each kind of device that is not there.
     """
     torch.default_generator.manual_seed(0)
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What a test switches off with `logging.disable` is on again for the next.
+
+    torchao keeps every graph whose device it was asked for, and torch's tracer asks all classes of
+    living graphs whether they are changed, twice an export: they go with the file that made them.
+    """
+    if logging.root.manager.disable:  # Every logger forgets what it knows.
+        logging.disable(logging.NOTSET)
+    is_last = nextitem is None or nextitem.path != item.path
+    if is_last and (torchao := sys.modules.get("torchao.utils")):
+        torchao._assert_and_get_unique_device.cache_clear()
+
+
+def materialise_what_is_new(materialise: Callable[[], None]) -> Callable[[], None]:
+    """torch looks every composite operator up for each of 30 namespaces, at each decomposition."""
+    known: list[tuple[int, ...]] = []
+
+    def once() -> None:
+        registered = (torch.library._impls, torch.library._defs, torch.ops.loaded_libraries)
+        if (count := tuple(map(len, registered))) not in known[-1:]:
+            materialise()
+            known.append(count)
+
+    return once
+
+
+torch._export.utils._materialize_cpp_cia_ops = materialise_what_is_new(
+    torch._export.utils._materialize_cpp_cia_ops
+)
 
 
 @pytest.fixture(scope="session")

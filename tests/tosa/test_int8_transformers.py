@@ -8,6 +8,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import pytest
 import torch
 from forking import Forks
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 sys.path.insert(0, str(Path(__file__).parent))
 from arm_quantised import parameters, quantised, stored
+
+pytestmark = pytest.mark.usefixtures("ranges_as_seen")
 
 
 class Block(nn.Module):

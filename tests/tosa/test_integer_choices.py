@@ -16,6 +16,8 @@ import stepwell
 from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.quant.ports import meanings
 
+pytestmark = pytest.mark.usefixtures("ranges_as_seen")
+
 X = torch.linspace(-2.0, 3.0, 60).reshape(3, 20)
 Y = X.flip(1) * 1.5
 WORDS, BYTES = torch.arange(-9, 60, dtype=torch.int32), torch.arange(-60, 60, dtype=torch.int8)

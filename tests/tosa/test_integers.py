@@ -14,6 +14,8 @@ from quantised import small_conv_net
 sys.path.insert(0, str(Path(__file__).parent))
 from arm_quantised import WIDTHS, parameters, quantised, stored
 
+pytestmark = pytest.mark.usefixtures("ranges_as_seen")
+
 
 def units_apart(model: nn.Module, inputs: tuple[Tensor, ...], bits: int) -> float:
     """How far the integers are from torch's; ours are the same on the model and in the IR."""

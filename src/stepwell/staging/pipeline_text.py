@@ -180,8 +180,7 @@ def _of_own(item: str, own: Pipeline) -> Step | None:
     Raises:
         StepwellError: the name means several, which are not set alike.
     """
-    steps = {path: _at(own, path) for path in own.paths}
-    meant = [s for path, s in steps.items() if item in (path, path.rpartition("/")[2])]
+    meant = [_at(own, path) for path in own.paths if item in (path, path.rpartition("/")[2])]
     if meant and any(step != meant[0] for step in meant):
         own.find(item)  # Says which.
     return meant[0] if meant else None

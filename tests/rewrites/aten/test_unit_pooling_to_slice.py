@@ -56,3 +56,10 @@ def test_a_symbolic_size_is_refused(refused: Any, method: Any):
     gives = 'tensor<1x2x?x4xf32, #stepwell.shape<[1, 2, "s0", 4]>>'
     text = pooled("[1, 1], [2, 1]", gives, method, x)
     refused(text, step(pools.unit_pooling_to_slice), "symbolic")
+
+
+def test_a_batch_and_an_axis_of_steps_of_one_may_be_open(apply: Any, method: Any):
+    x = 'tensor<?x2x?x4xf32, #stepwell.shape<["s1", 2, "s0", 4]>>'
+    gives = 'tensor<?x2x?x2xf32, #stepwell.shape<["s1", 2, "s0", 2]>>'
+    text = pooled("[1, 1], [1, 2]", gives, method, x)
+    assert set(apply(text, step(pools.unit_pooling_to_slice)).ops()) == {"aten.slice.Tensor"}

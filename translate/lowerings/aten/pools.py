@@ -16,6 +16,7 @@ from stepwell.ir.declared.numerics import Deviation, loses_nans
 from stepwell.ir.dtypes import i64
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
+from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, tensor
 from stepwell.translate.lowerings.aten.values import Value, cat, needs_static, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
@@ -174,7 +175,6 @@ def unit_pooling_to_slice(x: Value, *, op: Any) -> Value | None:
     """
     if set(op.arg("kernel_size")) != {1}:
         return None
-    needs_static(x, what="the image has a symbolic size")
     stride = list(op.arg("stride"))
     if set(stride) <= {1}:
         return None
@@ -183,7 +183,9 @@ def unit_pooling_to_slice(x: Value, *, op: Any) -> Value | None:
     for axis, step in enumerate(stride * 2 if len(stride) == 1 else stride, x.rank - 2):
         if step != 1:
             sizes = list(x.shape)
-            size, sizes[axis] = sizes[axis], -(-sizes[axis] // step)
+            if isinstance(size := sizes[axis], Size):
+                refuse("the image has a symbolic size")
+            sizes[axis] = -(-size // step)
             x = x.call(aten.SliceTensor, axis, 0, size, step, shape=sizes)
     return x
 
