@@ -9,6 +9,7 @@ from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Named, Together
+from stepwell.translate.compositions.recurrences import cell_function
 from stepwell.translate.lowerings.aten import (
     attention,
     complex,
@@ -36,11 +37,12 @@ from stepwell.translate.rewrites.attention.recognise_attention import RecogniseA
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
+from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
 from stepwell.translate.rewrites.experts.multiply_all_experts import MultiplyAllExperts
-from stepwell.translate.rewrites.layers import sink_view_below_linear
+from stepwell.translate.rewrites.layers import sink_view_below_linear, take_parts_together
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldBiasIntoLayer,
@@ -166,6 +168,8 @@ XNNPACK = Pipeline(
                 step(for_xnnpack.unbind_by_permute),
                 step(for_xnnpack.stack_by_permute),
                 *PLAIN_FORM,
+                TakeCompositesApart(function_of=cell_function),
+                *(rule() for rule in take_parts_together.RULES),
                 WriteByCat(),
                 GATHER_STRIDES,
                 step(complex.complex_to_pairs),

@@ -308,6 +308,20 @@ def test_the_steps_of_a_recurrence_are_the_layer(case: str) -> None:
         torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.parametrize("made", [nn.LSTMCell, nn.GRUCell, nn.RNNCell, "relu", "no bias"])
+@torch.no_grad()
+def test_a_step_that_a_model_calls_is_the_cell(made: Any) -> None:
+    options: dict[str, Any] = {"relu": {"nonlinearity": "relu"}, "no bias": {"bias": False}}
+    cell = nn.RNNCell(3, 4, **options[made]) if isinstance(made, str) else made(3, 4)
+    state = torch.randn(2, 2, 4)
+    held = (state[0], state[1]) if isinstance(cell, nn.LSTMCell) else state[0]
+    kinds = {nn.LSTMCell: "lstm_cell", nn.GRUCell: "gru_cell", nn.RNNCell: "rnn_tanh_cell"}
+    name = "rnn_relu_cell" if made == "relu" else kinds[type(cell)]
+    overload = getattr(torch.ops.aten, name).default
+    given = (torch.randn(2, 3), held, *cell.parameters())
+    torch.testing.assert_close(COMPOSITIONS[overload](*given), overload(*given))
+
+
 def test_a_recurrence_that_drops_out_is_left() -> None:
     overload, net = RECURRENT["gates"]
     assert COMPOSITIONS[overload](*called(net, train=True)) is NotImplemented

@@ -108,9 +108,43 @@ def _held(weight: Tensor | None) -> Tensor:
     return weight
 
 
+def one_step(cell: Cell) -> Callable[..., Any]:
+    """A cell that a model calls itself."""
+
+    def composed(
+        x: Tensor,
+        begin: Tensor | Sequence[Tensor],
+        of_inputs: Tensor,
+        of_state: Tensor,
+        inputs_bias: Tensor | None = None,
+        state_bias: Tensor | None = None,
+    ) -> Any:
+        weights = (of_inputs, of_state, inputs_bias, state_bias, None)
+        state = (begin,) if isinstance(begin, Tensor) else tuple(begin)
+        found = cell(linear(x, of_inputs, inputs_bias), state, weights)
+        return found[0] if isinstance(begin, Tensor) else found
+
+    return composed
+
+
+CELLS: Mapping[Any, Callable[..., Any]] = {
+    aten.lstm_cell.default: one_step(lstm_cell),
+    aten.gru_cell.default: one_step(gru_cell),
+    aten.rnn_tanh_cell.default: one_step(rnn_cell(torch.tanh)),
+    aten.rnn_relu_cell.default: one_step(rnn_cell(torch.relu)),
+}
+"""Steps, whose products of inputs may be one with those of other steps once they are seen."""
+
+
+def cell_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
+    """What stands for a step, and for nothing else."""
+    return CELLS.get(overload)
+
+
 RECURRENCES: Mapping[Any, Callable[..., Any]] = {
     aten.lstm.input: recurrence(lstm_cell),
     aten.gru.input: recurrence(gru_cell),
     aten.rnn_tanh.input: recurrence(rnn_cell(torch.tanh)),
     aten.rnn_relu.input: recurrence(rnn_cell(torch.relu)),
+    **CELLS,
 }
