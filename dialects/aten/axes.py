@@ -69,7 +69,8 @@ def _tensors(op: SchemaOp) -> int:
     "alpha_dropout.default", "feature_alpha_dropout.default", "native_dropout.default",
     "addcmul.default", "addcdiv.default", "lerp.Scalar", "softshrink.default", "copy.default",
     "clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor", "clip.default", "max.other",
-    "min.other", "_prelu_kernel.default",
+    "min.other", "_prelu_kernel.default", "__and__.Tensor", "__or__.Tensor", "__xor__.Tensor",
+    "bitwise_xor.Tensor",
 )  # fmt: skip
 def _elementwise(op: SchemaOp, result: int) -> AxisMap | None:
     return elementwise(op, _tensors(op))
@@ -319,6 +320,34 @@ def _gather(op: SchemaOp, result: int) -> AxisMap | None:
 def _softmax(op: SchemaOp, result: int) -> AxisMap | None:
     rank = len(_shape(op.operands[0]))
     return mapped(op, along_rows(rank, (_at(op.arg("dim"), rank),)))
+
+
+@_maps("diff.default", "slice_scatter.default")
+def _mixed(op: SchemaOp, result: int) -> AxisMap | None:
+    """All tensors along one axis, each of its own length there."""
+    rank = len(_shape(op.operands[0]))
+    rows = along_rows(rank, (_at(op.arg("dim"), rank),))
+    return mapped(op, *[rows] * _tensors(op))
+
+
+@_maps("select_scatter.default")
+def _select_scatter(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    at = _at(op.arg("dim"), rank)
+    return mapped(
+        op, along_rows(rank, (at,)), tuple(Along(axis) for axis in range(rank) if axis != at)
+    )
+
+
+@_maps("tril.default", "triu.default")
+def _triangle(op: SchemaOp, result: int) -> AxisMap | None:
+    rank = len(_shape(op.operands[0]))
+    return mapped(op, along_rows(rank, (rank - 2, rank - 1)))
+
+
+@_maps("one_hot.default")
+def _one_hot(op: SchemaOp, result: int) -> AxisMap | None:
+    return mapped(op, kept(len(_shape(op.operands[0]))))
 
 
 @_maps("mean.dim", "sum.dim_IntList", "logsumexp.default", "amax.default", "amin.default",

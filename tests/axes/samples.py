@@ -348,7 +348,19 @@ _ATEN = (
         for name in ("mean.dim", "sum.dim_IntList", "amax.default", "amin.default")
         for made, args in (("3xf32", "[0, -1]"), ("2x1x4xf32", "[1], true"))
     ),
+    *(
+        _aten(f"__{name}__.Tensor", "2x3xi64", "3xi64", made="2x3xi64")
+        for name in ("and", "or", "xor")
+    ),
+    _aten("bitwise_xor.Tensor", "2x3xi64", "3xi64", made="2x3xi64"),
     _aten("argmax.default", _CUBE, made="2x4xi64", args="1"),
+    _aten("diff.default", _CUBE, made="2x2x4xf32", args="1, 1"),
+    "%y = aten.diff.default(%x, 1, -1, %a, %b) : (tensor<2x3xf32>, tensor<2x1xf32>, "
+    "tensor<2x2xf32>) -> tensor<2x5xf32>",
+    _aten("slice_scatter.default", _CUBE, "2x2x4xf32", made=_CUBE, args="1, 0, 2"),
+    _aten("select_scatter.default", _CUBE, "2x4xf32", made=_CUBE, args="1, 2"),
+    *(_aten(f"{name}.default", _CUBE) for name in ("tril", "triu")),
+    _aten("one_hot.default", "2x3xi64", made="2x3x4xi64", args="4"),
     _aten("prod.dim_int", _CUBE, made="2x1x4xf32", args="1, true"),
     *(_aten(name, "2x3xi1", made="2xi1", args="1") for name in ("any.dim", "all.dim")),
     *(_aten(name, "2x3xi1", made="2xi1", args="[1]") for name in ("any.dims", "all.dims")),

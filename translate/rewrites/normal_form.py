@@ -20,6 +20,7 @@ from stepwell.translate.lowerings.aten import (
     normalisations,
     pools,
     products,
+    repeated,
     slices,
     views,
 )
@@ -118,6 +119,11 @@ NORMAL_FORM: tuple[Rewrite[Any], ...] = (
 
 FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     FoldConstants(),
+    step(repeated.fill_by_expand),
+    step(repeated.expand_by_sizes),
+    step(repeated.compute_before_expand),
+    step(repeated.pick_before_expand),
+    *(rule() for rule in expands.RULES[2:]),
     *(rule() for rule in fold_batch_norm.RULES),
     SelectByConstantMask(),
     StoreRowInTable(),

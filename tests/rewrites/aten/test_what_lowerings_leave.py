@@ -15,11 +15,22 @@ from stepwell.translate.lowerings.aten import (
     norms,
     pools,
     products,
+    repeated,
     views,
 )
 from stepwell.translate.lowerings.lowering import step
 
 SIZE = '%n = aten.sym_size.int(%q, 0) : (f32[2]) -> !stepwell.int<"2">'
+BATCH = '%b = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">'
+WEIGHT = '%w = stepwell.weight <"w"> "constant" : f32[1, 3]'
+REPEATED = '%e = aten.expand.default(%w, [%b, -1]) : (f32[1, 3], !stepwell.int<"s0">) -> f32[s0, 3]'
+OPEN = (
+    "%x: f32[s0, 3], %q: f32[s1]",
+    BATCH,
+    '%n = aten.sym_size.int(%q, 0) : (f32[s1]) -> !stepwell.int<"s1">',
+    WEIGHT,
+    REPEATED,
+)
 PAIRS = "%c = aten.view_as_complex.default(%x) : (f32[4, 2]) -> tensor<4xcomplex<f32>>"
 
 CASES: list[tuple[Any, tuple[str, ...], str]] = [
@@ -73,6 +84,18 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (for_tosa, ("%x: tensor<3x4xcomplex<f32>>", "%y = aten.istft.default(%x, 4, 2, length=20) : (tensor<3x4xcomplex<f32>>) -> f32[20]"), "more than its frames reach"),
     (for_tosa, ("%x: tensor<3x4xcomplex<f64>>", "%y = aten.istft.default(%x, 4, 2) : (tensor<3x4xcomplex<f64>>) -> f64[6]"), "other numbers than"),
     (for_tosa, ("%x: tensor<3x4xcomplex<f32>>, %w: f32[4]", "%y = aten.istft.default(%x, 4, 2, window=%w, onesided=false, return_complex=true) : (tensor<3x4xcomplex<f32>>, f32[4]) -> tensor<6xcomplex<f32>>"), "other numbers than"),
+    (step(repeated.fill_by_expand), (*OPEN, "%y = aten.full.default([%b], %n) : (!stepwell.int<\"s0\">, !stepwell.int<\"s1\">) -> i64[s0]"), "known only at run time"),
+    (step(repeated.fill_by_expand), ("%x: f32[?, 4]", "%y = aten.zeros_like.default(%x) : (f32[?, 4]) -> f32[?, 4]"), "not known"),
+    (step(repeated.expand_by_sizes), ("%x: f32[?, 4], %z: f32[1, 4]", "%y = aten.expand_as.default(%z, %x) : (f32[1, 4], f32[?, 4]) -> f32[?, 4]"), "not known"),
+    (step(repeated.compute_before_expand), (*OPEN, "%y, %z = aten.split.Tensor(%e, 2, 1) : (f32[s0, 3]) -> (f32[s0, 2], f32[s0, 1])"), "several results"),
+    (step(repeated.compute_before_expand), (*OPEN, "%y = aten.dropout.default(%e, 0.5, true) : (f32[s0, 3]) -> f32[s0, 3]"), "more than compute"),
+    (step(repeated.compute_before_expand), (*OPEN, "%y = aten.add.Tensor(%e, %x) : (f32[s0, 3], f32[s0, 3]) -> f32[s0, 3]"), "is no constant"),
+    (step(repeated.compute_before_expand), (*OPEN, "%y = aten.sum.dim_IntList(%e, [0]) : (f32[s0, 3]) -> f32[3]"), "is none of the result"),
+    (step(repeated.compute_before_expand), (*OPEN, "%y = aten.cumsum.default(%e, 0) : (f32[s0, 3]) -> f32[s0, 3]"), "is none of the result"),
+    (step(repeated.compute_before_expand), (*OPEN, '%y = aten.narrow.default(%e, 0, 0, %b) : (f32[s0, 3], !stepwell.int<"s0">) -> f32[s0, 3]'), "known only at run time"),
+    (step(repeated.compute_before_expand), (*OPEN, "%y = aten.one_hot.default(%e) : (f32[s0, 3]) -> i64[s0, 3, ?]"), "a size of the result"),
+    (step(repeated.pick_before_expand), (*OPEN, '%c = stepwell.weight <"c#zeros"> "constant" : i64[2]', "%y = aten.index.Tensor(%e, [none, %c]) : (f32[s0, 3], i64[2]) -> f32[s0, 2]"), "picked along"),
+    (step(repeated.pick_before_expand), (*OPEN, '%a = aten.arange.default(%n) : (!stepwell.int<"s1">) -> i64[s1]', "%y = aten.index.Tensor(%e, [%a]) : (f32[s0, 3], i64[s1]) -> f32[s1, 3]"), "another size"),
 ]  # fmt: skip
 
 

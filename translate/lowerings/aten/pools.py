@@ -299,9 +299,10 @@ def adaptive_pool_by_parts(
 
     `only_uneven` leaves windows of one length and of several elements, for targets that pool them.
     """
-    needs_static(x)
     no_refusal(reads_their_indices(op))
     space = len(op.arg("output_size"))
+    if any(isinstance(size, Size) for size in (*x.shape[-space:], *out.shape[-space:])):
+        refuse("the spatial axes are symbolic")
     if (most := max(out.shape[-space:])) > MOST_PARTS:
         refuse(f"it has {most} windows, more than {MOST_PARTS}")
     sizes = list(zip(x.shape[-space:], out.shape[-space:], strict=True))

@@ -30,6 +30,17 @@ for each $op of add, mul
 for %x = "tensor<2x3xf32>", %z = "tensor<1x3xf32>", $size = [2, 3]
 not for %x = "tensor<1x3xf32>"
 
+rule broadcast-mask
+    So does what fills where a mask says: of a batch of any size it is one mask.
+Before:
+    %e = aten.expand.default(%m, …)
+    %y = aten.masked_fill.Scalar(%x, %e, $v)
+After:
+    %y = aten.masked_fill.Scalar(%x, %m, $v)
+where have_one_shape(%x, %y)
+for %x = "tensor<2x3xf32>", %m = "tensor<1x3xi1>", $size = [2, 3], $v = 0.5
+not for %x = "tensor<1x3xf32>"
+
 rule broadcast-divisor
     So do a difference and a quotient what is taken off and what divides.
 Before:

@@ -38,17 +38,18 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes.alignment import extent_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.building import (
     emit,
+    is_open_once,
     overflows,
     slice_axis,
-    static_dims,
     view,
 )
 from stepwell.translate.rewrites.slices.select_by_constant_mask import filled
@@ -96,13 +97,17 @@ class KeepBand(Rewrite[Band]):
             return refusal
         if (refusal := overflows(fill, element(value.type))) is not None:
             return refusal
-        shape = static_dims(value)
-        if shape is None or len(shape) < 2 or weight_key(value) is not None:
-            return Refusal("its sizes are symbolic, or it is a constant")
+        if len(dims(value.type)) < 2:
+            return Refusal("it is no matrix")
+        *heads, rows, columns = dims(value.type)
+        if not isinstance(rows, int) or not isinstance(columns, int) or not is_open_once(heads):
+            return Refusal("the matrix, or more than one size before it, is symbolic")
+        if weight_key(value) is not None:
+            return Refusal("it is a constant")
         largest = MOST_OF_TRIANGLES if mask is None else MOST_OF_CHOICES
-        if (count := prod(shape)) > largest:
+        count = prod(size for size in (*heads, rows, columns) if isinstance(size, int))
+        if count > largest:  # Of one of an open batch: both take as many times as long for all.
             return Refusal(f"the band of {count} elements is cut out in copies, above {largest}")
-        rows, columns = shape[-2:]
         low, high = 1 - rows, columns - 1
         if mask is not None:
             band = band_of(mask, rows, columns)
@@ -120,16 +125,16 @@ class KeepBand(Rewrite[Band]):
     def build(self, match: Band, rw: Rewriter) -> None:
         """Diagonals become columns; those of the band are cut out, padded and read back."""
         value = match.value
-        shape = [size for size in dims(value.type) if isinstance(size, int)]
-        *heads, rows, columns = shape
-        count, width = prod(heads), rows + columns - 1
+        *heads, rows, columns = shape = dims(value.type)
+        assert isinstance(rows, int) and isinstance(columns, int)
+        count, width = extent_of(heads), rows + columns - 1
         value = view(rw, value, [count, rows, columns])
         value = pad(rw, value, (rows - 1, 0, 0, 1), 0.0)
-        value = reread(rw, value, [count, rows, width + 1])
+        value = reread(rw, value, (count, rows, width + 1))
         first, end = match.low + rows - 1, match.high + rows
         value = slice_axis(rw, value, 2, first, end)
         value = pad(rw, value, (first, width + 1 - end, 0, 1), match.fill)
-        value = reread(rw, value, [count, rows + 1, width])
+        value = reread(rw, value, (count, rows + 1, width))
         value = slice_axis(rw, slice_axis(rw, value, 1, 0, rows), 2, rows - 1, width)
         rw.replace(match.op, [view(rw, value, shape)])
 
@@ -168,7 +173,7 @@ def band_of(mask: torch.Tensor, rows: int, columns: int) -> tuple[int, int] | No
 
 def pad(rw: Rewriter, value: SSAValue, amounts: tuple[int, ...], fill: float) -> SSAValue:
     """Padding of the last two axes of `[…, rows, columns]`, the columns' first."""
-    *heads, rows, columns = (size for size in dims(value.type) if isinstance(size, int))
+    *heads, rows, columns = dims(value.type)
     shape = [*heads, rows + sum(amounts[2:]), columns + sum(amounts[:2])]
     result = tensor(shape, element(value.type))
     return emit(
@@ -176,8 +181,8 @@ def pad(rw: Rewriter, value: SSAValue, amounts: tuple[int, ...], fill: float) ->
     )
 
 
-def reread(rw: Rewriter, value: SSAValue, shape: list[int]) -> SSAValue:
+def reread(rw: Rewriter, value: SSAValue, shape: tuple[Dim, int, int]) -> SSAValue:
     """The first elements of each matrix as rows of another length."""
-    sizes = [size for size in dims(value.type) if isinstance(size, int)]
-    flat = view(rw, value, [sizes[0], prod(sizes[1:])])
-    return view(rw, slice_axis(rw, flat, 1, 0, prod(shape[1:])), shape)
+    count, *matrix = dims(value.type)
+    flat = view(rw, value, [count, extent_of(matrix)])
+    return view(rw, slice_axis(rw, flat, 1, 0, shape[1] * shape[2]), shape)
