@@ -104,7 +104,7 @@ def layer(rows: int, inputs: int, outputs: int) -> Form:
 
 COUNTED = "{}, from counted instructions and published throughputs, not measured"
 """What the costs of a core say of themselves."""
-OF_WHOLE_PROGRAMS = ("far_tap", "lookup", "copy", "layout_node", "block")
+OF_WHOLE_PROGRAMS = ("run", "far_tap", "lookup", "copy", "layout_node", "block")
 
 CHANNELS, PIXELS = 64, (80, 224, 640)
 """Images of 1.6, 12 and 100 MB: one stays in a second-level cache, the last in none."""

@@ -121,6 +121,9 @@ class _Graph:
     def edges(self) -> Iterator[Edge]:
         values: dict[SSAValue, None] = {op.results[0]: None for op in self.part}
         for op in self.part:
+            gain = self.table.gain(op, self.inside[op])
+            if gain:
+                yield (TURNED, op, gain) if gain > 0 else (op, AS_IS, -gain)
             for index in self.inside[op].operands:
                 values[op.operands[index]] = None
         for value in values:

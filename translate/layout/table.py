@@ -60,6 +60,10 @@ class Layouts(ABC):
     def cost(self, value: SSAValue, order: Order) -> float:
         """What a transpose between a value and its base costs."""
 
+    def gain(self, op: Operation, turning: Turning) -> float:
+        """What an op itself takes less on bases than as it is; negative if it takes more."""
+        return 0.0
+
     @abstractmethod
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
         """The base of a value: computed for a constant, else transposed."""

@@ -55,6 +55,7 @@ class Costs:
         element: an element that a node with one operand reads and writes.
         addition: an element of a sum of two tensors.
         slice: an element that a slice or a concatenation copies.
+        run: a stretch of elements that a slice copies at once, beside its elements.
         transpose: an element that changes its place.
         convert: an element between two datatypes.
         depthwise: an element of a depthwise convolution's result, for each of `TAPS`.
@@ -85,6 +86,7 @@ class Costs:
     element: float
     addition: float
     slice: float
+    run: float
     transpose: float
     convert: float
     depthwise: tuple[float, ...]
@@ -105,6 +107,11 @@ class Costs:
     def moving(self) -> LayoutCost:
         """What transposes cost beside each other; those in place are reshapes, one copy."""
         return LayoutCost(self.layout_node / self.transpose, 0.25, UNKNOWN_SIZE)
+
+    @property
+    def runs_moved(self) -> float:
+        """What a stretch that a slice copies costs, in elements that a transpose moves."""
+        return self.run / self.transpose
 
     @property
     def products_a_copy(self) -> float:

@@ -13,7 +13,7 @@ from stepwell.ir.sizes.size_text import dim_of
 from stepwell.translate.layout.table import are_alike
 from stepwell.translate.rewrites.documentation import module_of
 from stepwell.translate.rewrites.xnnpack import MERGES
-from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts, stretches
 
 LAST, FIRST = "tensor<1x6x5x8xf32>", "tensor<1x8x6x5xf32>"
 BACK, TO = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -284,3 +284,37 @@ def test_one_element_of_fewer_axes_passes_no_order_on(apply: Any, method: Any):
         turn("b", "y", TO, FIRST, LAST),
     )
     assert transposes(placed(apply, method(f"%x: {LAST}, %z: {one}", *lines, gives=LAST))) == 0
+
+
+def quarters(axis: int, method: Any) -> str:
+    """Quarters of a channels-last image along an axis of the image, and their sum channels-last."""
+    shape = [1, 32, 16, 16]
+    part = [size // 4 if at == axis else size for at, size in enumerate(shape)]
+    whole, held = ("tensor<" + "x".join(map(str, s)) + "xf32>" for s in (shape, part))
+    result = "tensor<" + "x".join(str(part[at]) for at in TO) + "xf32>"
+    lines = [turn("x", "v", BACK, "tensor<1x16x16x32xf32>", whole)]
+    for at in range(4):
+        offsets = [at * part[axis] if a == axis else 0 for a in range(4)]
+        of = f"%v, offsets={offsets}, sizes={part}) : ({whole}) -> {held}"
+        lines += [f"%s{at} = xnnpack.static_slice({of}", unary("tanh", f"s{at}", f"q{at}", held)]
+    for at in range(1, 4):
+        left = "q0" if at == 1 else f"a{at - 1}"
+        lines.append(binary("multiply", left, f"q{at}", f"a{at}", (held, held), held))
+    lines.append(turn("a3", "y", TO, held, result))
+    return str(method("%x: tensor<1x16x16x32xf32>", *lines, gives=result))
+
+
+def test_channels_are_cut_where_they_are_planes(apply: Any, method: Any) -> None:
+    assert transposes(placed(apply, quarters(1, method))) == 2
+
+
+def test_rows_of_pixels_are_cut_channels_last(apply: Any, method: Any) -> None:
+    assert transposes(placed(apply, quarters(2, method))) == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "count"),
+    [((2, 4, 6), 1), ((1, 4, 6), 1), ((2, 3, 6), 2), ((2, 4, 5), 8), ((1, 3, 5), 3)],
+)
+def test_a_part_is_so_many_stretches(part: tuple[int, ...], count: int) -> None:
+    assert stretches((2, 4, 6), part) == count

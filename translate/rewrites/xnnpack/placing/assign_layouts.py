@@ -29,7 +29,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects import xnnpack
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.dialects.xnnpack.base import constant_of, to_attribute
-from stepwell.dialects.xnnpack.costs import LAYOUT, costs_of
+from stepwell.dialects.xnnpack.costs import LAYOUT, costs_of, estimated
 from stepwell.dialects.xnnpack.datatypes import datatype
 from stepwell.dialects.xnnpack.elementwise import Binary, Unary
 from stepwell.dialects.xnnpack.movement import Concatenate
@@ -54,8 +54,8 @@ FEW = 2
 class XnnpackLayouts(Layouts):
     """XNNPACK's table: what works in any order, what wants its last axis last, what copies cost."""
 
-    def __init__(self, moving: LayoutCost = LAYOUT) -> None:
-        self.moving = moving
+    def __init__(self, moving: LayoutCost = LAYOUT, run: float = 0.0) -> None:
+        self.moving, self.run = moving, run
 
     KINDS: ClassVar[tuple[type[Operation], ...]] = (
         xnnpack.StaticReshape,
@@ -112,6 +112,15 @@ class XnnpackLayouts(Layouts):
     def cost(self, value: SSAValue, order: Order) -> float:
         return self.moving.of(dims(value.type), moves_units_only(value, inverse(order)))
 
+    def gain(self, op: Operation, turning: Turning) -> float:
+        """A slice copies a stretch at a time: of channels that come last, one for each pixel."""
+        if not isinstance(op, xnnpack.StaticSlice):
+            return 0.0
+        whole, part = dims(op.input.type), dims(op.output.type)
+        back = inverse(turning.order)
+        turned = [whole[a] for a in back], [part[a] for a in back]
+        return self.run * (stretches(whole, part) - stretches(*turned))
+
     def base(self, rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
         back, key, shape = inverse(order), weight_key(value), dims(value.type)
         if key is not None:
@@ -151,6 +160,12 @@ class XnnpackLayouts(Layouts):
         return rw.insert(new).results[0]
 
 
+def stretches(whole: Sequence[Dim], part: Sequence[Dim]) -> int:
+    """How many stretches of elements that lie side by side a part of a tensor is."""
+    last = max((axis for axis, size in enumerate(whole) if size != part[axis]), default=0)
+    return estimated(part[:last])
+
+
 def takes_elements(part: Sequence[Dim], order: Order, axis: int) -> bool:
     """Whether a base has the axis last of which a part has a few elements, and the value has not.
 
@@ -173,4 +188,5 @@ class AssignLayouts(PlaceTransposes):
     TABLE: ClassVar[Layouts] = XnnpackLayouts()
 
     def table(self, program: Program) -> Layouts:
-        return XnnpackLayouts(costs_of(program.context).moving)
+        costs = costs_of(program.context)
+        return XnnpackLayouts(costs.moving, costs.runs_moved)
