@@ -81,9 +81,9 @@ def is_less_in_one(product: SSAValue, part: SSAValue, bounds: Part, program: Pro
 
     What the parts are sliced from may be read by others: those slices count as standing in both.
     """
-    costs, alike = costs_of(program.context), results_alike(product, part, bounds)
-    if is_done(product, part):
+    if is_done(product, part):  # Which is asked first: of many steps, all but one see it at once.
         return True
+    costs, alike = costs_of(program.context), results_alike(product, part, bounds)
     width, dim = (estimated([size]) for size in dims(_op(product).operands[1].type))
     layer = costs.node + costs.weight * width * dim
     rows = estimated(dims(_op(part).operands[0].type)) // dim
@@ -95,11 +95,13 @@ def is_less_in_one(product: SSAValue, part: SSAValue, bounds: Part, program: Pro
 
 def is_less_at_once(result: SSAValue, part: SSAValue, bounds: Part, program: Program) -> bool:
     """Whether a function of all elements costs less than one of each part, of which slices stay."""
+    if is_done(result, part):
+        return True
     costs, alike = costs_of(program.context), results_alike(result, part, bounds)
     whole = estimated(dims(_op(part).operands[0].type))
     parts = sum(estimated(dims(value.type)) for value in alike)
     apart = len(alike) * costs.node + parts * costs.element
-    return is_done(result, part) or costs.node + whole * costs.element < apart
+    return costs.node + whole * costs.element < apart
 
 
 def cuts_layer(value: SSAValue, bounds: Part) -> bool:
