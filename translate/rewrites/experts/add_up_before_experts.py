@@ -38,7 +38,6 @@ After:
 
 from __future__ import annotations
 
-from math import prod
 from typing import ClassVar
 
 import torch
@@ -46,14 +45,16 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes.alignment import extent_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
+from stepwell.ir.sizes.size import Size, settled
 from stepwell.ir.types import dims, element, tensor
-from stepwell.translate.rewrites.building import emit, expand, permute, put, static_dims, view
+from stepwell.translate.rewrites.building import emit, expand, permute, put, size_of, view
 from stepwell.translate.rewrites.experts.experts import WeightedSum, unready, weighted_sum
 
 
@@ -85,7 +86,7 @@ class AddUpBeforeExperts(Rewrite[WeightedSum]):
         places = view(rw, expert.weights.places, [choice.rows, choice.taken, 1])
         places = expand(rw, places, [choice.rows, choice.taken, inner])
         zero = rw.constant(torch.zeros(1, 1, 1, dtype=torch_dtype(rows_element)), "zero")
-        columns = expand(rw, zero, [choice.rows, choice.among, inner])
+        columns = repeated(rw, zero, rows, (choice.among, inner))
         columns = emit(
             rw,
             aten.ScatterAddDefault.make(columns, 1, places, rows, result_types=[columns.type]),
@@ -106,10 +107,18 @@ class AddUpBeforeExperts(Rewrite[WeightedSum]):
         rw.replace(match.op, [total])
 
 
+def repeated(rw: Rewriter, zero: SSAValue, rows: SSAValue, sizes: tuple[int, int]) -> SSAValue:
+    """A zero as matrices, as many as there are rows."""
+    count = dims(rows.type)[0]
+    number = count if isinstance(count, int) else size_of(rw, rows, 0)
+    result = tensor([count, *sizes], element(zero.type))
+    return emit(rw, aten.ExpandDefault.make(zero, [number, *sizes], result_types=[result]))
+
+
 def weighed(rw: Rewriter, match: WeightedSum, rows: SSAValue) -> SSAValue:
     """Rows of each token by themselves, each times its factor."""
     choice = match.expert.weights.choice
-    width = prod(static_dims(rows) or ()) // (choice.rows * choice.taken)
+    width = settled(extent_of(dims(rows.type)) // Size.of(choice.every))
     rows = view(rw, rows, [choice.rows, choice.taken, width])
     if match.factor is None:
         return rows

@@ -51,11 +51,11 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, tensor
+from stepwell.ir.sizes.size import Size, settled
+from stepwell.ir.types import Dim, dims, tensor
 from stepwell.translate.rewrites.building import (
     emit,
     permute_op,
-    static_dims,
     view,
     view_op,
 )
@@ -136,24 +136,24 @@ class ChooseByRank(Rewrite[Ranked]):
 def _read(rw: Rewriter, reading: Reading, choice: Choice, slots: SSAValue) -> SSAValue:
     """What a reader gave, written where it stood."""
 
-    def seen(value: SSAValue, shape: Sequence[int]) -> SSAValue:
+    def seen(value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
         is_so = dims(value.type) == tuple(shape)
         return value if is_so else rw.insert(view_op(rw, value, shape), reading.op).results[0]
 
-    source, width, every = reading.source, reading.width, choice.rows * choice.taken
+    source, width, rows = reading.source, reading.width, reading.rows
+    taken = settled(Size.of(choice.every) // Size.of(rows))
     if isinstance(reading.op, aten.IndexTensor):
-        slots = seen(slots, [1, every, choice.among])
+        slots = seen(slots, [1, taken, choice.among])
         source = seen(source, [1, choice.among, width])
     elif isinstance(reading.op, aten.ScatterAddDefault):
-        rows, taken = reading.rows, every // reading.rows
         slots = seen(slots, [rows, taken, choice.among])
         slots = rw.insert(permute_op(slots, [0, 2, 1]), reading.op).results[0]
         source = seen(source, [rows, taken, width])
     else:
-        slots = seen(slots, [reading.rows, every // reading.rows, choice.among])
-        source = seen(source, [reading.rows, choice.among, width])
+        slots = seen(slots, [rows, taken, choice.among])
+        source = seen(source, [rows, choice.among, width])
     product = rw.insert(_product(slots, source), reading.op).results[0]
-    return seen(product, static_dims(reading.op.results[0]) or ())
+    return seen(product, dims(reading.op.results[0].type))
 
 
 def _product(left: SSAValue, right: SSAValue) -> SchemaOp:

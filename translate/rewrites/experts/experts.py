@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.costs import costs_of
+from stepwell.ir.axes.alignment import extent_of
+from stepwell.ir.axes.boxes import estimated
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.sizes.size import settled
+from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.products import is_normal
 from stepwell.translate.rewrites.building import static_dims
 from stepwell.translate.rewrites.experts.routing import (
@@ -61,8 +64,8 @@ def expert_of(op: Operation) -> Expert | None:
         return None
     for turned in (False, True):
         rows, weights = op.operands if turned else reversed(op.operands)
-        found, shape = looked_up(weights), static_dims(rows)
-        if found is not None and shape is not None and shape[1 if turned else 2] == 1:
+        found, shape = looked_up(weights), dims(rows.type)
+        if found is not None and shape[1 if turned else 2] == 1:
             if not weights.has_one_use():
                 return None
             return Expert(op, found, rows, turned)
@@ -72,8 +75,9 @@ def expert_of(op: Operation) -> Expert | None:
 def costs_more(choice: Choice, program: Program) -> Refusal | None:
     """All rows of a table cost less than looking up those that are chosen."""
     costs = costs_of(program.context)
-    every = choice.among * (costs.weight + choice.rows * costs.product)
-    each = choice.rows * choice.taken * costs.lookup
+    rows = estimated(choice.rows)
+    every = choice.among * (costs.weight + rows * costs.product)
+    each = rows * choice.taken * costs.lookup
     if every <= each:
         return None
     return Refusal(
@@ -93,7 +97,7 @@ def repeated_rows(expert: Expert) -> SSAValue | None:
     copies = merged.operands[0].owner
     if not isinstance(copies, aten.ExpandDefault):
         return None
-    before = static_dims(copies.operands[0])
+    before = dims(copies.operands[0].type)
     inner = expert.sizes[0]
     return copies.operands[0] if before == (choice.rows, 1, inner) else None
 
@@ -143,7 +147,7 @@ def _terms(value: SSAValue, kind: type[SchemaOp]) -> Iterator[tuple[SSAValue, SS
 def _fits(op: SchemaOp, expert: Expert, factor: SSAValue | None, bias: SSAValue | None) -> bool:
     """Whether a token's rows are summed, each with one factor and its own expert's bias."""
     choice, outer = expert.weights.choice, expert.sizes[1]
-    if static_dims(op.operands[0]) != (choice.rows, choice.taken, outer):
+    if dims(op.operands[0].type) != (choice.rows, choice.taken, outer):
         return False
     if bias is not None:
         held = looked_up(bias)
@@ -155,8 +159,8 @@ def _fits(op: SchemaOp, expert: Expert, factor: SSAValue | None, bias: SSAValue 
             return False
     if factor is None:
         return True
-    shape = static_dims(factor)
-    return bool(shape) and shape[-1] == 1 and prod(shape) == choice.rows * choice.taken
+    shape = dims(factor.type)
+    return shape[-1:] == (1,) and settled(extent_of(shape)) == choice.every
 
 
 def unready(choice: Choice, program: Program) -> Refusal | None:
@@ -192,7 +196,7 @@ def is_summed(expert: Expert) -> bool:
 def each_costs_more(expert: Expert, program: Program) -> Refusal | None:
     """All experts cost less, though each row that is multiplied is of one expert alone."""
     choice = expert.weights.choice
-    return costs_more(replace(choice, rows=choice.rows * choice.taken, taken=1), program)
+    return costs_more(replace(choice, rows=choice.every, taken=1), program)
 
 
 def _only_reader(op: Operation) -> Operation | None:

@@ -40,7 +40,7 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.building import emit, expand, permute, view
 from stepwell.translate.rewrites.experts.experts import (
     Expert,
@@ -65,7 +65,7 @@ class EveryExpert:
 
     expert: Expert
     rows: SSAValue
-    count: int
+    count: Dim
     taken: int
 
 
@@ -88,7 +88,7 @@ class MultiplyAllExperts(Rewrite[EveryExpert]):
             return unready(choice, program) or shared
         if is_summed(expert):
             return None
-        own = EveryExpert(expert, expert.rows, choice.rows * choice.taken, 1)
+        own = EveryExpert(expert, expert.rows, choice.every, 1)
         return unready(choice, program) or each_costs_more(expert, program) or own
 
     def build(self, match: EveryExpert, rw: Rewriter) -> None:

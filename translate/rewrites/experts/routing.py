@@ -10,14 +10,16 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes.alignment import extent_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
 from stepwell.ir.purity import is_dead
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import dims, element
-from stepwell.translate.rewrites.building import axis, static_dims
+from stepwell.translate.rewrites.building import axis, is_known, static_dims
 from stepwell.translate.rewrites.slices.select_by_constant_mask import number_of
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_held
 
@@ -35,15 +37,20 @@ class Choice:
 
     Attributes:
         op: the `topk`.
-        rows: how many times it chooses: the tokens.
+        rows: how many times it chooses: the tokens, as many as an open batch has.
         among: from how many each time: the experts.
         taken: how many each time.
     """
 
     op: SchemaOp
-    rows: int
+    rows: Dim
     among: int
     taken: int
+
+    @property
+    def every(self) -> Dim:
+        """How many are taken in all."""
+        return settled(Size.of(self.rows) * self.taken)
 
 
 def choice_of(op: SchemaOp) -> Choice | Refusal:
@@ -53,18 +60,21 @@ def choice_of(op: SchemaOp) -> Choice | Refusal:
     if element(op.operands[0].type) != f32:
         name = dtype_name(element(op.operands[0].type))
         return Refusal(f"differences of {name} have too little room to be scaled to 0 and 1")
-    shape = static_dims(op.operands[0])
-    if not shape:
-        return Refusal("a dimension is symbolic, or there is none")
+    shape = dims(op.operands[0].type)
+    if not shape or not is_known(shape):
+        return Refusal("a dimension is not known, or there is none")
     at = axis(op.arg("dim"), len(shape))
     if at != len(shape) - 1:
         return Refusal("it chooses along another axis than the last")
+    among = shape[at]
+    if not isinstance(among, int):
+        return Refusal("how many it chooses from is known only at run time")
     taken = op.arg("k")
     if not isinstance(taken, int) or not taken:
         return Refusal("it takes nothing, or as much as is known at run time")
-    if shape[at] > LONGEST or (shape[at] > COMPARED and taken > MOST_TAKEN):
-        return Refusal(f"to take {taken} of {shape[at]} by arithmetic costs more than by a kernel")
-    return Choice(op, prod(shape[:at]), shape[at], taken)
+    if among > LONGEST or (among > COMPARED and taken > MOST_TAKEN):
+        return Refusal(f"to take {taken} of {among} by arithmetic costs more than by a kernel")
+    return Choice(op, settled(extent_of(shape[:at])), among, taken)
 
 
 def chosen_by(places: SSAValue) -> Choice | None:
@@ -91,7 +101,7 @@ def is_single(value: SSAValue) -> bool:
     return (
         isinstance(value.type, TensorType)
         and element(value.type) == f32
-        and static_dims(value) is not None
+        and is_known(dims(value.type))
         and not_held(value) is None
     )
 
@@ -116,7 +126,7 @@ def looked_up(value: SSAValue) -> LookedUp | None:
     choice, table = chosen_by(arg[0]), dims(op.operands[0].type)
     if choice is None or table[0] != choice.among:
         return None
-    if dims(op.results[0].type) != (choice.rows * choice.taken, *table[1:]):
+    if dims(op.results[0].type) != (choice.every, *table[1:]):
         return None
     return LookedUp(op.operands[0], arg[0], choice)
 
@@ -136,7 +146,7 @@ class Reading:
     op: SchemaOp
     source: SSAValue
     width: int
-    rows: int
+    rows: Dim
 
 
 def reading_of(op: Operation, choice: Choice, program: Program) -> Reading | None:
@@ -170,34 +180,35 @@ def _looks_up(op: SchemaOp, choice: Choice) -> Reading | None:
     return Reading(op, found.table, prod(shape[1:]), 1)
 
 
-def _width(op: SchemaOp, source: SSAValue, along: int | None, choice: Choice) -> int | None:
+def _width(op: SchemaOp, source: SSAValue, along: Dim | None, choice: Choice) -> int | None:
     """Numbers at each place, if an op reads a source along the axis of places, all of it.
 
     There are `along` of them on that axis of the source, or as many as places.
     """
     places = op.operands[1]
-    shape = static_dims(places) or ()
+    shape = dims(places.type)
     at = axis(op.arg("dim"), len(shape))
-    width = prod(shape[at + 1 :])
-    along = shape[at] if along is None else along
+    width, along = extent_of(shape[at + 1 :]), shape[at] if along is None else along
+    if not isinstance(width, int):
+        return None
     sizes = (*shape[:at], along, *shape[at + 1 :])
     if dims(source.type) != sizes or not is_chosen(shape, at, choice):
         return None
     if width != 1:
         if isinstance(places.owner, aten.ExpandDefault):
             places = places.owner.operands[0]
-        if static_dims(places) != (*shape[: at + 1], *[1] * (len(shape) - at - 1)):
+        if dims(places.type) != (*shape[: at + 1], *[1] * (len(shape) - at - 1)):
             return None
     return width if chosen_by(places) == choice else None
 
 
-def _rows(op: SchemaOp) -> int:
+def _rows(op: SchemaOp) -> Dim:
     """Rows of places, in front of the axis that they count along."""
-    shape = static_dims(op.operands[1]) or ()
-    return prod(shape[: axis(op.arg("dim"), len(shape))])
+    shape = dims(op.operands[1].type)
+    return settled(extent_of(shape[: axis(op.arg("dim"), len(shape))]))
 
 
-def is_chosen(shape: Sequence[int], at: int, choice: Choice) -> bool:
+def is_chosen(shape: Sequence[Dim], at: int, choice: Choice) -> bool:
     """Whether rows take what a choice took, or each of what it took is a row that takes itself."""
-    every = choice.rows * choice.taken
-    return (prod(shape[:at]), shape[at]) in ((choice.rows, choice.taken), (every, 1))
+    taken = (settled(extent_of(shape[:at])), shape[at])
+    return taken in ((choice.rows, choice.taken), (choice.every, 1))
