@@ -322,7 +322,8 @@ def _softmax(op: SchemaOp, result: int) -> AxisMap | None:
     return mapped(op, along_rows(rank, (_at(op.arg("dim"), rank),)))
 
 
-@_maps("diff.default", "slice_scatter.default")
+@_maps("diff.default", "slice_scatter.default", "scatter.value", "scatter.src",
+      "scatter_add.default")  # fmt: skip
 def _mixed(op: SchemaOp, result: int) -> AxisMap | None:
     """All tensors along one axis, each of its own length there."""
     rank = len(_shape(op.operands[0]))

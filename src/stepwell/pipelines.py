@@ -42,7 +42,7 @@ from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
 from stepwell.translate.rewrites.experts.multiply_all_experts import MultiplyAllExperts
-from stepwell.translate.rewrites.layers import sink_view_below_linear, take_parts_together
+from stepwell.translate.rewrites.layers import multiply_steps_together, sink_view_below_linear
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldBiasIntoLayer,
@@ -169,7 +169,7 @@ XNNPACK = Pipeline(
                 step(for_xnnpack.stack_by_permute),
                 *PLAIN_FORM,
                 TakeCompositesApart(function_of=cell_function),
-                *(rule() for rule in take_parts_together.RULES),
+                *(rule() for rule in multiply_steps_together.RULES),
                 WriteByCat(),
                 GATHER_STRIDES,
                 step(complex.complex_to_pairs),

@@ -357,6 +357,13 @@ _ATEN = (
     _aten("diff.default", _CUBE, made="2x2x4xf32", args="1, 1"),
     "%y = aten.diff.default(%x, 1, -1, %a, %b) : (tensor<2x3xf32>, tensor<2x1xf32>, "
     "tensor<2x2xf32>) -> tensor<2x5xf32>",
+    "%y = aten.scatter.value(%x, 1, %i, 2.0) : (tensor<3x2x2xf32>, tensor<2x4x2xi64>) -> "
+    "tensor<3x2x2xf32>",
+    *(
+        f"%y = aten.scatter{how}(%x, 1, %i, %z) : (tensor<3x2x2xf32>, tensor<2x4x2xi64>, "
+        "tensor<3x4x2xf32>) -> tensor<3x2x2xf32>"
+        for how in (".src", "_add.default")
+    ),
     _aten("slice_scatter.default", _CUBE, "2x2x4xf32", made=_CUBE, args="1, 0, 2"),
     _aten("select_scatter.default", _CUBE, "2x4xf32", made=_CUBE, args="1, 2"),
     *(_aten(f"{name}.default", _CUBE) for name in ("tril", "triu")),

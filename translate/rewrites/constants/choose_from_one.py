@@ -8,7 +8,7 @@ rule choose-from-one
 Before:
     %v, %i = aten.topk.default(%x, 1, $dim, …)
 After:
-    %i = aten.full.default(sizes(%x), 0, dtype=i64)
+    %i = aten.full_like.default(%x, 0, dtype=i64)
     %v = %x
 where is_of_one(%x, $dim)
 for %x = "tensor<3x1xf32>", $dim = -1
@@ -18,19 +18,15 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from stepwell.translate.rewrites.building import axis, static_dims
+from stepwell.ir.types import dims
+from stepwell.translate.rewrites.building import axis, is_known
 from stepwell.translate.rules import read_rules
 
 
 def is_of_one(value: SSAValue, dim: int) -> bool:
-    """Whether the sizes are known, and that of an axis is one."""
-    shape = static_dims(value)
-    return bool(shape) and shape[axis(dim, len(shape))] == 1
-
-
-def sizes(value: SSAValue) -> list[int]:
-    """The sizes, which are numbers."""
-    return list(static_dims(value) or ())
+    """Whether the size of an axis is one, and the others are known, if as expressions alone."""
+    shape = dims(value.type)
+    return bool(shape) and is_known(shape) and shape[axis(dim, len(shape))] == 1
 
 
 RULES = read_rules(__doc__, globals())

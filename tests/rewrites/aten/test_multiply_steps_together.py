@@ -1,4 +1,4 @@
-"""Steps meet their weights at once, and gates their function, where that takes less."""
+"""Steps meet their weights at once where that takes less."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.translate.rewrites.layers.take_parts_together import RULES
+from stepwell.translate.rewrites.layers.multiply_steps_together import RULES
 
-STEPS, GATES = (rule() for rule in RULES)
+(STEPS,) = (rule() for rule in RULES)
 X, PART, GIVEN = "tensor<2x3x32xf32>", "tensor<2x1x32xf32>", "tensor<2x1x64xf32>"
 W = '%{} = stepwell.weight <"{}"> "parameter" : tensor<64x32xf32>'
 R, Q = "tensor<2x6xf32>", "tensor<2x2xf32>"
@@ -19,13 +19,6 @@ def step(name: str, at: int, weight: str = "w") -> tuple[str, str]:
     return (
         f"%{name}s = aten.slice.Tensor(%x, 1, {at}, {at + 1}, 1) : ({X}) -> {PART}",
         f"%{name} = aten.linear.default(%{name}s, %{weight}) : ({PART}, tensor<64x32xf32>) -> {GIVEN}",
-    )
-
-
-def gate(name: str, at: int, function: str = "sigmoid") -> tuple[str, str]:
-    return (
-        f"%{name}s = aten.slice.Tensor(%x, 1, {at}, {at + 2}, 1) : ({R}) -> {Q}",
-        f"%{name} = aten.{function}.default(%{name}s) : ({Q}) -> {Q}",
     )
 
 
@@ -72,28 +65,6 @@ def test_a_layer_of_one_output_stays(refused: Any, method: Any) -> None:
     part, _ = step("a", 0)
     layer = f"%y = aten.linear.default(%as, %w) : ({PART}, tensor<32xf32>) -> tensor<2x1xf32>"
     refused(method(f"%x: {X}", weight, part, layer, gives="tensor<2x1xf32>"), STEPS, "vector")
-
-
-def test_gates_of_one_function_are_one(apply: Any, method: Any) -> None:
-    lines = *gate("a", 0), *gate("b", 4), added(Q)
-    assert apply(method(f"%x: {R}", *lines, gives=Q), GATES).count == 2
-
-
-def test_gates_of_two_functions_stay(refused: Any, method: Any) -> None:
-    lines = *gate("a", 0), *gate("b", 4, "tanh"), added(Q)
-    refused(method(f"%x: {R}", *lines, gives=Q), GATES, "no less")
-
-
-def test_a_gate_whose_part_others_read_stays(refused: Any, method: Any) -> None:
-    lines = *gate("a", 0), f"%b = aten.neg.default(%as) : ({Q}) -> {Q}", added(Q)
-    refused(method(f"%x: {R}", *lines, gives=Q), GATES, "read by others")
-
-
-def test_gates_cut_from_a_layer_stay(refused: Any, method: Any) -> None:
-    weight = '%w = stepwell.weight <"w"> "parameter" : tensor<6x4xf32>'
-    layer = f"%x = aten.linear.default(%i, %w) : (tensor<2x4xf32>, tensor<6x4xf32>) -> {R}"
-    lines = weight, layer, *gate("a", 0), *gate("b", 4), added(Q)
-    refused(method("%i: tensor<2x4xf32>", *lines, gives=Q), GATES, "cut instead")
 
 
 class Called(nn.Module):

@@ -3,7 +3,7 @@
     linear(x[:, t], W, b) = linear(x, W, b)[:, t]
 
 A recurrent cell called step by step multiplies each step's inputs alone, and reads its weights from
-memory for each. Gates cut from one product go through one function each.
+memory for each.
 
 rule multiply-steps-together
     Layers of one weight over parts of a value to one layer and parts of its result.
@@ -25,26 +25,6 @@ not for %w = weight : tensor<32 x f32>; $dim = -2
 not for %x = "tensor<2x3x64xf32>", $dim = 2, $end = 32; %t = aten.slice.Tensor(%x, 2, 32, 64, 1);
     %z = aten.linear.default(%t, %w)
 not for %z = aten.neg.default(%x)
-
-rule gates-together
-    A function of parts of a value to parts of the function of all of it.
-Before:
-    %s = aten.slice.Tensor(%x, …)
-    %y = aten.$op.default(%s)
-After:
-    %f = aten.$op.default(%x)
-    %y = aten.slice.Tensor(%f, …)
-with $bounds = bounds_of(%s)
-where reads_once(%s) for cost else "the part is read by others too"
-where not cuts_layer(%x, $bounds) for cost
-    else "a layer's outputs, which may be cut instead"
-where is_less_at_once(%y, %s, $bounds) for cost else "all of it takes no less than its parts"
-for each $op of sigmoid, tanh
-for %x = "tensor<2x6xf32>", $dim = 1, $start = 0, $end = 2
-for %z = aten.$op.default(%x)
-not for %r = aten.neg.default(%s)
-not for %z = aten.neg.default(%x)
-not for %i = "tensor<2x4xf32>"; %w = weight : tensor<6 x 4 x f32>; %x = aten.linear.default(%i, %w)
 """
 
 from __future__ import annotations
@@ -62,7 +42,6 @@ from stepwell.translate.rewrites.layers import sink_view_below_linear
 from stepwell.translate.rewrites.slices import hoist_slice_over_layout
 from stepwell.translate.rewrites.slices.hoist_slice_over_layout import (
     Part,
-    cuts_outputs,
     static_bounds,
 )
 from stepwell.translate.rules import read_rules
@@ -91,22 +70,6 @@ def is_less_in_one(product: SSAValue, part: SSAValue, bounds: Part, program: Pro
     apart = len(alike) * layer + parts * costs.product * dim
     parting = len(alike) * costs.node + parts * costs.slice
     return layer + rows * width * costs.product * dim + parting < apart
-
-
-def is_less_at_once(result: SSAValue, part: SSAValue, bounds: Part, program: Program) -> bool:
-    """Whether a function of all elements costs less than one of each part, of which slices stay."""
-    if is_done(result, part):
-        return True
-    costs, alike = costs_of(program.context), results_alike(result, part, bounds)
-    whole = estimated(dims(_op(part).operands[0].type))
-    parts = sum(estimated(dims(value.type)) for value in alike)
-    apart = len(alike) * costs.node + parts * costs.element
-    return costs.node + whole * costs.element < apart
-
-
-def cuts_layer(value: SSAValue, bounds: Part) -> bool:
-    """Whether `split-linear` can give each part a layer of its own."""
-    return cuts_outputs(value, bounds[0])
 
 
 def is_done(result: SSAValue, part: SSAValue) -> bool:
