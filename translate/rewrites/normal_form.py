@@ -121,6 +121,7 @@ FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     FoldConstants(),
     step(repeated.fill_by_expand),
     step(repeated.expand_by_sizes),
+    step(repeated.merge_expands),
     step(repeated.compute_before_expand),
     step(repeated.pick_before_expand),
     *(rule() for rule in expands.RULES[2:]),

@@ -89,6 +89,30 @@ def expand_by_sizes(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     return x.call(aten.ExpandDefault, sizes, shape=out.shape)
 
 
+@lowers(
+    "aten.expand.default",
+    to="aten",
+    bound=EXACT,
+    unless=lambda op: (
+        is_static(op.results[0].type) or not isinstance(op.operands[0].owner, aten.ExpandDefault)
+    ),
+    sample="""
+    %b = aten.sym_size.int(%x, 0) : (f32[s0, 3]) -> !stepwell.int<"s0">
+    %e = aten.expand.default(%z, [%b, -1]) : (f32[1, 1], !stepwell.int<"s0">) -> f32[s0, 1]
+    %y = aten.expand.default(%e, [-1, 3]) : (f32[s0, 1]) -> f32[s0, 3]
+    """,
+)
+def merge_expands(x: Value, *, op: Any, out: Out) -> Value:
+    """An expand of an expand is one, whatever the sizes."""
+    inner, outer = list(x.owner.arg("size")), list(op.arg("size"))
+    ahead = len(outer) - len(inner)
+    sizes = [
+        size if isinstance(size, SSAValue) or size != -1 else own
+        for own, size in zip([-1] * ahead + inner, outer, strict=True)
+    ]
+    return Value(x.owner.operands[0], x.b).call(aten.ExpandDefault, sizes, shape=out.shape)
+
+
 def is_constant(value: SSAValue) -> bool:
     """Whether a value is a weight, or will be one as soon as what computes it is folded."""
     owner = value.owner
