@@ -28,6 +28,7 @@ from stepwell.ir.records import dataclass
 from stepwell.sweeping.measuring import FULL
 from stepwell.sweeping.memory import resident
 from stepwell.zoo.catalogue import find
+from stepwell.zoo.vision import imported
 
 STEP = 0.2
 """Seconds between two looks at what a fork holds."""
@@ -115,7 +116,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """Run a task in a fork: its rows, and how it ended early if it did."""
     with contextlib.suppress(Exception):  # The fork says what is amiss.
         find(asked["model"])
-        importlib.import_module(asked["module"])
+        imported(asked["module"])
     fork = start(asked)
     watch(fork, asked["seconds"])
     os.close(fork.pipe)
