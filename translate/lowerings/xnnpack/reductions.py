@@ -207,11 +207,19 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     sample=("2x4x8xf32", [1]),
 )
 def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) -> Value:
-    """Pooled run by run from behind; the shape is restored by a view."""
+    """Pooled run by run from behind; the shape is restored by a view.
+
+    Where the one symbolic size lies behind what is reduced, that is permuted behind it.
+    """
     shape, value = list(x.shape), x.ssa
     reduced = axes(dim or range(x.rank), x.rank)
     if _symbols([shape[at] for at in reduced]):
         refuse("the greatest along an axis of symbolic size has no node")
+    if _symbols(shape) == 1 and any(_symbols(shape[end:]) for _, end in runs_of(reduced)):
+        order = [*(at for at in range(x.rank) if at not in reduced), *sorted(reduced)]
+        value, shape = permute(b, value, order), [shape[at] for at in order]
+        reduced = tuple(range(x.rank - len(reduced), x.rank))
+    given = value
     for first, end in runs_of(reduced):
         if _symbols(shape[end:]) or (_symbols(shape) > 1 and (end < x.rank or first > 2)):
             refuse(
@@ -228,7 +236,7 @@ def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) 
         value = emit(b, aten.NegDefault.make(value))
     if carries_nans(op.operands, b.program):
         value = view(b, value, shape)
-        nans = nans_along(b, x.ssa, sorted(reduced), b.program)
+        nans = nans_along(b, given, sorted(reduced), b.program)
         value = put(b, aten.SubTensor, value, nans)
     return Value(view(b, value, out.shape), b)
 
