@@ -189,6 +189,19 @@ def test_arithmetic_on_sizes_is_ops_with_expressions_in_their_types() -> None:
         program.run(torch.ones(40, 8))
 
 
+def test_a_dtype_that_export_worked_out_is_no_value_of_the_program() -> None:
+    def promoted(x: Tensor, y: Tensor) -> Tensor:
+        return x.to(torch.promote_types(x.dtype, y.dtype)) + 1
+
+    inputs = (torch.arange(3), torch.randn(3))
+    exported = torch.export.export(as_module(promoted), inputs)
+    assert any("promote_types" in str(node.target) for node in exported.graph.nodes)
+    program = from_exported_program(exported)
+    assert "promote_types" not in str(program.module)
+    again = to_exported_program(program).module()(*inputs)
+    assert torch.equal(again, exported.module()(*inputs))
+
+
 def test_map_and_scan_are_regions() -> None:
     from torch._higher_order_ops.map import map as torch_map
     from torch._higher_order_ops.scan import scan
