@@ -94,6 +94,8 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (step(repeated.compute_before_expand), (*OPEN, "%y = aten.cumsum.default(%e, 0) : (f32[s0, 3]) -> f32[s0, 3]"), "is none of the result"),
     (step(repeated.compute_before_expand), (*OPEN, '%y = aten.narrow.default(%e, 0, 0, %b) : (f32[s0, 3], !stepwell.int<"s0">) -> f32[s0, 3]'), "known only at run time"),
     (step(repeated.compute_before_expand), (*OPEN, "%y = aten.one_hot.default(%e) : (f32[s0, 3]) -> i64[s0, 3, ?]"), "a size of the result"),
+    (step(repeated.compute_before_expand), (*OPEN, "%y = aten.roll.default(%e, [1]) : (f32[s0, 3]) -> f32[s0, 3]"), "is not known"),
+    (step(repeated.pick_before_expand), ("%x: f32[s0, 3], %m: i1[s0]", BATCH, WEIGHT, REPEATED, "%y = aten.index.Tensor(%e, [%m]) : (f32[s0, 3], i1[s0]) -> f32[?, 3]"), "picked along"),
     (step(repeated.pick_before_expand), (*OPEN, '%c = stepwell.weight <"c#zeros"> "constant" : i64[2]', "%y = aten.index.Tensor(%e, [none, %c]) : (f32[s0, 3], i64[2]) -> f32[s0, 2]"), "picked along"),
     (step(repeated.pick_before_expand), (*OPEN, '%a = aten.arange.default(%n) : (!stepwell.int<"s1">) -> i64[s1]', "%y = aten.index.Tensor(%e, [%a]) : (f32[s0, 3], i64[s1]) -> f32[s1, 3]"), "another size"),
 ]  # fmt: skip

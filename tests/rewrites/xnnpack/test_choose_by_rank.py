@@ -158,7 +158,7 @@ NEAR: dict[str, tuple[tuple[str, ...], str]] = {
         ("%x: f32[3, 4], %z: f32[3, 4, s0]", TAKEN, "%j = aten.view.default(%i, [3, 2, 1]) : (i64[3, 2]) -> i64[3, 2, 1]", "%n = aten.sym_size.int(%z, 2) : (f32[3, 4, s0]) -> !stepwell.int<\"s0\">", "%k = aten.expand.default(%j, [-1, -1, %n]) : (i64[3, 2, 1], !stepwell.int<\"s0\">) -> i64[3, 2, s0]", "%y = aten.gather.default(%z, 1, %k) : (f32[3, 4, s0], i64[3, 2, s0]) -> f32[3, 2, s0]"),
         GATHERED,
     ),
-    "of one number": (("%x: f32[]", "%y, %i = aten.topk.default(%x, 1) : (f32[]) -> (f32[], i64[])"), "or there is none"),
+    "of one number": (("%x: f32[]", "%y, %i = aten.topk.default(%x, 1) : (f32[]) -> (f32[], i64[])"), "there is no dimension"),
     "none": (("%x: f32[4]", "%y, %i = aten.topk.default(%x, 0) : (f32[4]) -> (f32[0], i64[0])"), "it takes nothing"),
     "as many as are known at run time": (
         (

@@ -40,7 +40,7 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (step(reductions.reduction), ("%x: f32[s, 2, 3, 4]", "%y = aten.mean.dim(%x, [0, 2], true) : (f32[s, 2, 3, 4]) -> f32[1, 2, 1, 4]"), "not the planes of an image, nor one"),
     (step(reductions.reduction), ("%x: f32[1, 1, 1, 1, s, 4]", "%y = aten.mean.dim(%x, [4], true) : (f32[1, 1, 1, 1, s, 4]) -> f32[1, 1, 1, 1, 1, 4]"), "not the planes of an image, nor one"),
     (step(reductions.reduction), ("%x: f32[s, t, 4]", "%y = aten.mean.dim(%x, [0, 1], true) : (f32[s, t, 4]) -> f32[1, 1, 4]"), "not the planes of an image, nor one"),
-    (step(reductions.greatest), ("%x: f32[t, 4, s]", "%y = aten.amax.default(%x, [1], true) : (f32[t, 4, s]) -> f32[t, 1, s]"), "lie behind one of which"),
+    (step(reductions.greatest), ("%x: f32[t, 4, s]", "%y = aten.amax.default(%x, [1], true) : (f32[t, 4, s]) -> f32[t, 1, s]"), "lie beside one of which"),
     (resizing, ("%x: f16[1, 2, s, 8]", "%y = aten.upsample_bilinear2d.vec(%x, none, false, [2.0, 1.0]) : (f16[1, 2, s, 8]) -> f16[1, 2, 2*s, 8]"), "places in half precision"),
     (resizing, ("%z: f32[1, 2, t, 8]", "%x = aten.slice.Tensor(%z, 2, 1, 9223372036854775807) : (f32[1, 2, t, 8]) -> f32[1, 2, t - 1, 8]", "%y = aten.upsample_bilinear2d.vec(%x, none, false, [2.0, 1.0]) : (f32[1, 2, t - 1, 8]) -> f32[1, 2, 2*t - 2, 8]"), "no share of the size of an input"),
     (PickBySlices(), ("%x: f32[8], %q: f32[2]", SIZE, '%y = aten.unfold.default(%x, 0, %n, 2) : (f32[8], !stepwell.int<"2">) -> f32[4, 2]'), "a window's size is known only at run time"),

@@ -221,10 +221,8 @@ def greatest(x: Value, *, form: bool, op: Any, dim: Any, out: Out, b: Rewriter) 
         reduced = tuple(range(x.rank - len(reduced), x.rank))
     given = value
     for first, end in runs_of(reduced):
-        if _symbols(shape[end:]) or (_symbols(shape) > 1 and (end < x.rank or first > 2)):
-            refuse(
-                "axes of symbolic size lie behind one of which the greatest is taken, or beside it"
-            )
+        if _symbols(shape) > 1 and (end < x.rank or first > 2):
+            refuse("axes of symbolic size lie beside one of which the greatest is taken")
     if form:
         value = emit(b, aten.NegDefault.make(value))
     for first, end in runs_of(reduced):
