@@ -98,6 +98,17 @@ def test_rows_that_are_no_repetition_are_multiplied_by_all_too(apply: Any, metho
     assert apply(done.text, ChooseByRank()).count == 1
 
 
+def test_rows_that_are_made_of_one_each_are_no_repetition(apply: Any, method: Any):
+    expand = "aten.expand.default(%x, [3, 2, 8]) : (tensor<3x1x8xf32>)"
+    product = "aten.mul.Tensor(%x, %z) : (tensor<3x1x8xf32>, tensor<3x2x8xf32>)"
+    text = method(
+        f"{GIVEN}, %x: tensor<3x1x8xf32>, %z: tensor<3x2x8xf32>", WEIGHT, PLACES,
+        SHARED.replace(expand, product), f"%y = {PRODUCT}",
+        gives="tensor<6x5x1xf32>",
+    )  # fmt: skip
+    assert "tensor<6x20xf32>" in apply(text, MultiplyAllExperts()).text
+
+
 class NormedExperts(Experts):
     """What an expert gives is normed before it is added up."""
 
