@@ -151,7 +151,7 @@ def test_a_recurrence_of_any_batch_is_one_delegate() -> None:
     exported = torch.export.export(model, (torch.randn(2, 3, 6),), dynamic_shapes=({0: batch},))
     lowered = stepwell.lower(exported, "xnnpack")
     assert lowered.report.delegates == 1
-    assert set(lowered.report.outside) == {"aten.sym_size.int", "aten.zeros.default"}
+    assert set(lowered.report.outside) == {"aten.sym_size.int", "aten.expand.default"}
     session = PteSession.load(lowered.to_pte())
     for size in (2, 1, 4):
         x = torch.randn(size, 3, 6)
@@ -186,15 +186,21 @@ def test_the_frames_of_a_recurrence_of_bfloat16_are_cast_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "shapes", "dynamic"),
+    ("model", "shapes", "dynamic", "most"),
     [
-        (Images(), [(2, 3, 16, 12), (2, 3, 24, 24), (2, 3, 4, 22)], {2: 2 * HEIGHT, 3: 2 * WIDTH}),
-        (Lines(), [(2, 6, 16), (2, 6, 40), (2, 6, 8)], {2: LENGTH}),
+        (
+            Images(),
+            [(2, 3, 16, 12), (2, 3, 24, 24), (2, 3, 4, 22)],
+            {2: 2 * HEIGHT, 3: 2 * WIDTH},
+            2,
+        ),
+        # Three convolutions: channels are cut where they do not come last, which takes less.
+        (Lines(), [(2, 6, 16), (2, 6, 40), (2, 6, 8)], {2: LENGTH}, 6),
     ],
     ids=["images", "lines"],
 )
 def test_convolutions_of_any_size_are_one_delegate(
-    model: nn.Module, shapes: list[tuple[int, ...]], dynamic: dict[int, Any]
+    model: nn.Module, shapes: list[tuple[int, ...]], dynamic: dict[int, Any], most: int
 ) -> None:
     exported = torch.export.export(
         model.eval(), (torch.randn(shapes[0]),), dynamic_shapes=(dynamic,)
@@ -202,7 +208,7 @@ def test_convolutions_of_any_size_are_one_delegate(
     lowered = stepwell.lower(exported, "xnnpack")
     assert (lowered.report.delegates, dict(lowered.report.outside)) == (1, {})
     moved = [op for op in lowered.program.module.walk() if isinstance(op, xnn.StaticTranspose)]
-    assert len(moved) <= 2
+    assert len(moved) <= most
     session = PteSession.load(lowered.to_pte())
     for shape in (*shapes, *shapes[:1]):
         x = torch.randn(shape)
