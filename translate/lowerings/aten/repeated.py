@@ -104,13 +104,14 @@ def expand_by_sizes(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
 )
 def merge_expands(x: Value, *, op: Any, out: Out) -> Value:
     """An expand of an expand is one, whatever the sizes."""
-    inner, outer = list(x.owner.arg("size")), list(op.arg("size"))
+    first: Any = x.owner
+    inner, outer = list(first.arg("size")), list(op.arg("size"))
     ahead = len(outer) - len(inner)
     sizes = [
         size if isinstance(size, SSAValue) or size != -1 else own
         for own, size in zip([-1] * ahead + inner, outer, strict=True)
     ]
-    return Value(x.owner.operands[0], x.b).call(aten.ExpandDefault, sizes, shape=out.shape)
+    return Value(first.operands[0], x.b).call(aten.ExpandDefault, sizes, shape=out.shape)
 
 
 def is_constant(value: SSAValue) -> bool:
@@ -183,7 +184,7 @@ def compute_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
     if any(isinstance(size, Size) for size in shape):
         refuse("a size of the result is known only at run time")
     if is_of(op, "reshape"):
-        made = Value(*once.values(), b).view(*shape)
+        made = Value(next(iter(once.values())), b).view(*shape)
     else:
         stated = {name: _in_place_of(value, once) for name, value in op.present().items()}
         made = Value(b.insert(type(op).from_arguments(stated)).results[0], b)
