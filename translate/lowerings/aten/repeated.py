@@ -251,7 +251,7 @@ def pick_before_expand(*, op: Any, out: Out, b: Rewriter) -> Value:
     value = Value(picked.results[0], b)
     known = {dims(expand.results[0].type)[axis]: size for axis, size in counts.items()}
     if any(
-        (a != 1 and a != size) or (a != size and size not in known)
+        a != size and (a != 1 or size not in known)
         for a, size in zip(value.shape, out.shape, strict=True)
     ):
         refuse("the indices have another size than what is repeated")
