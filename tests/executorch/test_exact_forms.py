@@ -176,3 +176,15 @@ def test_a_constant_row_of_very_many_elements_is_refused_before_it_is_made(
     assert any(
         "elements would be a constant" in refusal.reason for refusal in lowered.report.refusals
     )
+
+
+@pytest.mark.parametrize("call", ["gather", "scatter", "scatter of a number", "scatter_add"])
+def test_indices_of_int32_are_cast_for_kernels_that_take_int64(call: str) -> None:
+    calls: dict[str, Callable[..., Any]] = {
+        "gather": lambda x, at: x.gather(1, at),
+        "scatter": lambda x, at: x.scatter(1, at, x * 2),
+        "scatter of a number": lambda x, at: x.scatter(1, at, 3.0),
+        "scatter_add": lambda x, at: x.scatter_add(1, at, x),
+    }
+    at = torch.tensor([[0, 1, 2], [2, 1, 0]], dtype=torch.int32)
+    assert_exact(calls[call], torch.randn(2, 3), at)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from stepwell.backends.executorch.kernels.situations import SMALL
+from stepwell.translate.compositions import COMPOSITIONS
 
 aten = torch.ops.aten
 
@@ -183,9 +184,24 @@ def _is_integral(*values: Any) -> bool:
     )
 
 
-def _gather(a: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
-    """By indices of int64, which the kernel takes alone."""
-    return torch.gather(a, dim, index.to(torch.int64), sparse_grad=sparse_grad)
+BY_LONG = (
+    aten.gather.default,
+    aten.scatter.src,
+    aten.scatter.value,
+    aten.scatter_add.default,
+)
+"""Operators whose kernels take no indices but of int64."""
+
+
+def _by_long(overload: Any) -> Callable[..., Any]:
+    otherwise = COMPOSITIONS.get(overload, _no_form)
+
+    def of_long(a: Any, dim: int, index: Any, *rest: Any, **options: Any) -> Any:
+        if index.dtype == torch.int64:
+            return otherwise(a, dim, index, *rest, **options)
+        return overload(a, dim, index.to(torch.int64), *rest, **options)
+
+    return of_long
 
 
 def _zeros(size: Any, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> Any:
@@ -194,7 +210,7 @@ def _zeros(size: Any, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> A
 
 
 EXACT: dict[Any, Callable[..., Any]] = {
-    aten.gather.default: _gather,
+    **{overload: _by_long(overload) for overload in BY_LONG},
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,
     aten.fmod.Tensor: _fmod,

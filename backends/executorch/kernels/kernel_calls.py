@@ -15,6 +15,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
+from stepwell.backends.executorch.kernels.exact_forms import BY_LONG
 from stepwell.backends.executorch.kernels.kernel_dtypes import REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernels.kernel_tables import registrations
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
@@ -67,6 +68,9 @@ Of symbolic sizes they come from taking ops apart (`chunk`), and read what was j
 """
 
 
+_BY_LONG = frozenset(map(str, BY_LONG))
+
+
 def kernel_of(cls: type[SchemaOp]) -> KernelSignature | None:
     """The kernel that computes an op class, or None if the runtime has none."""
     return _kernel_of(cls, registrations())
@@ -88,7 +92,7 @@ def kernel_limit(op: SchemaOp) -> str | None:
         isinstance(amount, int) and amount < 0 for amount in op.arg("pad")
     ):
         return "its kernel crops nothing: a negative amount needs static sizes"
-    if op.name == "aten.gather.default" and element(op.operands[1].type) != i64:
+    if op.name in _BY_LONG and element(op.operands[1].type) != i64:
         return "its kernel takes no indices but of int64: index.long()"
     if op.name == "aten.max_pool2d_with_indices_backward.default":
         return "its kernel gives something else than PyTorch's"
