@@ -27,7 +27,7 @@ from stepwell.ir.outside.switches import without_logs
 from stepwell.ir.outside.torch_globals import torch_alone
 from stepwell.ir.outside.torch_private import FakeTensorMode, ValueRanges, int_oo
 from stepwell.ir.outside.torch_private import sympy_functions as torch_functions
-from stepwell.ir.sizes.size import UNKNOWN, Size
+from stepwell.ir.sizes.size import UNKNOWN, Size, is_unbacked
 from stepwell.ir.sizes.size_ranges import holds
 from stepwell.ir.sizes.size_text import dim_of
 from stepwell.ir.types import BoolType, Dim, FloatType, IntType, NoneType, dims, element, tensor
@@ -396,11 +396,6 @@ def _plain(expression: Any) -> Number | str:
     if not expression.is_number:
         return str(expression)
     return int(expression) if expression.is_Integer else float(expression)
-
-
-def is_unbacked(name: str) -> bool:
-    """Whether a symbol stands for a number that only the data say."""
-    return name.startswith("u") and name[1:].isdigit()
 
 
 def _primes() -> Generator[int]:

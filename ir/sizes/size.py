@@ -230,6 +230,11 @@ GUESS: Final = Size.symbol("?guess")
 """A dimension that inference says, if it knows it; it stands in no type that was inferred."""
 
 
+def is_unbacked(name: str) -> bool:
+    """Whether a symbol stands for a number that only the data say."""
+    return name.startswith("u") and name[1:].isdigit()
+
+
 def settled(size: int | Size) -> Dim:
     """A size as a type holds it: a plain number where it has no symbols."""
     if isinstance(size, int):

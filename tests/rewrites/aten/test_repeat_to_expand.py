@@ -58,3 +58,14 @@ def test_an_axis_of_symbolic_size_is_not_repeated(refused: Any, method: Any):
         refused(
             method(f"%x: {LATE}", line, gives=long), step(views.repeat_to_expand), "symbolic size"
         )
+
+
+def test_beside_two_open_sizes_parts_stand_side_by_side(apply: Any, method: Any):
+    image = 'tensor<2x?x?xf32, #stepwell.shape<[2, "h", "w"]>>'
+    wide = 'tensor<6x?x?xf32, #stepwell.shape<[6, "h", "w"]>>'
+    line = f"%y = aten.repeat_interleave.self_int(%x, 3, 0) : ({image}) -> {wide}"
+    done = apply(method(f"%x: {image}", line, gives=wide), step(views.repeat_to_expand))
+    assert done.ops() == ["aten.slice.Tensor"] * 2 + ["aten.cat.default"]
+    line = f"%y = aten.repeat.default(%x, [3, 1, 1]) : ({image}) -> {wide}"
+    done = apply(method(f"%x: {image}", line, gives=wide), step(views.repeat_to_expand))
+    assert done.ops() == ["aten.cat.default"]

@@ -14,7 +14,7 @@ from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
 from stepwell.ir.types import dims
-from stepwell.translate.lowerings.aten.values import Value, no_refusal
+from stepwell.translate.lowerings.aten.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
     axis,
@@ -202,7 +202,8 @@ def repeat_to_expand(x: Value, *, form: str | None, op: Any, out: Out) -> Value:
     """`repeat`, `tile` and `repeat_interleave` as a view, one expand and a view.
 
     An axis of n elements repeated r times is the axes (r, n) of an expand, flattened; elements
-    repeated each r times are the axes (n, r). Axes of size 1 need no view.
+    repeated each r times are the axes (n, r). Axes of size 1 need no view. Beside several open
+    sizes, which no view works out, the repeated parts of one axis are concatenated.
     """
     if UNKNOWN in x.shape:
         refuse("the repeated shape is not known")
@@ -210,7 +211,34 @@ def repeat_to_expand(x: Value, *, form: str | None, op: Any, out: Out) -> Value:
         units, sizes = _interleaved(x, op.arg("repeats"), op.arg("dim"))
     else:
         units, sizes = _repeated(x.shape, op.arg(form))
+    if not is_open_once(out.shape) and (parts := _repeated_parts(x, out.shape, form)):
+        return cat(parts[1], parts[0])
     return x.view(*units).expand(*sizes).view(*out.shape)
+
+
+MOST_PARTS = 64
+"""Of which a repeated axis is concatenated."""
+
+
+def _repeated_parts(
+    x: Value, made: Sequence[Dim], form: str | None
+) -> tuple[int, list[Value]] | None:
+    """The one axis of several elements that is repeated, and what stands along it in the result."""
+    if x.rank != len(made):
+        return None
+    longer = [at for at, (size, new) in enumerate(zip(x.shape, made, strict=True)) if size != new]
+    if len(longer) != 1 or x.shape[longer[0]] == 1:
+        return None
+    at = longer[0]
+    size, new = x.shape[at], made[at]
+    assert isinstance(size, int) and isinstance(new, int), "an open axis is not repeated"
+    if new > MOST_PARTS:
+        return None
+    count = new // size
+    if form is not None:
+        return at, [x] * count
+    rows = [x.slice(at, row, row + 1) for row in range(size)]
+    return at, [row for row in rows for _ in range(count)]
 
 
 def _repeated(shape: Sequence[Dim], counts: Sequence[Any]) -> tuple[list[Dim], list[Dim]]:

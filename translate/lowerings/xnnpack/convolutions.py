@@ -25,7 +25,7 @@ from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
-from stepwell.translate.rewrites.xnnpack.nodes.guards import not_constant
+from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty, not_constant
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import to_nchw, to_nhwc
 from stepwell.translate.rewrites.xnnpack.nodes.windows import channels_last
 
@@ -86,6 +86,7 @@ class Convolution:
 def convolution(x: Value, weight: Value, bias: Value | None, *, op: Any, b: Rewriter) -> Value:
     """Channels last, `{convolution_2d,depthwise_convolution_2d,deconvolution_2d}`, channels second."""
     needs_images(x.ssa, op.results[0])
+    no_refusal(may_be_empty(op, x.shape))
     no_refusal(not_constant(weight.ssa, "filter"))
     no_refusal(not_constant(op.operand("bias"), "bias"))
     key = weight_key(weight.ssa)

@@ -27,7 +27,7 @@ from stepwell.translate.lowerings.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import node
 from stepwell.translate.rewrites.building import static_dims
-from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
+from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
     concatenate,
     reshape,
@@ -91,6 +91,8 @@ def is_no_plane_mean(op: SchemaOp) -> bool:
 def pooling(x: Value, *, op: Any, b: Rewriter) -> Value:
     """Channels last, the node, channels second."""
     form, result = pooling_of(op), op.results[0].type
+    if form.node in (xnnpack.MaxPooling2d, xnnpack.AveragePooling2d):
+        no_refusal(may_be_empty(op, x.shape))
     image = to_nhwc(b, x.ssa)
     if any(form.zeros):
         amounts = [0, *form.zeros, 0]
@@ -196,6 +198,7 @@ def _average(op: SchemaOp) -> Pooling:
     "aten.upsample_nearest2d.default",
     "aten.upsample_nearest2d.vec",
     to="xnnpack",
+    fits="first",
     bound=EXACT,
     name="lower-nearest-resize",
     sample=("1x3x4x4xf32", [8, 4]),
@@ -204,9 +207,8 @@ def nearest_resize(x: Value, *, op: Any, b: Rewriter) -> Value:
     """Channels last, pixels beside themselves, rows below themselves, channels second."""
     result = op.results[0]
     given, result_dims = static_dims(x.ssa), static_dims(result)
-    if given is None:
+    if given is None or result_dims is None:
         return _enlarged(x, op, b)
-    assert result_dims is not None, "of known sizes and numbers"
     down, across = given[2:], result_dims[2:]
     if any(new % old for old, new in zip(down, across, strict=True)):
         refuse(f"{_size(down)} to {_size(across)} is no whole factor")
@@ -241,7 +243,7 @@ def _enlarged(x: Value, op: Any, b: Rewriter) -> Value:
         refuse("the scale is not that of the sizes")
     if {down, across} - {1, 2, 4, 8}:
         refuse("torch rounds the places of some pixels to their neighbours")
-    return _spread(x, torch.ones(channels, down, across, 1), result.type, b)
+    return _spread(x, torch.ones(channels, down, across, 1), result.type, op, b)
 
 
 _SPREADS = Deviation("a channel that is infinite or NaN makes the pixels of its square NaN")
@@ -268,14 +270,15 @@ def pixel_shuffle(x: Value, factor: int, *, op: Any, b: Rewriter) -> Value:
     if x.rank != 4 or not isinstance(channels, int):
         refuse("it is no batch of images of a known number of channels")
     places = torch.eye(factor * factor).reshape(1, factor, factor, -1)
-    return _spread(x, places.repeat(channels, 1, 1, 1), result.type, b)
+    return _spread(x, places.repeat(channels, 1, 1, 1), result.type, op, b)
 
 
-def _spread(x: Value, filter_: torch.Tensor, result: Attribute, b: Rewriter) -> Value:
+def _spread(x: Value, filter_: torch.Tensor, result: Attribute, op: Any, b: Rewriter) -> Value:
     """Each pixel a square that overlaps no other, by a filter `[channels, height, width, inputs]`."""
     if x.dtype != f32:
         refuse("XNNPACK has transposed convolutions in float32 alone")
     channels, *square = filter_.shape[:3]
+    no_refusal(may_be_empty(op, x.shape))
     y = node(
         b,
         xnnpack.Deconvolution2d,

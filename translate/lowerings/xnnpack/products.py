@@ -15,7 +15,11 @@ from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, ref
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
 from stepwell.translate.rewrites import building
 from stepwell.translate.rewrites.building import axis, permute
-from stepwell.translate.rewrites.xnnpack.nodes.guards import not_constant, not_static
+from stepwell.translate.rewrites.xnnpack.nodes.guards import (
+    may_be_empty,
+    not_constant,
+    not_static,
+)
 
 
 @lowers(
@@ -64,8 +68,9 @@ def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, b:
         %y = aten.bmm.default(%q, %t) : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
     """,
 )
-def matmul(x: Value, other: Value, *, out: Out, b: Rewriter) -> Value:
+def matmul(x: Value, other: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
     """A batched product of equal ranks; of a transposed operand, whose rows it reads as they are."""
+    no_refusal(may_be_empty(op, (*x.shape, *other.shape)))
     if min(x.rank, other.rank) < 2:
         refuse("an operand is a vector; write it as a matrix of one row")
     if x.rank != other.rank and not (x if x.rank < other.rank else other).is_static:

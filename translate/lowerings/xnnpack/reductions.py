@@ -38,6 +38,7 @@ from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_
 from stepwell.translate.rewrites.sizes.sizes import size_as_tensor
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans, nans_along
 from stepwell.translate.rewrites.xnnpack.floats.singles import widened
+from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, stays_outside
 from stepwell.translate.values import is_never_nan
 
@@ -50,10 +51,12 @@ from stepwell.translate.values import is_never_nan
     name="lower-reduction",
     sample=("2x4x8xf32", [2], True),
 )
-def reduction(x: Value, *, form: bool, dim: Any, out: Out, b: Rewriter) -> Value:
+def reduction(x: Value, *, form: bool, dim: Any, op: Any, out: Out, b: Rewriter) -> Value:
     """Reduced run by run from behind; the shape is restored by a view."""
     shape = x.shape
     runs = runs_of(axes(dim or range(x.rank), x.rank))
+    if not form:  # Nothing sums up to 0, and its mean is NaN.
+        no_refusal(may_be_empty(op, [size for run in runs for size in shape[slice(*run)]]))
     if any(_symbols(shape[slice(*run)]) for run in runs):
         _needs_pool(shape, runs)
     elif runs and (runs[0][1] == x.rank or _symbols(shape) > 1):

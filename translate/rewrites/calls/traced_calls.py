@@ -24,7 +24,6 @@ from stepwell.dialects.symbols import (
     expression_of,
     is_of_more_than_one,
     is_true_of,
-    is_unbacked,
     tensor_type,
 )
 from stepwell.ir.diagnostics import StepwellError
@@ -33,7 +32,7 @@ from stepwell.ir.outside.torch_private import enable_python_dispatcher, pytree, 
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
-from stepwell.ir.sizes.size import Dim, Size, settled
+from stepwell.ir.sizes.size import Dim, Size, is_unbacked, settled
 from stepwell.ir.types import dims, is_static
 from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import (

@@ -14,8 +14,10 @@ from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import dtype_name, f16, f32, is_float
 from stepwell.ir.once_each import once_each
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.sizes.size import UNKNOWN, Size
-from stepwell.ir.types import IntType, dims, element
+from stepwell.ir.signature import ranges_around
+from stepwell.ir.sizes.size import UNKNOWN, Size, is_unbacked
+from stepwell.ir.sizes.size_ranges import Ranges, interval
+from stepwell.ir.types import Dim, IntType, dims, element
 
 MAX_SIZE = 2**31 - 1
 FLOATS = (f32, f16)
@@ -66,6 +68,20 @@ def _not_held(type_: Attribute) -> Refusal | None:
     largest = max((d for d in shape if isinstance(d, int)), default=0)
     if largest > MAX_SIZE:
         return Refusal(f"a dimension is {largest}, above XNNPACK's limit of {MAX_SIZE}")
+    return None
+
+
+def may_be_empty(near: Operation | SSAValue, sizes: Iterable[Dim]) -> Refusal | None:
+    """A size that only data say may be 0, where a node of an empty tensor fails."""
+    ranges: Ranges | None = None
+    for size in sizes:
+        if isinstance(size, Size) and any(map(is_unbacked, size.symbols)):
+            ranges = ranges_around(near) if ranges is None else ranges
+            if (interval(size, ranges)[0] or 0) < 1:
+                return Refusal(
+                    f"{size}, which only data say, may be 0, and XNNPACK fails then; torch._check "
+                    "in the model says that it is not"
+                )
     return None
 
 

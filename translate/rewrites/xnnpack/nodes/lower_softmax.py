@@ -28,6 +28,7 @@ from stepwell.ir.types import dims
 from stepwell.translate.rewrites import building
 from stepwell.translate.rewrites.building import axis
 from stepwell.translate.rewrites.xnnpack.nodes import lower_clamp
+from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty
 from stepwell.translate.rules import read_rules
 
 
@@ -37,6 +38,8 @@ def axis_last(value: SSAValue, number: int) -> list[int] | Refusal:
     if rank == 0:
         return Refusal("the operand is a scalar, which has no axis")
     at = axis(number, rank)
+    if refusal := may_be_empty(value, [dims(value.type)[at]]):
+        return refusal
     return [*(i for i in range(rank) if i != at), at]
 
 
