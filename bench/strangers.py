@@ -33,6 +33,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import _graph_nets
 import _recurrent_nets
 import _styled_nets
 import torch
@@ -74,6 +75,7 @@ KINDS = {
     "strangers": MODELS,
     "recurrent strangers": {"_recurrent_nets": (*_recurrent_nets.NETS, *_recurrent_nets.BFLOATS)},
     "styled strangers": {"_styled_nets": _styled_nets.NETS},
+    "graph strangers": {"_graph_nets": _graph_nets.NETS},
 }
 """What is measured together: the comments around its table, and its models."""
 FILES = {name: file for each in KINDS.values() for file, names in each.items() for name in names}
@@ -83,6 +85,7 @@ FINITE = {
     "graph_convolution": "degree ** -0.5 may be NaN for 0, and its log-softmax may lose a NaN",
     "min_gru": "a lerp may lose an infinity",
     "min_gru_in_bfloat16": "a lerp may lose an infinity",
+    **dict.fromkeys(_graph_nets.NETS, "one infinity makes NaN of what others are added up to"),
 }
 """Models that are whole delegates only for ordinary numbers, and what keeps the default from it."""
 

@@ -57,6 +57,8 @@ def infer_schema_op(op: SchemaOp) -> Sequence[Attribute]:
     types = _BY_VALUE.get(key)
     if types is None:
         types = _static_types(op)
+        if any(_is_symbolic(type_) for type_ in types):  # Only data say how many there are.
+            return _symbolic(op)
     if len(_BY_IDENTITY) >= _CAPACITY:
         _BY_IDENTITY.clear()
         _BY_VALUE.clear()

@@ -27,6 +27,7 @@ from stepwell.staging.pipeline_text import prepared
 from stepwell.staging.stages import stretch
 from stepwell.target import PipelineLike, Target
 from stepwell.targets import PIPELINES, find_target
+from stepwell.translate.rewrites.sizes.pin_known_sizes import PinKnownSizes
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes, Sizes
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def lower(
     work = source.clone() if source is program else source
     way = stretch(work, whole, chosen_target.name, start, stop)
     chosen = way.pipeline
+    if PinKnownSizes.concerns(work):
+        chosen = Pipeline(chosen.name, (PinKnownSizes(), *chosen.steps))
     if sizes is not None:
         chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
     if check and (way.begins or way.ends):

@@ -19,6 +19,7 @@ from stepwell.translate.lowerings.aten import (
     norms,
     pools,
     products,
+    scatters,
     slices,
     views,
 )
@@ -221,6 +222,8 @@ XNNPACK = Pipeline(
                 step(for_xnnpack.cumsum_to_additions),
                 step(for_xnnpack.logcumsumexp_to_steps),
                 step(for_xnnpack.choose_by_step),
+                step(scatters.scatter_by_product),
+                step(scatters.pick_by_product),
                 step(for_xnnpack.lerp_by_weights),
                 step(for_xnnpack.volumes_to_images),
                 step(pools.adaptive_pool_by_parts, only_uneven=True),

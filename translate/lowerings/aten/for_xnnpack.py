@@ -7,6 +7,7 @@ from math import prod
 from typing import Any, cast
 
 import torch
+from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
@@ -123,10 +124,15 @@ STEEP = 2.0**126
 """Times the smallest normal number it is 1."""
 
 
+def _asked(op: SchemaOp) -> SSAValue:
+    """The truths by which an op chooses."""
+    return cast(SSAValue, op.arg("condition" if "condition" in op.SCHEMA.by_name else "mask"))
+
+
 @lowers(
-    "aten.where.self",
+    {"aten.where.self": True, "aten.masked_fill.Scalar": False},
     to="aten",
-    unless=lambda op: not isinstance(op.arg("condition").owner, tuple(SIDES)),
+    unless=lambda op: not isinstance(_asked(op).owner, tuple(SIDES)),
     bound=Bound(0.0, 1.2e-38, "a difference below the smallest normal number counts as none"),
     loses=lambda op, program: Deviation("a NaN chooses neither side, a zero may lose its sign"),
     sample="""
@@ -136,15 +142,23 @@ STEEP = 2.0**126
     %y = aten.where.self(%c, %a, %b) : (tensor<2x3xi1>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
     """,
 )
-def choose_by_step(condition: Value, chosen: Value, other: Value, *, op: Any, b: Rewriter) -> Value:
+def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
     """A choice by a comparison as a sum of both sides, each by a step that is 0 or 1.
 
     XNNPACK has no comparison, and a choice outside cuts a delegate in two. What is not chosen is
     multiplied by zero: it has to be known for a number, as a guarded logarithm is not.
     """
-    asked = cast(SchemaOp, condition.owner)
+    asked = cast(SchemaOp, _asked(op).owner)
     x, number = Value(asked.operands[0], b), asked.arg("other")
-    no_refusal(not_floats((x.ssa, chosen.ssa, other.ssa, *op.results)))
+    other = Value(op.arg("other" if form else "self"), b)
+    no_refusal(not_floats((x.ssa, other.ssa, *op.results)))
+    if form:
+        chosen = Value(op.arg("self"), b)
+    elif isinstance(filled := op.arg("value"), int | float):
+        chosen = x.constant(torch.full((1,) * len(x.shape), filled, dtype=torch.float32), "filled")
+    else:
+        refuse("the number that is filled in is known only at run time")
+    no_refusal(not_floats((chosen.ssa,)))
     if x.dtype != f32:
         refuse("a step as steep as it has to be is no half")
     if not isinstance(number, int | float):

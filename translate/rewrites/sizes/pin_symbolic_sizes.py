@@ -75,7 +75,7 @@ class PinSymbolicSizes(Pass):
         if pins:
             program.samples.clear()  # They may be of another size.
             for func in program.methods.values():
-                _Pinning(func, pins).apply()
+                Pinning(func, pins).apply()
         return len(pins)
 
     def _pins(self, ranges: Mapping[str, tuple[int, int | None]]) -> dict[str, int]:
@@ -140,7 +140,7 @@ def _out_of_range(
                 yield Problem(f"size {size} is outside the range of {stated}", f"method @{method}")
 
 
-class _Pinning:
+class Pinning:
     """The rewriting of one method."""
 
     def __init__(self, func: FuncOp, pins: Mapping[str, int]) -> None:

@@ -82,7 +82,7 @@ class PickBySlices(Rewrite[Picked]):
         shape, made = dims(op.operands[0].type), dims(op.results[0].type)
         if not all(is_known(sizes) and is_open_once(sizes) for sizes in (shape, made)):
             return Refusal("more than one size is symbolic")
-        places = self._places(op, shape, program)
+        places = self.places(op, shape, program)
         if not isinstance(places, Places):
             return places
         if len(places.seen) + 1 > MAX_RANK:
@@ -98,9 +98,10 @@ class PickBySlices(Rewrite[Picked]):
             return Refusal(f"the places have so little order that it takes {cost} slices")
         return Picked(op, places, plans)
 
-    def _places(
+    def places(
         self, op: SchemaOp, shape: tuple[Dim, ...], program: Program
     ) -> Places | Refusal | None:
+        """What is picked where, or why slices do not say it."""
         if isinstance(op, aten.FlipDefault):
             flipped = sorted({axis(at, len(shape)) for at in op.arg("dims")})
             sizes = _sizes_of(shape, flipped)

@@ -1,0 +1,154 @@
+"""Sizes that data say, where the data are weights: numbers.
+
+A graph's edges without its loops, the places of a mask that is not 0: `torch.export` does not look
+into a buffer, and calls what an index by truths gives `u0` rows. The program holds the buffer, so it
+is a number, also where it was asked for with `item()`; what was computed of it is computed of a
+number, and most of it at compile time.
+
+Before:
+    %e = stepwell.weight <"e"> "buffer" : tensor<4xi64>
+    %p = aten.nonzero.default(%e) : (tensor<4xi64>) -> tensor<?x1xi64, #stepwell.shape<["u0", 1]>>
+    %y = aten.index_select.default(%x, 0, %p) …
+After, where three elements of `e` are not 0:
+    %p = stepwell.weight <"known.0"> "constant" : tensor<3x1xi64>
+    %y = aten.index_select.default(%x, 0, %p) …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from stepwell.dialects.aten.inference import by_torch
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.sym import ConstantOp, SymOp
+from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.xdsl_private import operands_of, put_before, replace_uses
+from stepwell.ir.program import Program
+from stepwell.ir.purity import is_pure
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import History, Pass
+from stepwell.ir.sizes.size import Size, is_unbacked
+from stepwell.ir.types import Dim, IntType, dims, is_static
+from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Pinning
+
+
+@dataclass(frozen=True)
+class PinKnownSizes(Pass):
+    """Unbacked sizes that weights alone decide, to numbers."""
+
+    name: ClassVar[str] = "pin-known-sizes"
+
+    @staticmethod
+    def concerns(program: Program) -> bool:
+        """Whether a method has a size that only data say."""
+        return any(
+            _has_sizes_of_data(op) for func in program.methods.values() for op in func.body.walk()
+        )
+
+    def apply(self, program: Program, history: History) -> int:
+        """Pin one after the other; returns how many symbols."""
+        return sum(self._pinned(func, program) for func in program.methods.values())
+
+    def _pinned(self, func: FuncOp, program: Program) -> int:
+        count = 0
+        while (found := _decided(func, program)) is not None:
+            pins, known = found
+            Pinning(func, pins).apply()
+            for result, value in known.items():
+                if isinstance(result.type, TensorType):
+                    _stands_for(result, value, program)
+            count += len(pins)
+        return count
+
+
+def _sizes(type_: Attribute) -> Sequence[Dim]:
+    """The sizes of a tensor, or the number that a type says."""
+    if isinstance(type_, TensorType):
+        return dims(type_)
+    return [type_.size] if isinstance(type_, IntType) else [0]
+
+
+def is_of_data(size: Dim) -> bool:
+    """Whether a size is a symbol of which data say the value."""
+    return isinstance(size, Size) and is_unbacked(str(size))
+
+
+def _has_sizes_of_data(op: Operation) -> bool:
+    return any(is_of_data(size) for result in op.results for size in _sizes(result.type))
+
+
+def _decided(func: FuncOp, program: Program) -> tuple[dict[str, int], dict[SSAValue, Any]] | None:
+    """Sizes of data that an op gives of weights alone, with what it gives; or of numbers alone."""
+    interpreter = Interpreter(program.weights)
+    for op in func.body.block.ops:
+        if not _has_sizes_of_data(op):
+            continue
+        values = _values(op, interpreter)
+        known = {result: values[result] for result in op.results} if values is not None else {}
+        if values is not None:
+            given = [
+                list(value.shape) if isinstance(value, torch.Tensor) else [value]
+                for value in known.values()
+            ]
+        else:
+            given = [_sizes(type_) for type_ in _inferred(op)]
+        pins = {
+            str(size): int(number)
+            for result, numbers in zip(op.results, given, strict=False)
+            for size, number in zip(_sizes(result.type), numbers, strict=True)
+            if is_of_data(size) and not isinstance(number, Size)
+        }
+        if pins:
+            return pins, known
+    return None
+
+
+def _inferred(op: Operation) -> Sequence[Attribute]:
+    """What torch says that an op gives, of numbers alone: a slice up to a number that is known now."""
+    if not isinstance(op, SchemaOp) or not all(is_static(value.type) for value in op.operands):
+        return ()
+    try:
+        return by_torch(op)
+    except StepwellError:
+        return ()
+
+
+def _stands_for(result: SSAValue, value: torch.Tensor, program: Program) -> None:
+    """A weight in the place of what was computed."""
+    key = program.weights.constant(value.contiguous(), "known")
+    weight = WeightOp(key, program.weights.type_of(key), "constant")
+    put_before(weight, cast(Operation, result.owner))
+    weight.result.name_hint = result.name_hint
+    replace_uses(result, weight.result)
+
+
+def _values(op: Operation, interpreter: Interpreter) -> dict[SSAValue, Any] | None:
+    """What an op gives, computed with all that leads to it, if that is weights alone."""
+    way: set[Operation] = set()
+    waiting = [op]
+    while waiting:
+        maker = waiting.pop()
+        if maker in way:
+            continue
+        if not isinstance(maker, SchemaOp | SymOp | ConstantOp | WeightOp) or not is_pure(maker):
+            return None
+        way.add(maker)
+        owners = [operand.owner for operand in operands_of(maker)]
+        if any(isinstance(owner, Block) for owner in owners):
+            return None
+        waiting += [owner for owner in owners if isinstance(owner, Operation)]
+    block = op.parent
+    assert block is not None
+    values: dict[SSAValue, Any] = {}
+    for maker in block.ops:
+        if maker in way:
+            interpreter.step(maker, values)
+    return values
