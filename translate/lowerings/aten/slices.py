@@ -9,10 +9,11 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
+from stepwell.dialects.sym import FUNCTIONS, OPS
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Dim, Size
-from stepwell.ir.types import dims
+from stepwell.ir.types import IntType, dims
 from stepwell.translate.lowerings.aten.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
@@ -120,6 +121,8 @@ def split_to_slices(x: Value, *, op: Any, dim: int) -> tuple[Value | None, ...]:
     if drops:
         no_refusal(cannot_be_viewed_as(x.ssa, [n for i, n in enumerate(x.shape) if i != at]))
     lengths = [1 if drops else shape[at] for shape in shapes]
+    if op.SCHEMA.operator.startswith("split_with_sizes") and op.dynamic:
+        return _by_sizes_of_run_time(x, at, op)
     if not all(isinstance(length, int) for length in lengths):
         refuse("the parts of a symbolic axis have symbolic bounds")
     parts: list[Value | None] = []
@@ -129,6 +132,34 @@ def split_to_slices(x: Value, *, op: Any, dim: int) -> tuple[Value | None, ...]:
         part = x.slice(at, start, start + length) if result.uses else None
         parts.append(part.view(*shape) if part is not None and drops else part)
     return tuple(parts)
+
+
+def _by_sizes_of_run_time(x: Value, at: int, op: Any) -> tuple[Value | None, ...]:
+    """Slices whose bounds are sums of what the program computes, as of what each expert is given."""
+    parts: list[Value | None] = []
+    start: int | SSAValue = 0
+    for size, result in zip(op.arg("split_sizes"), op.results, strict=True):
+        stop = _sum(x.b, start, size)
+        slice_ = aten.SliceTensor.make(x.ssa, at, start, stop, 1, result_types=[result.type])
+        parts.append(Value(emit(x.b, slice_), x.b) if result.uses else None)
+        start = stop
+    return tuple(parts)
+
+
+def _sum(rw: Rewriter, one: int | SSAValue, other: int | SSAValue) -> int | SSAValue:
+    """A sum of numbers, of which some are known only at run time."""
+    if not isinstance(one, SSAValue) and not isinstance(other, SSAValue):
+        return one + other
+    total = _number(one) + _number(other)
+    made = OPS[FUNCTIONS["add"]].make([one, other], IntType(str(total)))
+    return rw.insert(made).results[0]
+
+
+def _number(value: int | SSAValue) -> Size:
+    if not isinstance(value, SSAValue):
+        return Size.of(value)
+    assert isinstance(value.type, IntType), "sizes are whole numbers"
+    return Size.of(value.type.size)
 
 
 JOINS = ("aten.cat.default", "aten.concat.default", "aten.concatenate.default")

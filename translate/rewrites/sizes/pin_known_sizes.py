@@ -113,7 +113,10 @@ def _decided(func: FuncOp, program: Program) -> tuple[dict[str, int], dict[SSAVa
 
 def _inferred(op: Operation) -> Sequence[Attribute]:
     """What torch says that an op gives, of numbers alone: a slice up to a number that is known now."""
-    if not isinstance(op, SchemaOp) or not all(is_static(value.type) for value in op.operands):
+    given = [value.type for value in op.operands]
+    if not isinstance(op, SchemaOp) or not all(
+        isinstance(type_, TensorType) and is_static(type_) for type_ in given
+    ):
         return ()
     try:
         return by_torch(op)
