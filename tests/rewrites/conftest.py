@@ -31,7 +31,7 @@ from stepwell.ir.weights import WeightStore
 
 
 def random_tensor(type_: Any, name: str = "", size: int = 5) -> torch.Tensor:
-    """A tensor of a type; `name` may ask for `#ones`, `#zeros`, `#positive`, `#causal` or `#rolled`."""
+    """A tensor of a type; `name` may ask for `#ones`, `#zeros`, `#positive`, `#causal`, `#rolled`…"""
     shape = [
         d if isinstance(d, int) else d.evaluate(dict.fromkeys(d.symbols, size)) for d in dims(type_)
     ]
@@ -42,6 +42,8 @@ def random_tensor(type_: Any, name: str = "", size: int = 5) -> torch.Tensor:
         return torch.full(shape, "#ones" in name, dtype=dtype)
     if "#rolled" in name:
         return torch.arange(shape[0]).roll(1)
+    if "#squares" in name:
+        return torch.arange(shape[0]).square() % 13
     if "#causal" in name:
         allowed = torch.ones(shape, dtype=torch.bool).tril()
         return (

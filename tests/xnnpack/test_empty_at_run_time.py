@@ -62,3 +62,20 @@ def test_a_size_that_the_model_checks_is_multiplied_inside() -> None:
     lowered = stepwell.lower(torch.export.export(model, (x, keep)), "xnnpack")
     assert "aten.bmm.default" not in lowered.report.outside
     torch.testing.assert_close(lowered.run(x, keep)[0], x[keep] @ x[keep].t())
+
+
+def test_experts_are_given_as_many_rows_as_the_data_say() -> None:
+    weights = torch.randn(3, 8, 8)
+
+    class Experts(nn.Module):
+        def forward(self, x: Tensor, expert: Tensor) -> Tensor:
+            counts = torch.stack([(expert == e).sum() for e in range(3)]).tolist()
+            rows = x[expert.argsort(stable=True)].split(counts)
+            return torch.cat([row @ weight for row, weight in zip(rows, weights, strict=True)])
+
+    x, model = torch.randn(6, 8), Experts()
+    program = torch.export.export(model, (x, torch.tensor([0, 2, 1, 0, 2, 0])))
+    lowered = stepwell.lower(program, "xnnpack")
+    for expert in ([0, 2, 1, 0, 2, 0], [1, 1, 1, 1, 1, 1], [2, 0, 0, 2, 2, 0]):
+        given = torch.tensor(expert)
+        torch.testing.assert_close(lowered.run(x, given)[0], model(x, given), rtol=1e-4, atol=1e-5)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from stepwell.dialects import aten
+from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32, torch_dtype
@@ -52,8 +53,8 @@ SCATTERS = {
     bound=roundings("sums in another order"),
     loses=_mixes,
     sample="""
-    %i = stepwell.weight <"i"> "constant" : tensor<4x2xi64>
-    %y = aten.scatter_add.default(%x, 0, %i, %s) : (tensor<3x2xf32>, tensor<4x2xi64>, tensor<4x2xf32>) -> tensor<3x2xf32>
+    %i = stepwell.weight <"i"> "constant" : tensor<4xi64>
+    %y = aten.index_add.default(%x, 0, %i, %s) : (tensor<3x2xf32>, tensor<4xi64>, tensor<4x2xf32>) -> tensor<3x2xf32>
     """,
 )
 def scatter_by_product(
@@ -75,23 +76,23 @@ def scatter_by_product(
     if op.name == "aten.index_add.default" and op.arg("alpha") not in (None, 1):
         source = source * float(op.arg("alpha"))
     keeps = form is not None or op.arg("include_self") is not False
-    count = x.shape[at]
+    count, name = x.shape[at], f"{index.key}#places"
     hit = torch.zeros(count, dtype=torch.bool).index_fill(0, places, True)
     if reduce == "sum":
         ones = torch.zeros(count, len(places))
         ones[places, torch.arange(len(places))] = 1.0
-        found = _product(source, at, ones)
+        found = _product(source, at, ones, name)
     else:
-        found = _greatest(source if reduce == "amax" else source * -1.0, at, places, hit)
+        found = _greatest(source if reduce == "amax" else source * -1.0, at, places, hit, name)
         found = found if reduce == "amax" else found * -1.0
     along = [count if axis == at else 1 for axis in range(x.rank)]
     if keeps and reduce != "sum":
         never = torch.where(hit, 0.0, -_LARGEST if reduce == "amax" else _LARGEST)
-        return (found + x.constant(never.reshape(along), "never")).call(
+        return (found + x.constant(never.reshape(along), name)).call(
             aten.MaximumDefault if reduce == "amax" else aten.MinimumDefault, x
         )
     if not keeps:
-        x = x.call(aten.MulTensor, x.constant((~hit).float().reshape(along), "kept"))
+        x = x.call(aten.MulTensor, x.constant((~hit).float().reshape(along), name))
     return x + found
 
 
@@ -103,6 +104,8 @@ def _places(index: Value, at: int, x: Value, source: Value) -> torch.Tensor:
     if index.key is None:
         refuse("the places are known only at run time")
     held = index.b.weights.get(index.key)
+    if not held.numel():
+        refuse("nothing is written")
     if held.dim() > 1 or x.rank == 1:
         if tuple(held.shape) != source.shape:
             refuse("not all that is given is written")
@@ -112,19 +115,21 @@ def _places(index: Value, at: int, x: Value, source: Value) -> torch.Tensor:
         held = rows[:, 0]
     if any(n != m for a, (n, m) in enumerate(zip(x.shape, source.shape, strict=True)) if a != at):
         refuse("not all that is there is written to")
-    return held.long() % max(x.shape[at], 1)
+    if not 0 <= int(held.min()) <= int(held.max()) < x.shape[at]:
+        refuse("a place lies outside its axis")
+    return held.long()
 
 
-def _product(source: Value, at: int, matrix: torch.Tensor) -> Value:
+def _product(source: Value, at: int, matrix: torch.Tensor, name: str) -> Value:
     """A matrix times the rows along an axis."""
     order = [*(axis for axis in range(source.rank) if axis != at), at]
     rows = source.permute(order)
-    weight = rows.constant(matrix.to(torch_dtype(rows.dtype)), "places")
+    weight = rows.constant(matrix.to(torch_dtype(rows.dtype)), name)
     made = rows.call(aten.LinearDefault, weight, None, shape=(*rows.shape[:-1], len(matrix)))
     return made.permute([order.index(axis) for axis in range(source.rank)])
 
 
-def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor) -> Value:
+def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor, name: str) -> Value:
     """The greatest row of each place, 0 where none falls: as many slots as fall on one place."""
     count = len(hit)
     ranks = torch.zeros_like(places)
@@ -136,9 +141,9 @@ def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor) -
     slots = torch.zeros(count * deep, len(places))
     slots[places * deep + ranks, torch.arange(len(places))] = 1.0
     empty = (slots.sum(1) == 0) & hit.repeat_interleave(deep)
-    rows = _product(source, at, slots)
+    rows = _product(source, at, slots, name)
     along = [count * deep if axis == at else 1 for axis in range(source.rank)]
-    rows = rows + rows.constant(torch.where(empty, -_LARGEST, 0.0).reshape(along), "never")
+    rows = rows + rows.constant(torch.where(empty, -_LARGEST, 0.0).reshape(along), name)
     shape = [*source.shape[:at], count, deep, *source.shape[at + 1 :]]
     made = [*source.shape[:at], count, *source.shape[at + 1 :]]
     return rows.view(*shape).call(aten.AmaxDefault, [at + 1], False, shape=made)
@@ -151,7 +156,7 @@ def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor) -
     bound=Bound(0.0, 5e-324, "−0 becomes +0 beside a zero"),
     loses=_mixes,
     sample="""
-    %i = stepwell.weight <"i"> "constant" : tensor<40xi64>
+    %i = stepwell.weight <"i#squares"> "constant" : tensor<40xi64>
     %y = aten.index_select.default(%x, 0, %i) : (tensor<13x2xf32>, tensor<40xi64>) -> tensor<40x2xf32>
     """,
 )
@@ -172,7 +177,8 @@ def pick_by_product(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None
         refuse("the kernel that copies rows costs less than products with all of them")
     matrix = torch.zeros(len(rows), size)
     matrix[torch.arange(len(rows)), torch.tensor(rows)] = 1.0
-    return _product(seen, at, matrix).view(*out.shape)
+    name = f"{weight_key(op.operands[-1])}#places"
+    return _product(seen, at, matrix, name).view(*out.shape)
 
 
 RULES = lowerings_of(__name__)
