@@ -140,8 +140,11 @@ def _by_sizes_of_run_time(x: Value, at: int, op: Any) -> tuple[Value | None, ...
     start: int | SSAValue = 0
     for size, result in zip(op.arg("split_sizes"), op.results, strict=True):
         stop = _sum(x.b, start, size)
-        slice_ = aten.SliceTensor.make(x.ssa, at, start, stop, 1, result_types=[result.type])
-        parts.append(Value(emit(x.b, slice_), x.b) if result.uses else None)
+        part = None
+        if result.uses:
+            cut = aten.SliceTensor.make(x.ssa, at, start, stop, 1, result_types=[result.type])
+            part = Value(emit(x.b, cut), x.b)
+        parts.append(part)
         start = stop
     return tuple(parts)
 
