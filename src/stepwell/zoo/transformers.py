@@ -257,7 +257,10 @@ def with_cache(model: Any) -> Made:
         model, batch_size=1, max_cache_len=CACHED_TOKENS, device=torch.device("cpu")
     )
     ranges = ((0, VOCABULARY - 1), (0, CACHED_TOKENS - 1))
-    return Made(scaled(module.model, inputs), inputs, ranges=ranges)
+    step = scaled(Tensors(module.model, ("input_ids", "cache_position")), inputs)
+    # Only a strict export finds the module's buffers in the cache that holds them too.
+    program = torch.export.export(step, inputs, strict=True)
+    return Made(None, inputs, program=program, ranges=ranges)
 
 
 def shrunk(kind: Any, settings: Mapping[str, int], share: int = 1) -> Any:
