@@ -111,7 +111,7 @@ SHALLOW = {
     "decoder_num_hidden_layers num_blocks vocab_size image_size".split()
 }
 """Of these, depth and what else widths do not hang on."""
-MOST = 40_000_000
+MOST = 100_000_000
 """Parameters that a shrunk model may have."""
 PROGRESSIONS = {"hidden_sizes": 16, "embed_dims": 16, "encoder_hidden_sizes": 16, "channels": 16,
                 "depths": 0, "layers_per_stage": 0, "layer_depths": 0}  # fmt: skip
@@ -184,11 +184,12 @@ def make(type_: str, name: str, cached: bool) -> Made:
     """A model of a shrunk configuration, with the first inputs of `candidates` that it takes.
 
     Where widths depend on each other in ways that shrinking breaks, all are divided by the same
-    number; where that breaks too, depth alone is shrunk.
+    number; where that breaks too, depth alone is shrunk, or nothing.
     """
     failures: list[str] = []
     for settings, share in (
-        (SMALL, 1), (COMPLETE, 1), *((SHALLOW, share) for share in SHARES), (SHALLOW, 1)
+        (SMALL, 1), (COMPLETE, 1), *((SHALLOW, share) for share in SHARES),
+        (SHALLOW, 1), ({}, 1),
     ):  # fmt: skip
         torch.manual_seed(0)
         try:
