@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 from stepwell.ir.sizes.size import (
+    UNKNOWN,
     Atom,
     Computed,
     Extreme,
@@ -85,6 +86,18 @@ def is_at_most(first: int | Size, second: int | Size, ranges: Ranges) -> bool:
     """Whether `first` is never larger than `second` (False: not seen to be so)."""
     high = interval(within(Size.of(first) - second, ranges), ranges)[1]
     return high is not None and high <= 0
+
+
+def settled_within(size: int | Size, ranges: Ranges) -> int | Size:
+    """A size as it is, or the number that it is for all symbols within their ranges."""
+    if (
+        isinstance(size, int)
+        or size == UNKNOWN
+        or not any(isinstance(atom, Quotient | Extreme) for atom in size.atoms)
+    ):
+        return size
+    low, high = interval(within(size, ranges), ranges)
+    return low if low is not None and low == high else size
 
 
 def within(size: Size, ranges: Ranges) -> Size:

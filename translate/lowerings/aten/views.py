@@ -207,13 +207,26 @@ def repeat_to_expand(x: Value, *, form: str | None, op: Any, out: Out) -> Value:
     """
     if UNKNOWN in x.shape:
         refuse("the repeated shape is not known")
+    counts = op.arg(form) if form is not None else ()
+    if any(isinstance(count, SSAValue) for count in counts):
+        return _of_open_counts(x, counts, out.shape)
     if form is None:
         units, sizes = _interleaved(x, op.arg("repeats"), op.arg("dim"))
     else:
-        units, sizes = _repeated(x.shape, op.arg(form))
+        units, sizes = _repeated(x.shape, counts)
     if not is_open_once(out.shape) and (parts := _repeated_parts(x, out.shape, form)):
         return cat(parts[1], parts[0])
     return x.view(*units).expand(*sizes).view(*out.shape)
+
+
+def _of_open_counts(x: Value, counts: Sequence[Any], made: Sequence[Dim]) -> Value:
+    """Axes of one element, repeated as often as the program computes: an expand to that size."""
+    shape = (*[1] * (len(counts) - x.rank), *x.shape)
+    pairs = list(zip(shape, counts, strict=True))
+    if not all(size == 1 or count == 1 for size, count in pairs):
+        refuse("the counts are known only at run time")
+    sizes = [count if size == 1 else -1 for size, count in pairs]
+    return x.view(*shape).call(aten.ExpandDefault, sizes, shape=made)
 
 
 MOST_PARTS = 64
@@ -243,8 +256,6 @@ def _repeated_parts(
 
 def _repeated(shape: Sequence[Dim], counts: Sequence[Any]) -> tuple[list[Dim], list[Dim]]:
     """The shapes of the view and of the expand."""
-    if any(isinstance(count, SSAValue) for count in counts):
-        refuse("the counts are known only at run time")
     rank = max(len(shape), len(counts))
     units: list[Dim] = []
     sizes: list[Dim] = []

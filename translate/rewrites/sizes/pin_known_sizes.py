@@ -1,4 +1,4 @@
-"""Sizes that data say, where the data are weights: numbers.
+"""Sizes that data say, where the data are weights, and that all a caller may choose give: numbers.
 
 A graph's edges without its loops, the places of a mask that is not 0: `torch.export` does not look
 into a buffer, and calls what an index by truths gives `u0` rows. The program holds the buffer, so it
@@ -35,7 +35,9 @@ from stepwell.ir.program import Program
 from stepwell.ir.purity import is_pure
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
+from stepwell.ir.signature import get_signature
 from stepwell.ir.sizes.size import Size, is_unbacked
+from stepwell.ir.sizes.size_ranges import settled_within
 from stepwell.ir.types import Dim, IntType, dims, is_static
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Pinning
 
@@ -48,9 +50,10 @@ class PinKnownSizes(Pass):
 
     @staticmethod
     def concerns(program: Program) -> bool:
-        """Whether a method has a size that only data say."""
+        """Whether a method has a size that only data say, or one that is a number for all calls."""
         return any(
-            _has_sizes_of_data(op) for func in program.methods.values() for op in func.body.walk()
+            _has_settled_sizes(func) or any(map(_has_sizes_of_data, func.body.walk()))
+            for func in program.methods.values()
         )
 
     def apply(self, program: Program, history: History) -> int:
@@ -59,6 +62,9 @@ class PinKnownSizes(Pass):
 
     def _pinned(self, func: FuncOp, program: Program) -> int:
         count = 0
+        if _has_settled_sizes(func):
+            _Settling(func, {}).apply()
+            count += 1
         while (found := _decided(func, program)) is not None:
             pins, known = found
             Pinning(func, pins).apply()
@@ -67,6 +73,29 @@ class PinKnownSizes(Pass):
                     _stands_for(result, value, program)
             count += len(pins)
         return count
+
+
+class _Settling(Pinning):
+    """Sizes that have one value for all that a caller may choose."""
+
+    def _type(self, type_: Attribute) -> Attribute:
+        if isinstance(type_, IntType):
+            size = settled_within(type_.size, self.ranges)
+            return type_ if isinstance(size, Size) else IntType(str(size))
+        return super()._type(type_) if isinstance(type_, TensorType) else type_
+
+    def _dim(self, dim: Dim) -> Dim:
+        return settled_within(dim, self.ranges)
+
+
+def _has_settled_sizes(func: FuncOp) -> bool:
+    ranges = get_signature(func).ranges
+    return any(
+        isinstance(size, Size) and settled_within(size, ranges) != size
+        for op in func.body.walk()
+        for result in op.results
+        for size in _sizes(result.type)
+    )
 
 
 def _sizes(type_: Attribute) -> Sequence[Dim]:

@@ -145,7 +145,8 @@ class Pinning:
 
     def __init__(self, func: FuncOp, pins: Mapping[str, int]) -> None:
         self.func, self.pins = func, pins
-        self.symbols = Symbols(get_signature(func).ranges)
+        self.ranges = get_signature(func).ranges
+        self.symbols = Symbols(self.ranges)
         self.known: dict[SSAValue, Number] = {}
 
     def apply(self) -> None:
