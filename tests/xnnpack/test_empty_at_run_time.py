@@ -20,6 +20,8 @@ COMPUTED: dict[str, Callable[[Tensor], Tensor]] = {
     "its queries": lambda x: F.scaled_dot_product_attention(x[None], KEYS, KEYS),
     "its keys": lambda x: F.scaled_dot_product_attention(KEYS, x[None], x[None]),
     "softmax along it": lambda x: (x * 2).softmax(0) * 2,
+    "product over it": lambda x: x.t() @ x,
+    "mm over it": lambda x: torch.mm(x.t() * 2, x),
     "sum along it": lambda x: (x * 2).sum(0) * 2,
     "convolution": lambda x: CONVOLUTION(x[:, :, None, None]),
     "transposed convolution": lambda x: TRANSPOSED(x[:, :, None, None]),

@@ -204,6 +204,20 @@ def _by_long(overload: Any) -> Callable[..., Any]:
     return of_long
 
 
+PRODUCTS = (aten.bmm.default, aten.mm.default)
+"""Products of matrices that their kernels do not write where nothing is multiplied."""
+
+
+def _over_something(overload: Any) -> Callable[..., Any]:
+    def with_zeros(a: Any, b: Any) -> Any:
+        """Both with a column, or a row, of zeros more."""
+        column = a.new_zeros([*a.shape[:-1], 1])
+        row = b.new_zeros([*b.shape[:-2], 1, b.shape[-1]])
+        return overload(torch.cat([a, column], -1), torch.cat([b, row], -2))
+
+    return with_zeros
+
+
 def _zeros(size: Any, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> Any:
     """A tensor of any numbers; how it lies in memory is no part of its value."""
     return torch.full(size, 0, dtype=dtype or torch.float32)
@@ -211,6 +225,7 @@ def _zeros(size: Any, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> A
 
 EXACT: dict[Any, Callable[..., Any]] = {
     **{overload: _by_long(overload) for overload in BY_LONG},
+    **{overload: _over_something(overload) for overload in PRODUCTS},
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,
     aten.fmod.Tensor: _fmod,

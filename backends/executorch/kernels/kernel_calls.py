@@ -15,7 +15,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from stepwell.backends.executorch.kernels.exact_forms import BY_LONG
+from stepwell.backends.executorch.kernels.exact_forms import BY_LONG, PRODUCTS
 from stepwell.backends.executorch.kernels.kernel_dtypes import REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernels.kernel_tables import registrations
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
@@ -56,6 +56,7 @@ from stepwell.ir.dtypes import (
 )
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.views.memory import is_laid_out
+from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty
 
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 
@@ -69,6 +70,7 @@ Of symbolic sizes they come from taking ops apart (`chunk`), and read what was j
 
 
 _BY_LONG = frozenset(map(str, BY_LONG))
+_PRODUCTS = frozenset(map(str, PRODUCTS))
 
 
 def kernel_of(cls: type[SchemaOp]) -> KernelSignature | None:
@@ -94,6 +96,8 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return "its kernel crops nothing: a negative amount needs static sizes"
     if op.name in _BY_LONG and element(op.operands[1].type) != i64:
         return "its kernel takes no indices but of int64: index.long()"
+    if op.name in _PRODUCTS and may_be_empty(op, dims(op.operands[0].type)[-1:]):
+        return "its kernel leaves a product over nothing unwritten"
     if op.name == "aten.max_pool2d_with_indices_backward.default":
         return "its kernel gives something else than PyTorch's"
     if op.name == "aten.roll.default" and not op.arg("dims"):
