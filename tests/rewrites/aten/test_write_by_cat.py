@@ -48,13 +48,22 @@ def test_a_slice_in_the_middle_leaves_both_sides(apply: Any, method: Any):
     assert apply(text, WriteByCat()).ops() == ["aten.slice.Tensor"] * 3 + ["aten.cat.default"]
 
 
-def test_every_second_element_is_left_to_a_kernel(refused: Any, method: Any):
+def test_every_second_element_is_a_part_of_its_own(apply: Any, method: Any):
     text = method(
         "%x: tensor<2x6xf32>, %s: tensor<2x3xf32>",
         "%y = aten.slice_scatter.default(%x, %s, 1, 0, 6, 2) : (tensor<2x6xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>",
         gives="tensor<2x6xf32>",
     )
-    refused(text, WriteByCat(), "every second")
+    assert apply(text, WriteByCat()).ops() == ["aten.slice.Tensor"] * 6 + ["aten.cat.default"]
+
+
+def test_many_elements_that_lie_apart_are_left_to_a_kernel(refused: Any, method: Any):
+    text = method(
+        "%x: tensor<2x40xf32>, %s: tensor<2x20xf32>",
+        "%y = aten.slice_scatter.default(%x, %s, 1, 0, 40, 2) : (tensor<2x40xf32>, tensor<2x20xf32>) -> tensor<2x40xf32>",
+        gives="tensor<2x40xf32>",
+    )
+    refused(text, WriteByCat(), "20 elements that lie apart")
 
 
 def test_integers_are_left_to_a_kernel(refused: Any, method: Any):

@@ -30,6 +30,10 @@ from stepwell.translate.rewrites.building import cat, slice_axis, view
 from stepwell.translate.rewrites.slices.written_place import WRITES, Place, place_of
 
 
+MOST_APART = 16
+"""Elements with others between them that are written one by one."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Elements `[start, stop)` of the axis, which are those of `source` from `begin` on."""
@@ -78,8 +82,8 @@ class WriteByCat(Rewrite[Written]):
         for write in reversed(writes):
             found = _range_of(write)
             assert not isinstance(found, Refusal)
-            new = Part(found.start, found.stop, write.operands[1], 0)
-            parts = [*_outside(parts, found.start, found.stop), new]
+            for new in _parts_of(found, write.operands[1]):
+                parts = [*_outside(parts, new.start, new.stop), new]
         return Written(op, at, tuple(sorted(_held(parts), key=lambda part: part.start)))
 
     def build(self, match: Written, rw: Rewriter) -> None:
@@ -96,17 +100,26 @@ class WriteByCat(Rewrite[Written]):
 
 
 def _range_of(op: SchemaOp) -> Place | Refusal:
-    """What a write replaces, without gaps, by a value that is as large."""
+    """What a write replaces by a value that is as large; with gaps it is few elements."""
     place = place_of(op)
     if isinstance(place, Refusal):
         return place
-    if place.step != 1:
-        return Refusal("every second element or the like is written")
+    rows = len(range(place.start, place.stop, place.step))
+    if place.step != 1 and rows > MOST_APART:
+        return Refusal(f"{rows} elements that lie apart are written: that many slices")
     whole = [*dims(op.operands[0].type)]
-    whole[place.axis : place.axis + 1] = [place.stop - place.start] * isinstance(op, SliceScatter)
+    whole[place.axis : place.axis + 1] = [rows] * isinstance(op, SliceScatter)
     if [*dims(op.operands[1].type)] != whole:
         return Refusal("the size of what is written is symbolic")
     return place
+
+
+def _parts_of(place: Place, value: SSAValue) -> list[Part]:
+    """What a write puts where: all of it, or an element each where they lie apart."""
+    if place.step == 1:
+        return [Part(place.start, place.stop, value, 0)]
+    rows = range(place.start, place.stop, place.step)
+    return [Part(row, row + 1, value, at) for at, row in enumerate(rows)]
 
 
 def _writes(op: Operation, at: int) -> bool:
