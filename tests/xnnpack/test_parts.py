@@ -114,3 +114,12 @@ def test_many_weights_are_several_delegates_unless_speed_is_all_that_counts() ->
     assert (whole.report.cuts, shares.report.cuts) == (0, shares.report.delegates - 1)
     assert f"{shares.report.cuts} of them cut off" in shares.report.text()
     assert torch.equal(whole.run(x)[0], shares.run(x)[0])
+
+
+def test_an_op_whose_nodes_are_in_several_parts_is_left_to_no_kernel() -> None:
+    wide, last = nn.Conv1d(128, 1024, 16, padding=8), nn.Conv1d(1024, 1024, 1)
+    lines = nn.Sequential(wide, nn.ReLU(), last, nn.ReLU()).eval()
+    exported = torch.export.export(lines, (torch.randn(1, 128, 24),))
+    found = stepwell.explain(exported, "xnnpack")
+    assert any(", " in fate.where for fate in found.fates)
+    assert found.outside == ()

@@ -58,7 +58,8 @@ class Fate:
         method: the method it stands in.
         line, path: its source line and the module it came from, where known.
         cost: multiply-adds or elements written (`costs.operations`).
-        where: `delegate 0`, `kernel`, `backend`, `split`, `folded` or `removed`.
+        where: `delegate 0` (`delegate 0, 1` of one that is in both), `kernel`, `backend`, `split`
+            (in a delegate and in a kernel), `folded` or `removed`.
         became: the ops that bear its name now.
         by: the rewrites that acted on it, in order.
         into: the node it was folded into.
@@ -249,6 +250,9 @@ def _where(
     kinds = {place for _, place in places}
     if len(kinds) == 1:
         return next(iter(kinds)), None
+    if kinds and all(kind.startswith("delegate") for kind in kinds):
+        numbers = sorted(int(kind.removeprefix("delegate ")) for kind in kinds)
+        return f"delegate {', '.join(map(str, numbers))}", None
     if kinds:
         return "split", None
     for event in reversed(events):

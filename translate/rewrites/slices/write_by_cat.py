@@ -29,7 +29,6 @@ from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.building import cat, slice_axis, view
 from stepwell.translate.rewrites.slices.written_place import WRITES, Place, place_of
 
-
 MOST_APART = 16
 """Elements with others between them that are written one by one."""
 
