@@ -75,6 +75,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(slices.crop_to_slice),
     step(slices.pad_to_slices),
     step(views.pixel_shuffle_to_permute),
+    step(views.fold_to_permute),
     *(rule() for rule in permutes.RULES),
     step(views.merge_permuted_axes),
     *(rule() for rule in (*merge_views.RULES[:2], merge_views.RULES[3])),

@@ -311,6 +311,34 @@ def pixel_shuffle_to_permute(x: Value, factor: int, *, op: Any, out: Out) -> Val
     return x.view(*shape).permute((*range(n), *moved)).view(*out.shape)
 
 
+@lowers(
+    "aten.col2im.default", to="aten", sample=("1x8x6xf32", [4, 6], [2, 2], [1, 1], [0, 0], [2, 2])
+)
+def fold_to_permute(
+    x: Value,
+    size: Sequence[Any],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+    *,
+    out: Out,
+) -> Value:
+    """Windows that neither overlap nor leave anything out, put together: MobileViTV2's patches."""
+    if not x.is_static or not all(isinstance(n, int) for n in size):
+        refuse("a size is symbolic")
+    if any(n != 1 for n in dilation) or any(padding) or list(kernel) != list(stride):
+        refuse("windows overlap, or lie apart")
+    if any(n % k for n, k in zip(size, kernel, strict=True)):
+        refuse("the windows leave something out")
+    lead, (rows, columns) = x.shape[:-2], kernel
+    down, across = size[0] // rows, size[1] // columns
+    n = len(lead)
+    apart = x.view(*lead, out.shape[n], rows, columns, down, across)
+    order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return apart.permute(order).view(*out.shape)
+
+
 MOST_AXES = MAX_RANK
 """Axes of a tensor that every target moves: TOSA's level 8K has as many as XNNPACK."""
 
