@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.outside.xdsl_private import operands_of
-from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
 from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, cat, no_refusal
@@ -312,7 +312,10 @@ def pixel_shuffle_to_permute(x: Value, factor: int, *, op: Any, out: Out) -> Val
 
 
 @lowers(
-    "aten.col2im.default", to="aten", sample=("1x8x6xf32", [4, 6], [2, 2], [1, 1], [0, 0], [2, 2])
+    "aten.col2im.default",
+    to="aten",
+    bound=Bound(0.0, 5e-324, "torch adds to zeros: −0 becomes +0"),
+    sample=("1x8x6xf32", [4, 6], [2, 2], [1, 1], [0, 0], [2, 2]),
 )
 def fold_to_permute(
     x: Value,
