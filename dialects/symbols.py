@@ -270,11 +270,13 @@ class Symbols:
             return False
         difference = one - other
         for seed in range(_TRIES):
-            point = {s: self._within(s, (seed + 1) * (at + 2)) for at, s in enumerate(free)}
-            if seed < 2:
-                point |= {s: self._within(s, 0) for s in free if is_unbacked(str(s)) == (not seed)}
-            if difference.subs(point) == 0:
-                return True
+            apart = {s: self._within(s, (seed + 1) * (at + 2)) for at, s in enumerate(free)}
+            nothing = {s: self._within(s, 0) for s in free if is_unbacked(str(s)) == (not seed)}
+            up = {s: self._within(s, seed + at) for at, s in enumerate(free)}
+            down = {s: self._within(s, seed + len(free) - at) for at, s in enumerate(free)}
+            for point in (apart | nothing if seed < 2 else apart, up, down):
+                if difference.subs(point) == 0:
+                    return True
         return False
 
     def is_a_guess(self, size: Any, number: Any) -> bool:

@@ -53,3 +53,18 @@ def test_a_number_without_a_text_is_refused_with_its_op_and_line(
     with pytest.raises(stepwell.StepwellError, match="u0 has no form in the IR") as caught:
         stepwell.from_exported_program(exported)
     assert "test_symbols.py" in str(caught.value.problems[0].where)
+
+
+@pytest.mark.parametrize(
+    ("stated", "found", "may"),
+    [
+        ("1", "Max(0, Min(64, u1) - Min(64, u0))", True),  # Bounds that lie one apart.
+        ("s0", "Min(256, s0 + u0) - u0", True),
+        ("1", "2*u0 + 2", False),
+        ("3", "s0", False),
+    ],
+)
+def test_sizes_of_data_may_be_what_the_program_states(stated: str, found: str, may: bool) -> None:
+    symbols = Symbols({"u0": (0, 63), "u1": (0, 64), "s0": (2, 99)})
+    ours, theirs = symbols.expression(stated), symbols.expression(found)
+    assert symbols.may_agree(ours, theirs) is may
