@@ -21,6 +21,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.once_each import once_each
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
+from stepwell.ir.sizes.size_ranges import Ranges, settled_within
 from stepwell.ir.sizes.size_text import dim_of
 
 AnyTensor = TensorType[Attribute]
@@ -176,6 +177,13 @@ def element(type_: Attribute) -> Attribute:
 def is_static(type_: Attribute) -> bool:
     """Whether every dimension is a number."""
     return all(isinstance(d, int) for d in dims(type_))
+
+
+def settled_type(type_: AnyTensor, ranges: Ranges) -> AnyTensor:
+    """The type with numbers for sizes that are the same for all symbols within their ranges."""
+    if is_static(type_):
+        return type_
+    return tensor([settled_within(size, ranges) for size in dims(type_)], element(type_))
 
 
 @once_each

@@ -92,6 +92,23 @@ def test_many_rows_are_left_to_the_kernel() -> None:
     assert any("many products" in str(refusal) for refusal in lowered.report.refusals)
 
 
+def test_what_is_taken_apart_has_sizes_that_are_one_for_all_calls() -> None:
+    layer = nn.Linear(9, 4)
+
+    def function(x: Tensor) -> Tensor:
+        rows = F.unfold(x, 3, stride=8).transpose(1, 2)
+        torch._check(rows.shape[1] == 16)
+        return layer(rows)
+
+    model, open_ = Computed(function), {2: Dim("h", min=27, max=34)}
+    program = torch.export.export(model, (torch.randn(1, 1, 28, 28),), dynamic_shapes={"x": open_})
+    lowered = stepwell.lower(program, "xnnpack")
+    for height in (27, 34):
+        x = torch.randn(1, 1, height, 28)
+        with torch.no_grad():
+            torch.testing.assert_close(lowered.run(x)[0], model(x), rtol=1e-4, atol=1e-5)
+
+
 def test_a_size_that_is_one_for_all_calls_is_a_number() -> None:
     """Rows of patches that any image of the range has; a table of places is added to them."""
     patches, places = nn.Conv2d(1, 8, 8, 8), torch.randn(1, 16, 8)

@@ -29,11 +29,12 @@ from stepwell.dialects.symbols import (
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.outside.torch_private import enable_python_dispatcher, pytree, schema_of
+from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.sizes.size import Dim, Size, is_unbacked, settled
-from stepwell.ir.types import dims, is_static
+from stepwell.ir.types import dims, is_static, settled_type
 from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import (
     Call,
@@ -78,7 +79,11 @@ class Trace:
             for fake, result in zip(call.results, made.results, strict=True):
                 values[id(fake)] = result
                 sizes.see(result)
-        rw.replace(op, [values[id(output)] for output in self.outputs])
+        outputs = [values[id(output)] for output in self.outputs]
+        for value, result in zip(outputs, op.results, strict=True):
+            if value.type != result.type:  # Sizes that are the same for all calls.
+                set_type(value, result.type)
+        rw.replace(op, outputs)
 
 
 _TRACES: dict[Any, Trace | Refusal] = {}
@@ -116,7 +121,9 @@ def _traced(
     if isinstance(found, Refusal):
         return found
     trace, env = found
-    reason = _where_else(trace, op, function_of, env, ranges) or _what_is_missing(trace, op, inputs)
+    reason = _where_else(trace, op, function_of, env, ranges) or _what_is_missing(
+        trace, op, inputs, ranges
+    )
     return Refusal(f"its decomposition {reason}") if reason else trace
 
 
@@ -244,13 +251,16 @@ def _at(trace: Trace, symbol: str, size: int) -> list[Any]:
     return made
 
 
-def _what_is_missing(found: Trace, op: SchemaOp, inputs: Collection[Dim]) -> str | None:
+def _what_is_missing(
+    found: Trace, op: SchemaOp, inputs: Collection[Dim], ranges: Ranges
+) -> str | None:
     """What keeps the calls from standing in an op's place."""
     if len(found.outputs) != len(op.results):
         return f"gives {len(found.outputs)} results, not {len(op.results)}"
     for output, result in zip(found.outputs, op.results, strict=True):
-        if tensor_type(output) != result.type:
-            return f"gives {tensor_type(output)}"
+        made = tensor_type(output)
+        if made != result.type and settled_type(made, ranges) != result.type:
+            return f"gives {made}"
     known = {id(fake) for fake in found.operands}
     have = {value.type for value in op.operands}
     for call in (*found.calls, Call(None, {"": found.outputs}, (), ())):
