@@ -127,3 +127,18 @@ def test_a_size_that_is_one_for_all_calls_is_a_number() -> None:
         x = torch.randn(1, 1, height, width)
         with torch.no_grad():
             torch.testing.assert_close(lowered.run(x)[0], model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_whole_share_of_an_open_axis_is_between_known_bounds() -> None:
+    def function(x: Tensor) -> Tensor:
+        rows, batch = (x * 2).flatten(0, 1), x.shape[0]
+        return rows[:batch].tanh() + rows[2 * batch : 3 * batch].sigmoid()
+
+    program = torch.export.export(
+        Computed(function), (torch.randn(2, 4, 6),), dynamic_shapes={"x": {0: Dim("n", max=9)}}
+    )
+    lowered = stepwell.lower(program, "xnnpack")
+    assert (lowered.report.stages, dict(lowered.report.outside)) == (1, {})
+    for batch in (2, 5, 9):
+        x = torch.randn(batch, 4, 6)
+        torch.testing.assert_close(lowered.run(x)[0], function(x), rtol=1e-5, atol=1e-6)

@@ -62,6 +62,7 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.reshape_to_view),
     *(rule() for rule in transposes.RULES),
     step(slices.normalise_slice),
+    step(slices.slice_whole_share),
     step(slices.normalise_selection),
     step(slices.split_to_slices),
     step(views.strided_slice_to_view),

@@ -22,6 +22,7 @@ from stepwell.translate.rewrites.building import (
     cannot_be_viewed_as,
     element_count,
     emit,
+    is_open_once,
     same_type,
     view_op,
 )
@@ -45,6 +46,35 @@ def normalise_slice(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
         if stated == [at, *bounds]:
             return None
     return x.call(aten.SliceTensor, at, *bounds, shape=out.shape)
+
+
+@lowers(
+    *SLICES,
+    to="aten",
+    unless=lambda op: not isinstance(dims(op.results[0].type)[op.arg("dim") or 0], Size),
+    sample="""
+    %n = aten.sym_size.int(%z, 0) : (tensor<?x12xf32, #stepwell.shape<["s", 12]>>) -> !stepwell.int<"s">
+    %x = aten.view.default(%z, [-1, 3]) : (tensor<?x12xf32, #stepwell.shape<["s", 12]>>) -> tensor<?x3xf32, #stepwell.shape<["4*s", 3]>>
+    %y = aten.slice.Tensor(%x, 0, 0, %n, 1) : (tensor<?x3xf32, #stepwell.shape<["4*s", 3]>>, !stepwell.int<"s">) -> tensor<?x3xf32, #stepwell.shape<["s", 3]>>
+    """,
+)
+def slice_whole_share(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
+    """The second of four equal parts of an open axis, say: an element of an axis of four.
+
+    TimeSformer cuts a frame's rows, `x[:batch]`, out of those of all frames.
+    """
+    at = x.axis(dim)
+    part, whole, start = out.shape[at], x.shape[at], op.arg("start")
+    if part == whole or not isinstance(whole, Size) or op.arg("step") not in (None, 1):
+        return None
+    begin = start.type.size if isinstance(start, SSAValue) else start or 0
+    count, first = (Size.of(size).exact_quotient(part) for size in (whole, begin))
+    if count is None or first is None or count.number is None or first.number is None:
+        refuse("what is cut out is no whole share of the axis")
+    apart = [*x.shape[:at], count.number, part, *x.shape[at + 1 :]]
+    if not is_open_once(apart):
+        refuse("several sizes are open")
+    return x.view(*apart).slice(at, first.number, first.number + 1).view(*out.shape)
 
 
 def _narrowed(op: Any, size: Dim) -> tuple[int, int, int]:
