@@ -91,7 +91,7 @@ class Varied(torch.nn.Module):
     def forward(
         self, x: torch.Tensor, i: torch.Tensor, image: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        image = torch.nn.functional.conv2d(image, weight)
+        image = torch.nn.functional.conv_transpose2d(image, weight)
         return self.fc(x), self.table(i), image
 
 
@@ -100,7 +100,7 @@ def test_what_to_change_in_the_model_stands_first_and_the_costliest_change_befor
         torch.randn(2, 8, dtype=torch.float64),
         torch.tensor([1]),
         torch.randn(1, 3, 9, 9),
-        torch.randn(4, 3, 3, 3),
+        torch.randn(3, 4, 3, 3),
     )
     exported = torch.export.export(Varied().eval(), inputs)
     report = stepwell.lower(exported, "xnnpack").report

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from stepwell.translate.exporting import export
 from stepwell.zoo.catalogue import Entry, Made
 from stepwell.zoo.vision import imported
 from stepwell.zoo.weights import scaled
@@ -260,7 +261,7 @@ def with_cache(model: Any) -> Made:
     ranges = ((0, VOCABULARY - 1), (0, CACHED_TOKENS - 1))
     step = scaled(Tensors(module.model, ("input_ids", "cache_position")), inputs)
     # Only a strict export finds the module's buffers in the cache that holds them too.
-    program = torch.export.export(step, inputs, strict=True)
+    program = export(step, inputs, strict=True)
     return Made(None, inputs, program=program, ranges=ranges)
 
 

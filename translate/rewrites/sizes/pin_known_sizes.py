@@ -78,13 +78,13 @@ class PinKnownSizes(Pass):
 class _Settling(Pinning):
     """Sizes that have one value for all that a caller may choose."""
 
-    def _type(self, type_: Attribute) -> Attribute:
+    def new_type(self, type_: Attribute) -> Attribute:
         if isinstance(type_, IntType):
             size = settled_within(type_.size, self.ranges)
             return type_ if isinstance(size, Size) else IntType(str(size))
-        return super()._type(type_) if isinstance(type_, TensorType) else type_
+        return super().new_type(type_) if isinstance(type_, TensorType) else type_
 
-    def _dim(self, dim: Dim) -> Dim:
+    def new_size(self, dim: Dim) -> Dim:
         return settled_within(dim, self.ranges)
 
 

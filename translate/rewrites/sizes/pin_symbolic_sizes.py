@@ -174,7 +174,7 @@ class Pinning:
     # -- types ---------------------------------------------------------------------------------
 
     def _retype(self, value: SSAValue) -> None:
-        type_ = self._type(value.type)
+        type_ = self.new_type(value.type)
         if type_ is not value.type:
             set_type(value, type_)
         if not isinstance(type_, IntType | FloatType | BoolType):
@@ -182,10 +182,11 @@ class Pinning:
         if not isinstance(self.symbols.stated(type_.data, {}), str):
             self.known[value] = self.symbols.number(type_)
 
-    def _type(self, type_: Attribute) -> Attribute:
+    def new_type(self, type_: Attribute) -> Attribute:
+        """A type with its sizes, or its number, pinned."""
         match type_:
             case TensorType() if not is_static(type_):
-                return tensor([self._dim(d) for d in dims(type_)], element(type_))
+                return tensor([self.new_size(d) for d in dims(type_)], element(type_))
             case IntType() | FloatType() | BoolType():
                 unpinned = self.symbols.stated(type_.data, {})
                 pinned = self.symbols.stated(type_.data, self.pins)
@@ -193,7 +194,8 @@ class Pinning:
             case _:
                 return type_
 
-    def _dim(self, dim: Dim) -> Dim:
+    def new_size(self, dim: Dim) -> Dim:
+        """A size with numbers for the symbols that are pinned."""
         if isinstance(dim, int) or dim == UNKNOWN:
             return dim
         pinned = self.symbols.stated(str(dim), self.pins)
