@@ -27,6 +27,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.once_each import once_each
 from stepwell.ir.records import dataclass
+from stepwell.ir.sizes.size import Dim
+from stepwell.ir.sizes.size_ranges import interval
 from stepwell.ir.syntax.nesting import spell, unspell
 
 Constant = int | float | bool | str | None
@@ -151,6 +153,11 @@ def ranges_around(near: Operation | SSAValue) -> dict[str, tuple[int, int | None
     if method is None or "stepwell.ranges" not in method.attributes:
         return {}
     return get_signature(method).ranges
+
+
+def least_of(size: Dim, near: Operation | SSAValue) -> int:
+    """The least that a size can be, as far as the method around states it; 0 where it does not."""
+    return size if isinstance(size, int) else interval(size, ranges_around(near))[0] or 0
 
 
 def _range_text(name: str, low: int, high: int | None) -> str:

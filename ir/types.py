@@ -21,7 +21,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.once_each import once_each
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
-from stepwell.ir.sizes.size_ranges import Ranges, settled_within
+from stepwell.ir.sizes.size_ranges import Ranges, holds
 from stepwell.ir.sizes.size_text import dim_of
 
 AnyTensor = TensorType[Attribute]
@@ -179,11 +179,19 @@ def is_static(type_: Attribute) -> bool:
     return all(isinstance(d, int) for d in dims(type_))
 
 
-def settled_type(type_: AnyTensor, ranges: Ranges) -> AnyTensor:
-    """The type with numbers for sizes that are the same for all symbols within their ranges."""
-    if is_static(type_):
-        return type_
-    return tensor([settled_within(size, ranges) for size in dims(type_)], element(type_))
+def are_same_within(one: Attribute, other: Attribute, ranges: Ranges) -> bool:
+    """Whether two types are one for all symbols within their ranges: tensors of equal sizes."""
+    if one == other:
+        return True
+    if not isinstance(one, TensorType) or not isinstance(other, TensorType):
+        return False
+    ours, theirs = dims(one), dims(other)
+    if len(ours) != len(theirs) or element(one) != element(other):
+        return False
+    return all(
+        a == b or (UNKNOWN not in (a, b) and holds("==", Size.of(a) - b, ranges))
+        for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 @once_each

@@ -6,7 +6,7 @@ the whole module; here each problem becomes one block that names op, value and s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 
 from xdsl.dialects.builtin import ModuleOp, NoneAttr, TensorType
@@ -32,9 +32,8 @@ from stepwell.ir.outside.on_demand import pytree
 from stepwell.ir.outside.xdsl_private import operands_of, ops_in
 from stepwell.ir.signature import get_signature, ranges_around
 from stepwell.ir.sizes.size import UNKNOWN, Size
-from stepwell.ir.sizes.size_ranges import Ranges, holds
 from stepwell.ir.sizes.size_text import why_no_size
-from stepwell.ir.types import IntType, ShapeAttr, check_encoding, dims
+from stepwell.ir.types import IntType, ShapeAttr, are_same_within, check_encoding
 from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
@@ -178,33 +177,18 @@ def _type_problem(op: Operation, weights: WeightStore | None) -> Problem | None:
         fact, help_ = error.problems[0].fact, error.problems[0].help
         return Problem(f"{op_name(op)}: {fact}", describe_op(op), help_)
     stated = [result.type for result in op.results]
-    if inferred is None or list(inferred) == stated or _are_settled(op, stated, inferred):
+    if inferred is None or list(inferred) == stated:
+        return None
+    ranges = ranges_around(op)
+    if len(stated) == len(inferred) and all(
+        are_same_within(one, other, ranges) for one, other in zip(stated, inferred, strict=True)
+    ):
         return None
     return Problem(
         f"{op_name(op)}: results are {_types(stated)}, "
         f"its operands and attributes give {_types(inferred)}",
         describe_op(op),
     )
-
-
-def _are_settled(op: Operation, stated: Sequence[Attribute], inferred: Sequence[Attribute]) -> bool:
-    """Whether types differ in sizes alone that are the same for all that a caller may choose."""
-    ranges: Ranges | None = None
-    for given, found in zip(stated, inferred, strict=False):
-        if given == found:
-            continue
-        if not isinstance(given, TensorType) or not isinstance(found, TensorType):
-            return False
-        ours, theirs = dims(given), dims(found)
-        if len(ours) != len(theirs) or given.element_type != found.element_type:
-            return False
-        ranges = ranges_around(op) if ranges is None else ranges
-        for one, other in zip(ours, theirs, strict=True):
-            if one != other and (
-                UNKNOWN in (one, other) or not holds("==", Size.of(one) - other, ranges)
-            ):
-                return False
-    return len(stated) == len(inferred)
 
 
 def _types(types: object) -> str:

@@ -235,6 +235,11 @@ def is_unbacked(name: str) -> bool:
     return name.startswith("u") and name[1:].isdigit()
 
 
+def is_of_data(size: Dim) -> bool:
+    """Whether a size hangs on a number that only the data say."""
+    return isinstance(size, Size) and any(map(is_unbacked, size.symbols))
+
+
 def settled(size: int | Size) -> Dim:
     """A size as a type holds it: a plain number where it has no symbols."""
     if isinstance(size, int):

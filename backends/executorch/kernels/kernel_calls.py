@@ -54,9 +54,10 @@ from stepwell.ir.dtypes import (
     torch_dtype,
     ui8,
 )
+from stepwell.ir.signature import least_of
+from stepwell.ir.sizes.size import is_of_data
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.views.memory import is_laid_out
-from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty
 
 _LAYOUT = frozenset({"MemoryFormat", "Layout", "Device", "Generator"})
 
@@ -96,7 +97,8 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return "its kernel crops nothing: a negative amount needs static sizes"
     if op.name in _BY_LONG and element(op.operands[1].type) != i64:
         return "its kernel takes no indices but of int64: index.long()"
-    if op.name in _PRODUCTS and may_be_empty(op, dims(op.operands[0].type)[-1:]):
+    between = dims(op.operands[0].type)[-1] if op.name in _PRODUCTS else 1
+    if is_of_data(between) and least_of(between, op) < 1:
         return "its kernel leaves a product over nothing unwritten"
     if op.name == "aten.max_pool2d_with_indices_backward.default":
         return "its kernel gives something else than PyTorch's"

@@ -22,7 +22,7 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, element
-from stepwell.translate.lowerings.aten.slices import BORDERS, WIDEST_BORDER
+from stepwell.translate.lowerings.aten.slices import BORDERS, WIDEST_BORDER, bordered
 from stepwell.translate.lowerings.aten.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import TO_THE_END
@@ -61,19 +61,18 @@ def border_by_products(x: Value, amounts: Sequence[Any], *, form: str | None, op
     _check(x, op, max(amounts))
     if min(amounts) < 0:
         refuse("a negative amount crops")
-    for index, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
-        at = x.rank - 1 - index
-        if before == after == 0:
-            continue
-        if mode == "reflect":
-            first = [x.slice(at, i, i + 1) for i in range(before, 0, -1)]
-            first = [cat(first, at)] if first else []
-            last = _from_the_end(x, at, range(1, after + 1))
-        else:
-            first = [_repeated(x.slice(at, 0, 1), at, before)] if before else []
-            last = [_repeated(row, at, after) for row in _from_the_end(x, at, [0])] if after else []
-        x = cat([*first, x, *last], at)
-    return x
+    rows = _reflected if mode == "reflect" else _replicated
+    return bordered(x, amounts, rows)
+
+
+def _reflected(x: Value, at: int, before: int, after: int) -> tuple[list[Value], list[Value]]:
+    first = [x.slice(at, i, i + 1) for i in range(before, 0, -1)]
+    return [cat(first, at)] if first else [], _from_the_end(x, at, range(1, after + 1))
+
+
+def _replicated(x: Value, at: int, before: int, after: int) -> tuple[list[Value], list[Value]]:
+    first = [_repeated(x.slice(at, 0, 1), at, before)] if before else []
+    return first, [_repeated(row, at, after) for row in _from_the_end(x, at, [0])] if after else []
 
 
 @lowers(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
-from stepwell.dialects.sym import FUNCTIONS, OPS
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
-from stepwell.ir.sizes.size import Dim, Size
-from stepwell.ir.types import IntType, dims
+from stepwell.ir.sizes.size import Dim, Size, settled
+from stepwell.ir.types import dims
 from stepwell.translate.lowerings.aten.values import Value, cat, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.rewrites.building import (
@@ -26,6 +25,7 @@ from stepwell.translate.rewrites.building import (
     same_type,
     view_op,
 )
+from stepwell.translate.rewrites.sizes.sizes import Sizes
 from stepwell.translate.rewrites.slices.picking import runs_of
 
 SLICES = ("aten.slice.Tensor", "aten.slice_copy.Tensor")
@@ -166,33 +166,17 @@ def split_to_slices(x: Value, *, op: Any, dim: int) -> tuple[Value | None, ...]:
 
 def _by_sizes_of_run_time(x: Value, at: int, op: Any) -> tuple[Value | None, ...]:
     """Slices whose bounds are sums of what the program computes, as of what each expert is given."""
-    parts: list[Value | None] = []
-    start: int | SSAValue = 0
-    for size, result in zip(op.arg("split_sizes"), op.results, strict=True):
-        stop = _sum(x.b, start, size)
+    sizes, parts = Sizes(x.b, op.operands, None), list[Value | None]()
+    lengths = [n.type.size if isinstance(n, SSAValue) else n for n in op.arg("split_sizes")]
+    ends = [settled(end) for end in accumulate(map(Size.of, lengths), initial=Size.of(0))]
+    for (start, stop), result in zip(pairwise(ends), op.results, strict=True):
         part = None
         if result.uses:
-            cut = aten.SliceTensor.make(x.ssa, at, start, stop, 1, result_types=[result.type])
+            bounds = sizes.value(start), sizes.value(stop)
+            cut = aten.SliceTensor.make(x.ssa, at, *bounds, 1, result_types=[result.type])
             part = Value(emit(x.b, cut), x.b)
         parts.append(part)
-        start = stop
     return tuple(parts)
-
-
-def _sum(rw: Rewriter, one: int | SSAValue, other: int | SSAValue) -> int | SSAValue:
-    """A sum of numbers, of which some are known only at run time."""
-    if not isinstance(one, SSAValue) and not isinstance(other, SSAValue):
-        return one + other
-    total = _number(one) + _number(other)
-    made = OPS[FUNCTIONS["add"]].make([one, other], IntType(str(total)))
-    return rw.insert(made).results[0]
-
-
-def _number(value: int | SSAValue) -> Size:
-    if not isinstance(value, SSAValue):
-        return Size.of(value)
-    assert isinstance(value.type, IntType), "sizes are whole numbers"
-    return Size.of(value.type.size)
 
 
 JOINS = ("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
@@ -315,18 +299,27 @@ def pad_to_slices(x: Value, amounts: Sequence[Any], *, form: str | None, op: Any
         refuse(f"{mode} padding with a negative amount crops")
     if mode == "reflect" and max(amounts) > WIDEST_BORDER:
         refuse(f"a border of {max(amounts)} rows is that many slices")
+
+    def rows(x: Value, at: int, before: int, after: int) -> _Rows:
+        size = x.shape[at]
+        if isinstance(size, int):
+            return _ROWS[mode](x, at, size, before, after)
+        if mode != "circular":
+            refuse("the size is open, and the runtime has a kernel")
+        return _circular_of_any(x, at, before, after)
+
+    return bordered(x, amounts, rows)
+
+
+def bordered(
+    x: Value, amounts: Sequence[int], rows: Callable[[Value, int, int, int], _Rows]
+) -> Value:
+    """Each axis between rows in front of it and behind; amounts are torch's, the last axis first."""
     for index, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
         at = x.rank - 1 - index
-        size = x.shape[at]
-        if before == after == 0:
-            continue
-        if isinstance(size, int):
-            first, last = _ROWS[mode](x, at, size, before, after)
-        elif mode == "circular":
-            first, last = _circular_of_any(x, at, before, after)
-        else:
-            refuse("the size is open, and the runtime has a kernel")
-        x = cat([*first, x, *last], at)
+        if before or after:
+            first, last = rows(x, at, before, after)
+            x = cat([*first, x, *last], at)
     return x
 
 

@@ -34,7 +34,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.sizes.size import Dim, Size, is_unbacked, settled
-from stepwell.ir.types import dims, is_static, settled_type
+from stepwell.ir.types import are_same_within, dims, is_static
 from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import (
     Call,
@@ -258,9 +258,8 @@ def _what_is_missing(
     if len(found.outputs) != len(op.results):
         return f"gives {len(found.outputs)} results, not {len(op.results)}"
     for output, result in zip(found.outputs, op.results, strict=True):
-        made = tensor_type(output)
-        if made != result.type and settled_type(made, ranges) != result.type:
-            return f"gives {made}"
+        if not are_same_within(tensor_type(output), result.type, ranges):
+            return f"gives {tensor_type(output)}"
     known = {id(fake) for fake in found.operands}
     have = {value.type for value in op.operands}
     for call in (*found.calls, Call(None, {"": found.outputs}, (), ())):

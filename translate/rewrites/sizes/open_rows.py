@@ -17,9 +17,7 @@ from stepwell.ir.declared.families import is_of, moves_one
 from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.signature import ranges_around
-from stepwell.ir.sizes import size_ranges
-from stepwell.ir.sizes.size import Size
+from stepwell.ir.signature import least_of
 from stepwell.ir.types import dims, element
 from stepwell.translate.values import interval
 from stepwell.translate.values.classes import is_finite
@@ -71,12 +69,7 @@ def keeps_beginnings(op: SchemaOp) -> bool:
     if op.arg("dim") % rank != rank - 1 or op.arg("start") not in (0, None) or size == 0:
         return False
     # Where there are as many columns as rows, there is no row if there is no column.
-    return isinstance(size, int) or size in rows or _least(op, size) >= 1
-
-
-def _least(op: SchemaOp, size: Size) -> int:
-    """The least that a symbolic size can be, as far as the method states it; 0 where it does not."""
-    return size_ranges.interval(size, ranges_around(op))[0] or 0
+    return isinstance(size, int) or size in rows or least_of(size, op) >= 1
 
 
 def keeps_rows(op: SchemaOp) -> bool:

@@ -105,13 +105,13 @@ def _sizes(type_: Attribute) -> Sequence[Dim]:
     return [type_.size] if isinstance(type_, IntType) else [0]
 
 
-def is_of_data(size: Dim) -> bool:
+def _is_symbol_of_data(size: Dim) -> bool:
     """Whether a size is a symbol of which data say the value."""
     return isinstance(size, Size) and is_unbacked(str(size))
 
 
 def _has_sizes_of_data(op: Operation) -> bool:
-    return any(is_of_data(size) for result in op.results for size in _sizes(result.type))
+    return any(_is_symbol_of_data(size) for result in op.results for size in _sizes(result.type))
 
 
 def _decided(func: FuncOp, program: Program) -> tuple[dict[str, int], dict[SSAValue, Any]] | None:
@@ -133,7 +133,7 @@ def _decided(func: FuncOp, program: Program) -> tuple[dict[str, int], dict[SSAVa
             str(size): int(number)
             for result, numbers in zip(op.results, given, strict=False)
             for size, number in zip(_sizes(result.type), numbers, strict=True)
-            if is_of_data(size) and not isinstance(number, Size)
+            if _is_symbol_of_data(size) and not isinstance(number, Size)
         }
         if pins:
             return pins, known

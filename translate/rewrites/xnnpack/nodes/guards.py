@@ -14,9 +14,8 @@ from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import dtype_name, f16, f32, is_float
 from stepwell.ir.once_each import once_each
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.ir.signature import ranges_around
-from stepwell.ir.sizes.size import UNKNOWN, Size, is_unbacked
-from stepwell.ir.sizes.size_ranges import Ranges, interval
+from stepwell.ir.signature import least_of
+from stepwell.ir.sizes.size import UNKNOWN, Size, is_of_data
 from stepwell.ir.types import Dim, IntType, dims, element
 
 MAX_SIZE = 2**31 - 1
@@ -73,15 +72,12 @@ def _not_held(type_: Attribute) -> Refusal | None:
 
 def may_be_empty(near: Operation | SSAValue, sizes: Iterable[Dim]) -> Refusal | None:
     """A size that only data say may be 0, where a node of an empty tensor fails."""
-    ranges: Ranges | None = None
     for size in sizes:
-        if isinstance(size, Size) and any(map(is_unbacked, size.symbols)):
-            ranges = ranges_around(near) if ranges is None else ranges
-            if (interval(size, ranges)[0] or 0) < 1:
-                return Refusal(
-                    f"{size}, which only data say, may be 0, and XNNPACK fails then; torch._check "
-                    "in the model says that it is not"
-                )
+        if is_of_data(size) and least_of(size, near) < 1:
+            return Refusal(
+                f"{size}, which only data say, may be 0, and XNNPACK fails then; torch._check in "
+                "the model says that it is not"
+            )
     return None
 
 
