@@ -70,6 +70,8 @@ class Rewrite(ABC, Generic[M, O]):
     """The class of numbers that every application may lose: allowed, recorded, or a refusal."""
     takes_empty: ClassVar[bool] = True
     """Whether it is asked about ops that take or give a tensor without elements."""
+    deep_applications: ClassVar[int] = DEEP_APPLICATIONS
+    """How many applications at deep ops it may make; of rewrites driven together, the least."""
     formerly: ClassVar[tuple[str, ...]] = ()
     """Names that it had before, by which paths and texts of pipelines still find it."""
 
@@ -277,7 +279,7 @@ class _Driver:
         self._waiting: set[int] = set()
         self._depths: dict[int, tuple[Operation, int]] = {}
         self._deep: Counter[str] = Counter()
-        self._allowed = DEEP_APPLICATIONS
+        self._allowed = 0
         self._scopes: dict[Block, Scope] = {}
         self._refused: dict[tuple[int, str], tuple[Operation, str]] = {}
         self._left_alone = program.context.left_alone
@@ -285,7 +287,9 @@ class _Driver:
     def run(self) -> int:
         """Visit ops until none waits; returns the number of applications."""
         ops = walk(self.program.module)
-        self._allowed = DEEP_APPLICATIONS + len(ops)
+        self._allowed = len(ops) + min(
+            (rewrite.deep_applications for rewrite in self.rewrites), default=DEEP_APPLICATIONS
+        )
         dispatch, rewrites = self._dispatch, self.rewrites
         candidates = {cls: candidates_of(cls, rewrites, dispatch) for cls in set(map(type, ops))}
         work = self._work = deque([op for op in ops[1:] if candidates[type(op)] or is_dead(op)])

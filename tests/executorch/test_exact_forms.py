@@ -61,12 +61,23 @@ def test_a_remainder_inside_another_operator_has_the_divisors_sign() -> None:
     assert_exact(lambda x: F.one_hot(x % 4, 4), torch.tensor([-7, 7, -5, 0]))
 
 
-@pytest.mark.parametrize("dtype", WIDE)
+@pytest.mark.parametrize("dtype", [torch.uint8, *WIDE])
 def test_integers_are_shifted_by_any_count(dtype: torch.dtype) -> None:
-    counts = torch.tensor([0, 1, -1, 64, 7, 3, 100], dtype=dtype)
-    assert_exact(torch.bitwise_left_shift, dividends(dtype), counts)
-    assert_exact(torch.bitwise_right_shift, dividends(dtype), counts)
-    assert_exact(lambda a: torch.stack([a << 3, a << 100, a >> 100]), dividends(dtype))
+    """A count by number is one of the tensor's dtype: 257 is 1 for eight bits."""
+    values = dividends(torch.int64).to(dtype)
+    numbers = [3, 7, 8, 9, 15, 16, 31, 32, 63, 64, 100, 256, 257, -1, -8]
+    counts = torch.tensor(numbers).to(dtype).reshape(-1, 1)
+    assert_exact(torch.bitwise_left_shift, values, counts)
+    assert_exact(torch.bitwise_right_shift, values, counts)
+    assert_exact(lambda a: torch.stack([a << n for n in numbers]), values)
+    assert_exact(lambda a: torch.stack([a >> n for n in numbers]), values)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, *WIDE])
+def test_integers_have_every_power_that_their_dtype_holds(dtype: torch.dtype) -> None:
+    exponents = (0, 1, 2, 7, 64, 65, 127)
+    values = dividends(torch.int64).to(dtype)
+    assert_exact(lambda a: torch.stack([a**n for n in exponents]), values)
 
 
 @pytest.mark.parametrize("function", [torch.ceil, torch.floor, torch.trunc, lambda x: x**5])

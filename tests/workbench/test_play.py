@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import importlib.util
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,38 @@ def test_the_page_is_for_who_has_the_token(served: Playing) -> None:
     status, said, _ = request(served, "POST", "/lower", {"target": "no"}, **key)
     assert status == 422 and "no target" in json.loads(said)["problems"][0]["fact"]
     assert served.link.startswith("http://127.0.0.1:") and served.link in served._repr_html_()
+
+
+@pytest.mark.parametrize("body", ["[]", "3", "null", '"text"', "no", "[" * 100_000, "\xff"])
+def test_a_request_that_is_no_object_is_refused(served: Playing, body: str) -> None:
+    for action in ("begin", "lower", "rule", "link"):
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)
+        connection.request("POST", f"/{action}", body.encode("latin-1"), {HEADER: served.token})
+        answer = connection.getresponse()
+        assert answer.status == 400 and json.loads(answer.read())["problems"][0]["fact"]
+
+
+def test_an_action_behind_a_long_one_is_refused_and_readers_are_not(
+    served: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.playing.server.PATIENCE", 0.01)
+    key = {HEADER.replace("-", "_"): served.token}
+    with served._lock:
+        status, said, _ = request(served, "POST", "/lower", {}, **key)
+        assert status == 503 and "another action" in json.loads(said)["problems"][0]["fact"]
+        assert request(served, "POST", "/begin", {}, **key)[0] == 200
+        assert request(served, "POST", "/verdicts", {"text": ""}, **key)[0] == 200
+
+
+@pytest.mark.parametrize("before", ["", "%a = aten.neg.default(%x)\n    "])
+def test_a_rule_without_an_end_is_refused_after_few_applications(
+    held: Playground, before: str
+) -> None:
+    again = f"{before}%y = aten.gelu.default(%{'a' if before else 'x'})"
+    rule = RULE.format(name="again", after="%again").replace("%y = %again", again)
+    text = said(held.rule, {}, rule)
+    applied = re.search(r"again applied (\d+) times without an end", text)
+    assert applied and int(applied[1]) < 100
 
 
 def test_the_command_opens_models_files_and_links(

@@ -69,20 +69,27 @@ def _left_shift(a: Any, count: Any) -> Any:
 
 
 def _right_shift(a: Any, count: Any) -> Any:
-    """`a >> count`, which is the sign for a count below 0 or of all bits and more."""
-    last = torch.iinfo(a.dtype).bits - 1
-    return _shifted(
-        a, count, torch.bitwise_right_shift, lambda x: _by(torch.bitwise_right_shift, x, last)
-    )
+    """`a >> count`, which is the sign, or 0 without one, for a count below 0 or of all bits."""
+    return _shifted(a, count, torch.bitwise_right_shift, _sign_bits)
+
+
+def _sign_bits(a: torch.Tensor) -> Any:
+    """-1 for what is negative, 0 for the rest."""
+    info = torch.iinfo(a.dtype)
+    return _by(torch.bitwise_right_shift, a, info.bits - 1) if info.min else torch.zeros_like(a)
 
 
 def _shifted(a: Any, count: Any, shift: Callable[..., Any], beyond: Callable[[Any], Any]) -> Any:
-    """A shift by numbers known only at run time: by 1, 2, 4, …, each where its bit is set."""
+    """A shift by dynamic counts: by 1, 2, 4, …, each where its bit is set.
+
+    A number is a count of the tensor's own dtype: PyTorch wraps it around.
+    """
     if not _is_integral(a, count):
         return NotImplemented
     width = torch.iinfo(a.dtype).bits
     if not isinstance(count, torch.Tensor):
-        return _by(shift, a, count) if 0 <= count < width else beyond(a)
+        count %= 1 << width
+        return _by(shift, a, count) if count < width else beyond(a)
     if count.dtype != a.dtype:
         return NotImplemented
     shape = torch.broadcast_shapes(a.shape, count.shape)
@@ -107,9 +114,11 @@ def _itself(a: torch.Tensor) -> Any:
 
 
 def _power(a: torch.Tensor, exponent: Any) -> Any:
-    """A whole power of integers, by squaring."""
-    if not _is_integral(a, exponent) or not 0 < exponent <= LARGEST_POWER:
+    """A whole power of integers, by squaring; of the power 0 it is 1, for 0 too."""
+    if not _is_integral(a, exponent) or not 0 <= exponent <= LARGEST_POWER:
         return NotImplemented
+    if not exponent:
+        return torch.full_like(a, 1)
     result, square = None, a
     while exponent:
         if exponent & 1:
@@ -120,8 +129,8 @@ def _power(a: torch.Tensor, exponent: Any) -> Any:
     return result
 
 
-LARGEST_POWER = 64
-"""A larger one would be many products."""
+LARGEST_POWER = 127
+"""The largest that every integer dtype holds: PyTorch takes an exponent as one of them."""
 
 
 def _sum(

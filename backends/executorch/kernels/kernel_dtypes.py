@@ -115,7 +115,10 @@ SITUATIONS: dict[str, dict[str, dict[str, str]]] = {
     },
     "a number below 0": {
         "aten::bitwise_left_shift.Tensor_Scalar_out": {
-            "differs": "i1 -> i64, i32 -> i32, i64 -> i64",
+            "differs": "i1 -> i64, i16 -> i16, i32 -> i32, i64 -> i64, i8 -> i8, ui8 -> ui8",
+        },
+        "aten::bitwise_right_shift.Tensor_Scalar_out": {
+            "differs": "i1 -> i64, i16 -> i16, i32 -> i32, i64 -> i64, i8 -> i8, ui8 -> ui8",
         },
         "aten::fmod.Scalar_out": {
             "differs": "ui8 -> ui8",

@@ -276,7 +276,11 @@ EDGES: dict[str, list[tuple[str, Callable[[Make], tuple[Any, ...]]]]] = {
         (RANK, lambda t: (t(2, 4), t(4), t(4), 2, 4, 1, 2, 1e-5)),
         (RANK, lambda t: (t(2, 4, 3, 2), t(4), t(4), 2, 4, 6, 2, 1e-5)),
     ],
-    "bitwise_right_shift.Tensor_Scalar": [(BEYOND, lambda t: (t(2, 3) * 40, 70))],
+    "bitwise_left_shift.Tensor_Scalar": [(BELOW, lambda t: (t(2, 3), -64))],
+    "bitwise_right_shift.Tensor_Scalar": [
+        (BEYOND, lambda t: (t(2, 3) * 40, 70)),
+        (BELOW, lambda t: (t(2, 3), -64)),
+    ],
     "div.Scalar_mode": [(EXTREME, lambda t: (t(2, 3), 3, {"rounding_mode": "trunc"}))],
     "div.Tensor_mode": [
         (NEGATIVE, lambda t: (t(2, 3), t(2, 3), {"rounding_mode": "trunc"})),

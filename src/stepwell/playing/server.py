@@ -1,17 +1,19 @@
 """The page's server: on the loopback address, for whoever has the token that its link carries.
 
 A browser that was led here by another page has no token, and one that was led here by another name
-(`Host`) is refused. One action runs at a time.
+(`Host`) is refused. One action that changes what is held runs at a time; another waits for a while
+and is refused then, so that no request hangs behind a long one. What only reads waits for nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
@@ -45,6 +47,14 @@ ACTIONS: Mapping[str, Action] = {
     "artefact": lambda held, given: held.artefact(given),
 }
 """What a page may ask for: an answer is JSON, or the bytes of a file."""
+READING = frozenset(("begin", "verdicts"))
+"""Actions that change nothing."""
+PATIENCE = 10.0
+"""Seconds that an action waits for the one that runs."""
+
+
+class BusyError(StepwellError):
+    """Another action runs."""
 
 
 def _text(text: Any) -> str:
@@ -100,18 +110,28 @@ class Playing:
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def ask(self, action: str, given: Any) -> Any:
-        """Run an action; no other runs meanwhile.
+        """Run an action; none that changes anything runs meanwhile.
 
         Raises:
+            BusyError: another one runs for too long.
             StepwellError: the action refuses.
         """
-        with self._lock:
+        with contextlib.nullcontext() if action in READING else self._alone():
             return ACTIONS[action](self.held, given)
 
     def open(self, data: bytes) -> Any:
         """Take what a file holds in the place of what is here."""
-        with self._lock:
+        with self._alone():
             return self.held.open(data)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        if not self._lock.acquire(timeout=PATIENCE):
+            raise BusyError("another action is running", help="ask again when it has ended")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def wait(self) -> None:
         """Serve until it is closed."""
@@ -211,11 +231,15 @@ class _Handler(BaseHTTPRequestHandler):
             if action == "upload":
                 found = self.playing.open(body)
             else:
-                found = self.playing.ask(action, json.loads(body))
+                given = json.loads(body)
+                if not isinstance(given, dict):
+                    return self._json(400, {"problems": [{"fact": "the request is no object"}]})
+                found = self.playing.ask(action, given)
         except StepwellError as error:
-            return self._json(422, {"problems": told(error)})
-        except ValueError:
-            return self._json(422, {"problems": [{"fact": "the request is no JSON"}]})
+            status = 503 if isinstance(error, BusyError) else 422
+            return self._json(status, {"problems": told(error)})
+        except (ValueError, RecursionError):
+            return self._json(400, {"problems": [{"fact": "the request is no JSON"}]})
         except Exception as error:
             traceback.print_exc()
             fact = f"{type(error).__name__}: {error}"

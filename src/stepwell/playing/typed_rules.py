@@ -30,6 +30,8 @@ from stepwell.translate.rules.examples import examples_of
 
 MOST_VARIANTS = 60
 LEAST_VARIANTS = 4
+DEEP_APPLICATIONS = 32
+"""Of a typed rule, each of whose applications is compared: one without an end is refused soon."""
 MOST_PICTURES = 20
 
 
@@ -77,6 +79,8 @@ def typed(text: str) -> dict[str, type[RuleRewrite]]:
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise StepwellError(f"two rules are named {twice[0]!r}")
+    for rule in rules:
+        rule.deep_applications = DEEP_APPLICATIONS
     return {rule.name: rule for rule in rules}
 
 

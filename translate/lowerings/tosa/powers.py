@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.dtypes import i8, i16, i32, torch_dtype
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import (
+    WHOLE,
     Value,
     exp,
     floor,
@@ -49,9 +50,12 @@ def power_(x: Value, exponent: Any, *, op: Any, out: Out) -> Value:
         refuse("the exponent is 0 and the shape is symbolic")
     if is_whole(exponent) and abs(exponent) > LARGEST_EXPONENT:
         refuse(f"the exponent {exponent} is beyond {LARGEST_EXPONENT}")
-    _fits(op, out, x)
     if exponent == 0:
         return Value(x.b.constant(torch.ones(x.shape, dtype=torch_dtype(x.dtype))), x.b)
+    if x.dtype in (*WHOLE, i8, i16):  # Products of 32 bits or more wrap around as narrow ones do.
+        wide = x if x.dtype in WHOLE else x.cast(i32)
+        return whole(wide, int(exponent)).cast(x.dtype)
+    _fits(op, out, x)
     if exponent in (-1, 1, 2):
         return whole(x, int(exponent))
     return power(x.single(), float(exponent)).cast(x.dtype)
