@@ -186,7 +186,10 @@ def _certified(recorder: Recorder | None, target: str) -> Certificate | None:
         return None
     from stepwell.certifying.certificate import certificate
 
-    return certificate(recorder, target)
+    made = certificate(recorder, target)
+    held = recorder.program.weights.entries  # What a check of the certificate reads is there.
+    held.update({key: each for key, each in recorder.weights.entries.items() if key not in held})
+    return made
 
 
 def _verify(program: Program, *, is_between: bool) -> None:

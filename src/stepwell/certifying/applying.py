@@ -17,7 +17,7 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.rewrite import Bound, Rewrite
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite
 from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.ir.types import dims
 from stepwell.proving.known import covers, known
@@ -84,6 +84,22 @@ def follows_rule(program: Program, hash_: str) -> str | None:
     return f"{verdict.rule} writes something else"
 
 
+def writes_otherwise(program: Program, rewrite: type[Any] | None) -> str | None:
+    """Why a statement is not what a rewrite in Python does; None where it writes the same."""
+    work = Program(program.module.clone(), program.weights)
+    root = pairs_of(work)[0][0].owner
+    if rewrite is None or not isinstance(root, Operation):
+        return "nothing is there to be rewritten"
+    match = rewrite().match(root, work)
+    if match is None or isinstance(match, Refusal):
+        return f"{rewrite.name} does not match"
+    rewrite().build(match, Rewriter(root, work))
+    (graph, numbers), pairs = _interned(work), pairs_of(work)
+    if graph.are_equal(*([numbers[pair[side]] for pair in pairs] for side in (0, 1))):
+        return None
+    return f"{rewrite.name} writes something else"
+
+
 def _interned(program: Program) -> tuple[Graph, dict[SSAValue, int]]:
     graph, numbers = Graph(), dict[SSAValue, int]()
     block = program.method("equal").body.block
@@ -106,6 +122,23 @@ def allowed(bound: Bound) -> Bound:
     return Bound(max(bound.relative, 1e-3), max(bound.absolute, 1e-4), units=bound.units)
 
 
+_MOST_STEPS = 1 << 16
+"""Of a run: a loop in a statement may have no end."""
+
+
+class _Bounded(Interpreter):
+    """An interpreter of so many steps."""
+
+    steps = 0
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        """Evaluate one op, binding its results."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise StepwellError(f"it takes more than {_MOST_STEPS} steps")
+        super().step(op, environment)
+
+
 def runs(program: Program, bound: Bound, seed: int = 0) -> str | None:
     """What differs if a statement is run on random numbers; None: nothing beyond its bound.
 
@@ -117,7 +150,7 @@ def runs(program: Program, bound: Bound, seed: int = 0) -> str | None:
     generator = torch.Generator().manual_seed(seed)
     block = program.method("equal").body.block
     environment: dict[SSAValue, Any] = {a: _input(a.type, generator) for a in block.args}
-    interpreter = Interpreter(program.weights)
+    interpreter = _Bounded(program.weights)
     try:
         with torch.no_grad():
             for op in block.ops:

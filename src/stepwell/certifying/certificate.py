@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field
-from typing import Any
+from dataclasses import asdict, field, fields
+from types import NoneType
+from typing import Any, cast
 
 import torch
 
 from stepwell.certifying.applying import allowed, follows_rule, hash_of_rule, runs
-from stepwell.certifying.deciding import KINDS, TRIED, Undecided, is_constant
+from stepwell.certifying.deciding import KINDS, Undecided, is_constant
 from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
 from stepwell.certifying.recording import Application, Recorder
 from stepwell.certifying.renaming import Decisions
 from stepwell.certifying.statements import read
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.outside.files import as_path, write_atomically
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
-from stepwell.ir.types import dims, element, tensor
+from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 
-VERSION = 1
+VERSION = 2
 VALUES = "values"
 """That both sides were run on all values of their bytes."""
-PROVED = ("rule", *KINDS, *(f"{kind}{TRIED}" for kind in KINDS), VALUES, "step", "follows")
+PROVED = ("rule", *KINDS, VALUES, "step", "follows")
 """What an application may rest on that is a proof."""
 
 QUOTED = re.compile(r'"([^"\n]*)"')
@@ -92,8 +94,9 @@ class Certificate:
         return text + (f", {left} taken as they are" if left else "")
 
     def to_json(self) -> str:
-        """All of it."""
-        return json.dumps({"version": VERSION, **asdict(self)}, indent=1)
+        """All of it, with a digest of it."""
+        rows = {"version": VERSION, **asdict(self)}
+        return json.dumps({**rows, "digest": _digest(rows)}, indent=1)
 
     def save(self, path: Any) -> None:
         """Write it to a file."""
@@ -107,20 +110,59 @@ class Certificate:
             StepwellError: the text is none.
         """
         try:
-            held = json.loads(text)
+            held = json.loads(text, object_pairs_hook=_of_pairs)
+            _has_types(held, {**_fields(cls), "version": int, "digest": str})
             if held.pop("version") != VERSION:
-                raise StepwellError("the certificate is of another version of stepwell")
+                raise ValueError("it is of another version of stepwell")
+            if held.pop("digest") != _digest({"version": VERSION, **held}):
+                raise ValueError("it was changed after it was written: its digest is another")
             rows: list[dict[str, Any]] = held.pop("entries")
-            bounds = [tuple(row.pop("bound")) for row in rows]
-            entries = tuple(
-                Entry(**row, bound=bound) for row, bound in zip(rows, bounds, strict=True)
-            )
-            return cls(entries=entries, **held)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return cls(entries=tuple(map(_entry_of, rows)), **held)
+        except (ValueError, TypeError, RecursionError) as error:
             raise StepwellError(
                 f"this is no certificate: {error}",
                 help="`stepwell lower --certify FILE` writes one",
             ) from error
+
+
+_FIELDS = {"str": str, "str | None": (str, NoneType), "dict[str, Any]": dict}
+"""Classes of what stands in JSON, by the types of fields; lists where there is none."""
+
+
+def _fields(cls: type[Any]) -> dict[str, Any]:
+    return {f.name: _FIELDS.get(cast(str, f.type), list) for f in fields(cls)}
+
+
+def _has_types(row: Any, wanted: Mapping[str, Any]) -> None:
+    """Whether a part of a certificate has the fields that it must have, and no others.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if not isinstance(row, dict) or set(cast("dict[str, Any]", row)) != set(wanted):
+        raise ValueError(f"an object with the fields {', '.join(wanted)} is missing")
+    for name, kind in wanted.items():
+        if not isinstance(row[name], kind) or isinstance(row[name], bool):
+            raise ValueError(f"{name} is a {type(cast(Any, row[name])).__name__}")
+
+
+def _entry_of(row: Any) -> Entry:
+    _has_types(row, _fields(Entry))
+    relative, absolute, units = row["bound"]
+    if not all(isinstance(each, int | float) and 0 <= each < 1e9 for each in row["bound"]):
+        raise ValueError(f"{row['bound']} is no bound")
+    bound = float(relative), float(absolute), int(units)
+    return Entry(**cast(Any, {**row, "bound": bound}))
+
+
+def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return found
+
+
+def _digest(rows: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
 def certificate(recorder: Recorder, target: str) -> Certificate:
@@ -140,10 +182,8 @@ def certificate(recorder: Recorder, target: str) -> Certificate:
             kind = "step" if how in PROVED else how
             entry = Entry(*_place(application), kind, reason="" if kind == "step" else entry.reason)
         found.append(entry)
-    texts = [entry.statement for entry in found] + [recorder.start, str(program)]
-    counted = (*KINDS[2:], *(f"{kind}{TRIED}" for kind in KINDS[2:]), VALUES)
-    statements = [entry.statement for entry in found if entry.by in counted]
-    kept = _weights(recorder.weights, texts, statements)
+    ends = [recorder.start, str(program)]
+    kept = _weights(recorder.weights, [*(entry.statement for entry in found), *ends], ends)
     return Certificate(target, recorder.start, str(program), tuple(found), kept)
 
 
@@ -199,33 +239,31 @@ def _entry(application: Application, decisions: Decisions) -> Entry:
 # -- weights -------------------------------------------------------------------------------------
 
 
-def _weights(store: WeightStore, texts: list[str], given: list[str]) -> dict[str, Any]:
-    """What texts need to know of weights: types, recipes, constants; of `given` texts, numbers."""
+def _weights(store: WeightStore, texts: list[str], ends: list[str]) -> dict[str, Any]:
+    """What texts need to know of weights: types, recipes, digests; the numbers of constants.
+
+    Numbers of the model's own are not in it: they are read from the program that is checked.
+    """
     waiting = _named(store, texts)
-    counted = {leaf for key in _named(store, given) for leaf in _leaves(store, key)}
+    shown = set(_named(store, ends))
     weights: dict[str, Any] = {}
     while waiting:
         key = waiting.pop()
         if key in weights:
             continue
         recipe = store.recipe_of(key)
+        row: dict[str, Any] = {"digest": store.content_hash(key) if key in shown else ""}
+        weights[key] = row
         if recipe is not None:
-            weights[key] = {
-                "recipe": recipe[0],
-                "sources": list(recipe[1]),
-                "parameters": recipe[2],
-            }
+            row |= {"recipe": recipe[0], "sources": list(recipe[1]), "parameters": recipe[2]}
             waiting += recipe[1]
             continue
         type_ = store.type_of(key)
-        row: dict[str, Any] = {
-            "shape": list(dims(type_)),
-            "dtype": str(torch_dtype(element(type_))).removeprefix("torch."),
-        }
-        if is_constant(store, key, key in counted):
-            held = store.get(key).contiguous()
-            row["data"] = base64.b64encode(_bytes(held)).decode()
-        weights[key] = row
+        row["digest"] = store.content_hash(key)
+        row["shape"] = list(dims(type_))
+        row["dtype"] = str(torch_dtype(element(type_))).removeprefix("torch.")
+        if "#" in key and is_constant(store, key):
+            row["data"] = base64.b64encode(_bytes(store.get(key).contiguous())).decode()
     return weights
 
 
@@ -235,54 +273,84 @@ def _named(store: WeightStore, texts: list[str]) -> list[str]:
     return [key for key in store if key in names]
 
 
-def _leaves(store: WeightStore, key: str) -> Iterator[str]:
-    """The weights that a recipe makes a weight of, or itself."""
-    recipe = store.recipe_of(key)
-    if recipe is None:
-        yield key
-    else:
-        for source in recipe[1]:
-            yield from _leaves(store, source)
-
-
 def _bytes(value: torch.Tensor) -> bytes:
     return bytes(value.reshape(-1).view(torch.uint8).tolist())
 
 
-def store_of(rows: dict[str, Any]) -> WeightStore:
-    """The store that a certificate speaks of: of most weights the types alone.
+def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[WeightStore, int]:
+    """The store that a certificate speaks of: numbers are those of programs that are given.
+
+    Returns:
+        The store, in which of other weights the types alone are known; and how many weights of the
+        programs are taken to be made by their recipes, of weights that are not given.
 
     Raises:
-        StepwellError: a derived weight is not what its name says.
+        StepwellError: a weight is not what its name, its digest or a program says.
     """
-    store = WeightStore()
+    store, begun = WeightStore(), set[str]()
+    taken = 0
+
+    def check(key: str, digest: str) -> None:
+        nonlocal taken
+        for held in (each for each in given if key in each and each.is_known(key)):
+            if held.recipe_of(key) is not None and held.recipe_of(key) == store.recipe_of(key):
+                continue
+            is_made = store.recipe_of(key) is not None and store.is_known(key)
+            taken += store.recipe_of(key) is not None and not is_made
+            wanted = store.content_hash(key) if is_made else digest
+            if held.type_of(key) != store.type_of(key) or held.content_hash(key) != wanted:
+                raise StepwellError(f"the weight {quoted(key)} has other elements in the program")
 
     def add(key: str) -> None:
         if key in store:
             return
-        row = rows[key]
+        row = rows.get(key)
+        if row is None or key in begun:
+            raise StepwellError(f"the weight {quoted(key)} is not described, or made of itself")
+        begun.add(key)
         if "recipe" in row:
+            _has_types(row, {"digest": str, "recipe": str, "sources": list, "parameters": dict})
             for source in row["sources"]:
                 add(source)
             derived_key = store.derive(row["recipe"], row["sources"], **row["parameters"])
             if derived_key != key:
-                raise StepwellError(f"the weight {key!r} is none that {row['recipe']} makes")
-        elif "data" in row:
-            dtype = getattr(torch, row["dtype"])
-            data = bytearray(base64.b64decode(row["data"]))
-            flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
-            held = flat.reshape(row["shape"])
-            if "#" in key and store.constant(held, key.rpartition("#")[0]) != key:
-                raise StepwellError(f"the constant {key!r} has other elements")
-            if key not in store:
-                store.add(key, held)
+                raise StepwellError(f"the weight {quoted(key)} is none that {row['recipe']} makes")
         else:
-            dtype = getattr(torch, row["dtype"])
-            store.add_unknown(key, tensor(row["shape"], element_type(dtype)))
+            type_ = _type_of(row)
+            holders = [each for each in given if key in each and each.is_known(key)]
+            if holders:
+                store.add(key, holders[0].get(key))
+            elif "data" in row:
+                _add_constant(store, key, row)
+            else:
+                store.add_unknown(key, type_)
+            if store.type_of(key) != type_:
+                raise StepwellError(f"the weight {quoted(key)} has another type in the program")
+        check(key, row["digest"])
 
     for key in rows:
         add(key)
-    return store
+    return store, taken
+
+
+def _type_of(row: Any) -> AnyTensor:
+    wanted = {"digest": str, "shape": list, "dtype": str}
+    _has_types(row, wanted | ({"data": str} if "data" in row else {}))
+    dtype = getattr(torch, row["dtype"], None)
+    is_shape = all(type(size) is int and 0 <= size < 1 << 40 for size in row["shape"])
+    if not isinstance(dtype, torch.dtype) or not is_shape:
+        raise ValueError("a weight has no type")
+    return tensor(row["shape"], element_type(dtype))
+
+
+def _add_constant(store: WeightStore, key: str, row: dict[str, Any]) -> None:
+    """Add a constant that the certificate holds: its name says what its elements are."""
+    dtype = getattr(torch, row["dtype"])
+    data = bytearray(base64.b64decode(row["data"], validate=True))
+    flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+    made = store.constant(flat.reshape(row["shape"]), key.rpartition("#")[0])
+    if made != key or store.content_hash(key) != row["digest"]:
+        raise StepwellError(f"the constant {quoted(key)} has other elements")
 
 
 def parsed(text: str, store: WeightStore) -> Program:

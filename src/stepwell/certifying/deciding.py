@@ -13,9 +13,9 @@ from xdsl.ir import Operation, SSAValue
 
 import stepwell.certifying.casts  # pyright: ignore[reportUnusedImport]
 import stepwell.certifying.lookups  # noqa: F401  # pyright: ignore[reportUnusedImport]
-from stepwell.certifying.graph import said_by
+from stepwell.certifying.graph import is_repeatable, said_by
 from stepwell.certifying.shadows import NotFollowed, Reading, Shadow
-from stepwell.certifying.statements import pairs_of
+from stepwell.certifying.statements import MOST_ELEMENTS, elements_of, pairs_of
 from stepwell.checking.derived import C_LIBRARY
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.core import StateOp, WeightOp
@@ -42,6 +42,8 @@ _FAILS = (
 )  # fmt: skip
 
 
+_MOST_STEPS = 1 << 16
+"""Of a statement: a loop in it may have no end."""
 _CHOICES = ("control.cond", "tosa.cond_if")
 _WAYS = (True, False)
 
@@ -111,6 +113,8 @@ def _at_sizes(program: Program) -> Iterator[Program]:
             PinSymbolicSizes.of(chosen).apply(copy, History())
         except _FAILS as error:
             raise Undecided(f"of symbolic sizes: {error}") from error
+        if elements_of(copy) > MOST_ELEMENTS:
+            raise Undecided("of symbolic sizes: its values have too many elements")
         yield copy
 
 
@@ -148,6 +152,7 @@ class _Run:
         self.interpreter = _Shadowing(held)
         self.interpreter.run = self
         self._made: dict[str, Any] = {}
+        self._steps = 0
 
     def apart(self, program: Program, pairs: Pairs) -> str | None:
         """What differs, or None."""
@@ -183,11 +188,14 @@ class _Run:
 
     def results(self, op: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """What an op gives: by its own rule, or as a function known by what it says."""
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise NotFollowed(f"more than {_MOST_STEPS} steps")
         if isinstance(op, WeightOp):
             return [self.weight(op.key.data)]
         if isinstance(op, StateOp):
             return [self.input(f"state {op.key.data}", op.result.type)]
-        rule = rule_for(type(op))
+        rule = rule_for(type(op)) if is_repeatable(op) else None
         if rule is not None and op.name in _CHOICES and isinstance(operands[0], Shadow):
             ways = [rule(op, [torch.tensor(w), *operands[1:]], self.interpreter) for w in _WAYS]
             test = operands[0].reshape([])
@@ -200,6 +208,7 @@ class _Run:
             except _FAILS:
                 pass
         text = f"{said_by(op)}({', '.join(self.reading.name_of(value) for value in operands)})"
+        text += "" if is_repeatable(op) else f" at step {self._steps}"
         return [
             self.input(f"{text}#{number}", result.type) for number, result in enumerate(op.results)
         ]

@@ -15,6 +15,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.certifying.deciding import is_constant
+from stepwell.certifying.graph import is_repeatable
 from stepwell.certifying.statements import pairs_of
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_dtype
@@ -57,6 +58,8 @@ def apart_on_all(
     """
     pairs = pairs_of(program) if pairs is None else pairs
     ops = _ops_of([value for pair in pairs for value in pair])
+    if not all(map(is_repeatable, ops)):
+        raise NotOfBytes("it draws random numbers")
     (method,) = program.methods.values()
     inputs = [a for a in method.body.block.args if _is_read(a, ops, pairs)]
     try:

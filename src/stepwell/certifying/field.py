@@ -10,17 +10,56 @@ Sources: Wu et al., Mirage: A Multi-Level Superoptimizer for Tensor Programs, OS
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from math import frexp
+from random import Random
 from typing import Any
 
 import torch
 from torch import Tensor
 
-PRIME = (1 << 31) - 1
-"""A product of two numbers below it fits into an int64."""
+PRIME = 1686629999
+"""A prime below 2³¹, so that a product of two numbers below it fits into an int64.
+
+No power of two is near a multiple of it (2³¹ is 1 modulo 2³¹ − 1). It is 23 modulo 24, so that 2
+and 3 have square roots, and roots are powers.
+"""
+_CHOSEN: ContextVar[tuple[int, int]] = ContextVar("the prime and the key", default=(PRIME, 0))
+
+
+def prime() -> int:
+    """The prime that numbers are taken modulo."""
+    return _CHOSEN.get()[0]
+
+
+@contextmanager
+def chosen_by(seed: int) -> Generator[None]:
+    """Compute modulo a prime, and with digests, that a seed chooses.
+
+    Whoever writes a statement for a prime that is known may use constants that differ by a multiple
+    of it, or names whose digests are the same.
+    """
+    source = Random(seed)
+    found = 0
+    while not _is_prime(found):
+        found = source.randrange((1 << 30) + 7, 1 << 31, 24)
+    token = _CHOSEN.set((found, source.getrandbits(62)))
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def _is_prime(number: int) -> bool:
+    """Whether a number below 2³¹, 3 modulo 4, is prime (Miller and Rabin; these bases decide)."""
+    odd = number - 1 >> 1
+    return number > 7 and all(pow(base, odd, number) in (1, number - 1) for base in (2, 3, 5, 7))
+
+
 _HALF = 1 << 16
 _GAMMA, _MIX, _LAST = -7046029254386353131, -4658895280553007687, -7723592293110705685
 """Of splitmix64 (Steele, Lea and Flood, OOPSLA 2014), as signed numbers."""
@@ -28,16 +67,21 @@ _GAMMA, _MIX, _LAST = -7046029254386353131, -4658895280553007687, -7723592293110
 
 def mixed(x: Tensor) -> Tensor:
     """A digest of each number, below the prime."""
-    x = x + _GAMMA
+    x = (x ^ _CHOSEN.get()[1]) + _GAMMA
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * _MIX
     x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * _LAST
-    return ((x ^ ((x >> 31) & 0x1FFFFFFFF)) & 0x7FFFFFFFFFFFFFFF) % PRIME
+    return ((x ^ ((x >> 31) & 0x1FFFFFFFF)) & 0x7FFFFFFFFFFFFFFF) % prime()
 
 
-@cache
 def word(text: str) -> int:
     """A number for a name, below the prime."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % PRIME
+    return _word(text, *_CHOSEN.get())
+
+
+@lru_cache(1 << 16)
+def _word(text: str, modulus: int, key: int) -> int:
+    digest_ = hashlib.blake2b(text.encode(), key=key.to_bytes(8, "big"), digest_size=8)
+    return int.from_bytes(digest_.digest(), "big") % modulus
 
 
 def digest(name: str, *operands: Tensor) -> Tensor:
@@ -55,7 +99,7 @@ def unordered(name: str, one: Tensor, other: Tensor) -> Tensor:
 
 def times(one: Tensor, other: Tensor) -> Tensor:
     """Products, element by element."""
-    return one * other % PRIME
+    return one * other % prime()
 
 
 def power(x: Tensor, exponent: int) -> Tensor:
@@ -71,7 +115,7 @@ def power(x: Tensor, exponent: int) -> Tensor:
 
 def inverse(x: Tensor) -> Tensor:
     """1 / x, by Fermat; 0 of 0."""
-    return power(x, PRIME - 2)
+    return power(x, prime() - 2)
 
 
 def bilinear(product: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor) -> Tensor:
@@ -85,10 +129,10 @@ def bilinear(product: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Te
         ((t // _HALF).double() for t in (one, other)),
     )
     (a, b), (c, d) = low, high
-    bottom = product(a, b).long() % PRIME
-    middle = (product(a, d).long() + product(c, b).long()) % PRIME
-    top = product(c, d).long() % PRIME
-    return (bottom + middle * _HALF + top * (_HALF * _HALF % PRIME) % PRIME) % PRIME
+    bottom = product(a, b).long() % prime()
+    middle = (product(a, d).long() + product(c, b).long()) % prime()
+    top = product(c, d).long() % prime()
+    return (bottom + middle * _HALF + top * (_HALF * _HALF % prime()) % prime()) % prime()
 
 
 def random(name: str, shape: Any, seed: int) -> Tensor:
@@ -106,14 +150,18 @@ _MOST = 4096
 """Different numbers of a constant that are looked at one by one."""
 
 
-@cache
 def of_number(value: float, bits: int = 53) -> int:
     """A float as the simplest number that it is near: 0.1 is 1/10 in every type.
 
     Within a unit in the last place: a fraction, or a second or fourth root of one, such as 32^-½.
     """
+    return _of_number(value, bits, _CHOSEN.get())
+
+
+@lru_cache(1 << 16)
+def _of_number(value: float, bits: int, chosen: tuple[int, int]) -> int:
     if value != value or value in (float("inf"), float("-inf")):
-        return word("inf") if value > 0 else PRIME - word("inf") if value < 0 else word("nan")
+        return word("inf") if value > 0 else prime() - word("inf") if value < 0 else word("nan")
     exact = Fraction(value)
     slack = Fraction(15, 16) * Fraction(2) ** (frexp(value)[1] - bits)
     found = exact if exact.denominator == 1 else _simplest(exact, slack)
@@ -122,15 +170,15 @@ def of_number(value: float, bits: int = 53) -> int:
     for order in (2, 4):
         power_ = _simplest(abs(exact) ** order, order * slack * abs(exact) ** (order - 1))
         root = _of_fraction(power_)
-        if _is_short(power_, bits) and pow(root, (PRIME - 1) // 2, PRIME) == 1:
+        if _is_short(power_, bits) and pow(root, (prime() - 1) // 2, prime()) == 1:
             for _ in range(order.bit_length() - 1):
-                root = pow(root, (PRIME + 1) // 4, PRIME)  # The root that is a square itself.
-            return root if exact > 0 else PRIME - root
+                root = pow(root, (prime() + 1) // 4, prime())  # The root that is a square itself.
+            return root if exact > 0 else prime() - root
     return _of_fraction(found)
 
 
 def _of_fraction(value: Fraction) -> int:
-    return value.numerator % PRIME * pow(value.denominator % PRIME, PRIME - 2, PRIME) % PRIME
+    return value.numerator * pow(value.denominator, prime() - 2, prime()) % prime()
 
 
 def _is_short(value: Fraction, bits: int) -> bool:
@@ -158,7 +206,7 @@ _BITS = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16
 def of_tensor(value: Tensor) -> Tensor:
     """Elements that are known, as numbers."""
     if value.dtype == torch.bool or not value.is_floating_point():
-        return value.long() % PRIME
+        return value.long() % prime()
     if value.dtype not in _BITS:
         return digest(str(value.dtype), value.view(torch.uint8).long())
     bits = _BITS[value.dtype]
@@ -172,17 +220,17 @@ def of_tensor(value: Tensor) -> Tensor:
 def _exactly(value: Tensor) -> Tensor:
     """Each float as the fraction that it is: a whole number times a power of two."""
     fraction, exponent = torch.frexp(value)
-    whole = (fraction * (1 << 53)).long() % PRIME
-    powers = torch.tensor([pow(2, (k - 53) % (PRIME - 1), PRIME) for k in range(-1100, 1100)])
+    whole = (fraction * (1 << 53)).long() % prime()
+    powers = torch.tensor([pow(2, (k - 53) % (prime() - 1), prime()) for k in range(-1100, 1100)])
     return times(whole, powers[exponent.long() + 1100])
 
 
 def of_bits(value: Tensor) -> Tensor:
     """Elements that are known, where 0 and −0 are two; −x is the opposite of x."""
     if value.dtype == torch.bool or not value.is_floating_point():
-        return value.long() % PRIME
+        return value.long() % prime()
     if value.dtype not in _BITS:
         return digest(str(value.dtype), value.view(torch.uint8).long())
     wide = value.double().abs().nan_to_num(nan=-1.0)
     made = mixed(wide.contiguous().view(torch.int64))
-    return torch.where(value.signbit(), (PRIME - made) % PRIME, made)
+    return torch.where(value.signbit(), (prime() - made) % prime(), made)

@@ -2,7 +2,7 @@
 
 A value has a number; an op defines its results by its name, what it says and the classes of what it
 reads. Two definitions that say the same of the same classes give the same values, so one equality
-makes all that is computed of the two sides equal too.
+makes all that is computed of the two sides equal too. What is random has its own values each time.
 
 Sources: Nelson and Oppen, Fast decision procedures based on congruence closure, JACM 1980; Willsey
 et al., egg, POPL 2021 (rebuilding).
@@ -16,6 +16,8 @@ from itertools import count
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.purity import is_pure
 from stepwell.ir.records import dataclass
 from stepwell.ir.syntax.text import to_text
 
@@ -40,12 +42,31 @@ class Definition:
     regions: tuple[Region, ...] = ()
 
 
+ONCE = "each time anew: "
+"""Begins what an op says of which two give different values: none is known by another."""
+
+
+def is_repeatable(op: Operation) -> bool:
+    """Whether an op gives the same of the same: nothing in it is random or has an effect."""
+    calls = (each for each in op.walk() if isinstance(each, SchemaOp))
+    return all(is_pure(each) or _drops_nothing(each) for each in calls)
+
+
+def _drops_nothing(op: SchemaOp) -> bool:
+    """Whether an operator is random for its dropout alone, and has none."""
+    options = op.SCHEMA.by_name
+    is_off = any(op.arg(n) == 0.0 for n in ("dropout_p", "dropout", "p") if n in options)
+    is_off |= any(op.arg(n) is False for n in ("train", "training") if n in options)
+    return is_off and bool(op.results) and not op.SCHEMA.is_mutable
+
+
 def said_by(op: Operation) -> str:
     """What an op says beside its operands: name, fields, types; regions without names."""
     fields = [f"{name}={held}" for name, held in sorted(op.properties.items())]
     fields += [f"{name}={held}" for name, held in sorted(op.attributes.items())]
     types = [str(result.type) for result in op.results]
-    return f"{op.name} {fields} {types} {_inside(op) if op.regions else ''}"
+    begin = "" if is_repeatable(op) else ONCE
+    return f"{begin}{op.name} {fields} {types} {_inside(op) if op.regions else ''}"
 
 
 def _inside(op: Operation) -> str:
@@ -85,14 +106,6 @@ class Graph:
         self._parents.append(len(self._parents))
         self._read_by.append([])
         return len(self._parents) - 1
-
-    def __contains__(self, value: int) -> bool:
-        return 0 <= value < len(self._parents)
-
-    def grow(self, value: int) -> None:
-        """Make a number known, and all below it."""
-        while value not in self:
-            self.new()
 
     def of(self, value: int) -> int:
         """The class of a value."""
@@ -140,4 +153,5 @@ class Graph:
             self._read_by[one] += readers
 
     def _key(self, definition: Definition) -> tuple[str, tuple[int, ...]]:
-        return definition.said, tuple(self.of(value) for value in definition.operands)
+        own = definition.results if definition.said.startswith(ONCE) else ()
+        return definition.said, (*map(self.of, definition.operands), *own)

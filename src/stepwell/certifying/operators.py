@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from stepwell.certifying.field import (
-    PRIME,
     bilinear,
     digest,
     inverse,
     mixed,
     of_number,
     power,
+    prime,
     times,
 )
 from stepwell.certifying.field import unordered as commuting
@@ -33,7 +33,6 @@ from stepwell.certifying.shadows import (
 from stepwell.checking import kernel_steps
 from stepwell.ir.outside.torch_private import operator_and_overload
 
-_INFINITIES = tuple(of_number(sign * math.inf) for sign in (1, -1))
 Operator = Callable[[Reading, Any, tuple[Any, ...], dict[str, Any]], Any]
 _MOVES = """view _unsafe_view reshape _reshape_alias permute transpose t expand slice select
     unsqueeze squeeze alias detach clone contiguous cat stack index index_select gather flip roll
@@ -76,8 +75,9 @@ class Numbers:
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         if self.rounds:
             return commuting(f"add:{self.of}", x, y)
-        found = (x + y) % PRIME
-        for end in _INFINITIES if self.of.is_floating_point else ():
+        found = (x + y) % prime()
+        ends = [of_number(sign * math.inf) for sign in (1, -1)]
+        for end in ends if self.of.is_floating_point else ():
             found = torch.where((x == end) | (y == end), end, found)  # The others are finite.
         return found
 
@@ -95,15 +95,15 @@ class Numbers:
         return torch.where(y == one, x, digest(f"div:{self.of}", x, y))
 
     def negate(self, x: Tensor) -> Tensor:
-        return (PRIME - x) % PRIME
+        return (prime() - x) % prime()
 
     def total(self, x: Tensor, axes: list[int], keep: bool) -> Tensor:
         count = math.prod(x.shape[axis] for axis in axes)
         if not axes or count == 1:
             return x.sum(axes, keep) if axes else x
         if not self.rounds:
-            return x.sum(axes, keep) % PRIME
-        return digest(f"dot:{self.of}", self.paired(x).sum(axes, keep) % PRIME)
+            return x.sum(axes, keep) % prime()
+        return digest(f"dot:{self.of}", self.paired(x).sum(axes, keep) % prime())
 
     def paired(self, x: Tensor) -> Tensor:
         """Terms of a sum as those of a product with ones are."""
@@ -153,7 +153,7 @@ def _products(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("neg")
 def _negative(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
-    return reading.made(PRIME - args[0].held, args[0].dtype)
+    return reading.made(prime() - args[0].held, args[0].dtype)
 
 
 @handles("square", "reciprocal", "sqrt", "rsqrt", "expm1", "log1p")
@@ -173,7 +173,7 @@ def _of_one(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     elif name == "expm1":
         found = digest("exp", x) - 1
     else:
-        found = digest("log", (x + 1) % PRIME) if name == "log1p" else digest("sqrt", x)
+        found = digest("log", (x + 1) % prime()) if name == "log1p" else digest("sqrt", x)
     return reading.made(found, bare.dtype)
 
 
@@ -375,7 +375,7 @@ def _extreme(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     if not numbers.dim() or math.prod(numbers.shape[axis] for axis in axes) == 1:
         found = numbers.reshape(bare.shape)
     else:
-        found = digest(_greatest(name), mixed(numbers).sum(axes, _keeps(args, kwargs)) % PRIME)
+        found = digest(_greatest(name), mixed(numbers).sum(axes, _keeps(args, kwargs)) % prime())
     return reading.made(found.reshape(bare.shape), bare.dtype)
 
 
@@ -429,7 +429,7 @@ def _windows(tensor: Tensor, *args: Any) -> Tensor:
     pooled = torch.nn.functional.avg_pool2d(
         tensor.double(), size, stride or size, padding, ceil, True, divisor_override=1
     )
-    return pooled.long() % PRIME
+    return pooled.long() % prime()
 
 
 @handles("avg_pool2d")

@@ -6,7 +6,7 @@ Layers of a model repeat, and so do the applications at them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 
 from stepwell.certifying.deciding import GIVEN, Undecided, decide, is_constant
@@ -14,8 +14,8 @@ from stepwell.certifying.statements import read
 from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 
-_VALUE = re.compile(r"%v\d+")
-_WEIGHT = re.compile(r'stepwell\.weight <"((?:[^"\\]|\\.)*)">')
+_NAMED = re.compile(r'stepwell\.weight <"((?:[^"\\]|\\.)*)">|"(?:[^"\\]|\\.)*"|%v\d+')
+"""A weight, another string, which stays, or a value."""
 
 
 @dataclass
@@ -67,9 +67,10 @@ def renamed(text: str, weights: WeightStore, given: bool = False) -> str:
             return f"constant {key}"
         return leaves.setdefault(key, f"any {len(leaves)}: {weights.type_of(key)}")
 
-    text = _VALUE.sub(_by(lambda held: values.setdefault(held, f"%{len(values)}"), 0), text)
-    return _WEIGHT.sub(_by(lambda key: f"stepwell.weight <{said(key)}>", 1), text)
+    def called(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return f"stepwell.weight <{said(found[1])}>"
+        name = found[0]
+        return name if name[0] == '"' else values.setdefault(name, f"%{len(values)}")
 
-
-def _by(function: Callable[[str], str], group: int) -> Callable[[re.Match[str]], str]:
-    return lambda found: function(found[group])
+    return _NAMED.sub(called, text)

@@ -21,7 +21,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from stepwell.certifying.field import PRIME, digest, of_bits, of_tensor, random
+from stepwell.certifying.field import digest, of_bits, of_tensor, prime, random
 from stepwell.ir.outside.torch_private import decomposition_table, schema_of, without_elements
 
 Handler = Callable[..., Any]
@@ -135,7 +135,7 @@ class Reading:
 
     def made(self, held: Tensor, dtype: torch.dtype) -> Shadow:
         """A shadow of some numbers."""
-        return Shadow((held % PRIME).contiguous(), dtype, self)
+        return Shadow((held % prime()).contiguous(), dtype, self)
 
     def numbers(self, value: Any, dtype: torch.dtype | None = None) -> Tensor:
         """The numbers of a tensor or of a number, in an element type if one is given."""

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
+from math import prod
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.certifying.graph import Definition, Graph
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
+from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
 
 NEAR = 12
@@ -179,3 +181,28 @@ def pairs_of(program: Program) -> list[tuple[SSAValue, SSAValue]]:
     operands = list(last.operands)
     half = len(operands) // 2
     return list(zip(operands[:half], operands[half:], strict=True))
+
+
+MOST_ELEMENTS = 1 << 28
+"""Of all values and weights of a statement that is looked at."""
+
+
+def weights_of(program: Program) -> dict[str, None]:
+    """The weights that a statement names, and those that they are made of."""
+    store, found = program.weights, dict[str, None]()
+    waiting = [*program.used_weights()]
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found[key] = None
+            waiting += (store.recipe_of(key) or ("", (), {}))[1]
+    return found
+
+
+def elements_of(program: Program) -> int:
+    """The elements of all values of a statement and of its weights; a symbol counts as 1."""
+    types = [value.type for op in program.module.walk() for value in op.results]
+    types += [a.type for op in program.module.walk() for r in op.regions for a in r.block.args]
+    types += [program.weights.type_of(key) for key in weights_of(program)]
+    shapes = (dims(type_) for type_ in types if isinstance(type_, TensorType))
+    return sum(prod(size for size in shape if isinstance(size, int)) for shape in shapes)
