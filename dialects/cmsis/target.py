@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.diagnostics import UnsupportedError, VerificationError
 from stepwell.ir.records import dataclass
 
 
@@ -93,21 +93,19 @@ def convolution_scratch(
     activation: tuple[int, int],
 ) -> int:
     """Bytes that `arm_convolve_wrapper_s8` needs."""
-    return int(
-        _cmsis_nn().convolve_wrapper_buffer_size(
-            _backend(isa),
-            _cmsis_nn().DataType.A8W8,
-            input_nhwc=list(input_nhwc),
-            filter_nhwc=list(filter_ohwi),
-            output_nhwc=list(output_nhwc),
-            padding_hw=list(padding),
-            stride_hw=list(stride),
-            dilation_hw=list(dilation),
-            input_offset=input_offset,
-            output_offset=output_offset,
-            activation_min=activation[0],
-            activation_max=activation[1],
-        )
+    return _bytes(
+        "convolve_wrapper_buffer_size",
+        isa,
+        input_nhwc=list(input_nhwc),
+        filter_nhwc=list(filter_ohwi),
+        output_nhwc=list(output_nhwc),
+        padding_hw=list(padding),
+        stride_hw=list(stride),
+        dilation_hw=list(dilation),
+        input_offset=input_offset,
+        output_offset=output_offset,
+        activation_min=activation[0],
+        activation_max=activation[1],
     )
 
 
@@ -127,22 +125,20 @@ def depthwise_scratch(
 ) -> int:
     """Bytes that `arm_depthwise_conv_wrapper_s8` needs."""
     one, height, width, channels = filter_1hwo
-    return int(
-        _cmsis_nn().depthwise_conv_wrapper_buffer_size(
-            _backend(isa),
-            _cmsis_nn().DataType.A8W8,
-            input_nhwc=list(input_nhwc),
-            filter_nhwc=[channels, height, width, one],
-            output_nhwc=list(output_nhwc),
-            padding_hw=list(padding),
-            stride_hw=list(stride),
-            dilation_hw=list(dilation),
-            ch_mult=depth_multiplier,
-            input_offset=input_offset,
-            output_offset=output_offset,
-            activation_min=activation[0],
-            activation_max=activation[1],
-        )
+    return _bytes(
+        "depthwise_conv_wrapper_buffer_size",
+        isa,
+        input_nhwc=list(input_nhwc),
+        filter_nhwc=[channels, height, width, one],
+        output_nhwc=list(output_nhwc),
+        padding_hw=list(padding),
+        stride_hw=list(stride),
+        dilation_hw=list(dilation),
+        ch_mult=depth_multiplier,
+        input_offset=input_offset,
+        output_offset=output_offset,
+        activation_min=activation[0],
+        activation_max=activation[1],
     )
 
 
@@ -172,34 +168,35 @@ def transpose_convolution_scratch(
         "activation_min": activation[0],
         "activation_max": activation[1],
     }
-    backend, kind = _backend(isa), _cmsis_nn().DataType.A8W8
-    rows = _cmsis_nn().transpose_conv_buffer_size(
-        backend, kind, output_nhwc=list(output_nhwc), **common
-    )
-    reverse = _cmsis_nn().transpose_conv_reverse_conv_buffer_size(backend, kind, **common)
-    return int(rows), int(reverse)
+    rows = _bytes("transpose_conv_buffer_size", isa, output_nhwc=list(output_nhwc), **common)
+    return rows, _bytes("transpose_conv_reverse_conv_buffer_size", isa, **common)
 
 
 def fully_connected_scratch(isa: Isa, *, inner: int, outputs: int) -> int:
     """Bytes of the kernel sums of a fully connected layer or batch matmul of N = `outputs`."""
-    return int(
-        _cmsis_nn().fully_connected_buffer_size(
-            _backend(isa), _cmsis_nn().DataType.A8W8, filter_nhwc=[inner, 1, 1, outputs]
-        )
-    )
+    return _bytes("fully_connected_buffer_size", isa, filter_nhwc=[inner, 1, 1, outputs])
 
 
 def avgpool_scratch(isa: Isa, *, output_width: int, channels: int) -> int:
     """Bytes that `arm_avgpool_s8` needs."""
-    return int(
-        _cmsis_nn().avgpool_buffer_size(
-            _backend(isa),
-            _cmsis_nn().DataType.A8W8,
-            dim_dst_width=output_width,
-            ch_src=channels,
-        )
+    return _bytes(
+        "avgpool_buffer_size",
+        isa,
+        dim_dst_width=output_width,
+        ch_src=channels,
     )
 
 
-def _backend(isa: Isa) -> object:
-    return getattr(_cmsis_nn().Backend, isa.name)
+def _bytes(function: str, isa: Isa, **given: Any) -> int:
+    """What CMSIS-NN's function of a buffer's size returns.
+
+    Raises:
+        VerificationError: a number does not fit its 32 bits.
+    """
+    library = _cmsis_nn()
+    backend = getattr(library.Backend, isa.name)
+    try:
+        return int(getattr(library, function)(backend, library.DataType.A8W8, **given))
+    except TypeError as error:
+        fact = f"a number of a kernel does not fit the 32 bits of {function}"
+        raise VerificationError(fact) from error

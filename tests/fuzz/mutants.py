@@ -1,6 +1,6 @@
 """Real artefacts and texts, damaged; each is tried in a process of its own, forked and small.
 
-    python tests/fuzz/mutants.py KIND COUNT SEED        KIND may be `every`
+    python tests/fuzz/mutants.py KIND COUNT SEED        KIND may be `every`, of all but `gguf`
 
 prints, for each outcome that is neither an error in words nor a right result, a line of JSON, and
 at the end how often each outcome came: `refused`, `right`, `wrong`, `traceback`, `abort`, `hang`.
@@ -8,6 +8,7 @@ at the end how often each outcome came: `refused`, `right`, `wrong`, `traceback`
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
@@ -31,7 +32,7 @@ import stepwell
 from stepwell.ir.rewriting.failures import StepFailure
 
 SECONDS = 20
-MEMORY = 2 << 30
+MEMORY = 1 << 30
 """Bytes beyond what the libraries hold."""
 
 
@@ -87,12 +88,44 @@ def lowered(target: str) -> stepwell.Lowered:
 SIZES = (0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, 0x10000, 10**12)
 
 
+def words_of(data: bytes, at: int) -> int:
+    """What four bytes are as a number: the way to a table, a vector's length, a count."""
+    return int.from_bytes(data[at : at + 4], "little")
+
+
+def field(data: bytes, at: int) -> int:
+    """A place after another whose four bytes may be a count, or the way to a place in the file."""
+    places = range(at & ~3, len(data) - 3, 4)
+    return next((p for p in places[:4096] if 0 < words_of(data, p) < len(data) - p), at & ~3)
+
+
 def damaged(data: bytes, draw: random.Random) -> bytes:
-    """One to three faults: bits, bytes, sizes, a part twice, a part gone, an end gone."""
+    """One to three faults: bits, bytes, sizes, a part twice, a part gone, an end gone.
+
+    Half of them are near the beginning, where headers are; a field becomes a size, goes in a
+    circle, or to where another one goes; a letter becomes no UTF-8.
+    """
     held = bytearray(data)
     for _ in range(draw.choice((1, 1, 2, 3))):
-        at = draw.randrange(max(len(held), 1))
-        match draw.randrange(7):
+        end = len(held) if draw.random() < 0.5 else min(len(held), 1024)
+        at = draw.randrange(max(end, 1))
+        match draw.randrange(11):
+            case 7:
+                at = field(held, at)
+                held[at : at + 4] = (draw.choice(SIZES) & 0xFFFFFFFF).to_bytes(4, "little")
+            case 8:
+                at = field(held, at)
+                back = draw.randrange(at + 1) - at
+                held[at : at + 4] = (back & 0xFFFFFFFF).to_bytes(4, "little")
+            case 9:
+                at = field(held, at)
+                other = field(held, draw.randrange(max(len(held), 1)))
+                there = other + words_of(held, other) - at
+                held[at : at + 4] = (there & 0xFFFFFFFF).to_bytes(4, "little")
+            case 10:
+                letters = [m.start() for m in re.finditer(rb"[A-Za-z_]{3,}", held)]
+                if letters:
+                    held[draw.choice(letters) + 1] = draw.choice((0xFF, 0xC0, 0, 0x80))
             case 0 if held:
                 held[at] ^= 1 << draw.randrange(8)
             case 1:
@@ -255,6 +288,76 @@ def try_weights(data: bytes) -> None:
         program.run(*INPUTS)
 
 
+def try_load(data: bytes) -> None:
+    """Whatever kind of file the bytes are: an archive, a bundle, a program of any target."""
+    program = stepwell.load(data)
+    program.verify()
+    str(program)
+
+
+def try_shown(suffix: str) -> Callable[[bytes], None]:
+    """The command that prints what is in a file."""
+
+    def show(data: bytes) -> None:
+        from stepwell.cli import main
+
+        with tempfile.TemporaryDirectory() as name:
+            file = Path(name) / f"m{suffix}"
+            file.write_bytes(data)
+            assert main(["show", str(file), "--summary"]) in (0, 1, 2)
+
+    return show
+
+
+def try_gguf(data: bytes) -> None:
+    from stepwell.causal_lm import load_causal_lm
+
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "m.gguf"
+        file.write_bytes(data)
+        load_causal_lm(file)
+
+
+def try_external(data: bytes) -> None:
+    from stepwell.backends.executorch.reading.external import read_external
+
+    read_external(data)
+
+
+def try_certificate(data: bytes) -> None:
+    from stepwell.certifying.certificate import Certificate
+    from stepwell.certifying.verifying import verify_certificate
+
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return
+    verify_certificate(Certificate.from_json(text))
+
+
+@cache
+def files() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
+    """A file of each further kind that is read, and what reads it."""
+    from stepwell.playing import Playground, sharing
+
+    here = Path(__file__).parents[1]
+    pte = stepwell.lower(net(), "xnnpack", certify=True)
+    with tempfile.TemporaryDirectory() as name:
+        torch.export.save(torch.export.export(Net().eval(), INPUTS), Path(name) / "m.pt2")
+        pt2 = (Path(name) / "m.pt2").read_bytes()
+    held = Playground(net(), "net")
+    return {
+        "bpte": (pte.to_bpte({"forward": [INPUTS]}), try_load),
+        "pt2": (pt2, try_load),
+        "vgf": ((here / "tosa" / "vgf" / "twice.vgf").read_bytes(), try_load),
+        "pte shown": (pte.artefact, try_shown(".pte")),
+        "tosa shown": (lowered("tosa-1.0+int").artefact, try_shown(".tosa")),
+        "ptd": (pte.to_pte_and_ptd()[1], try_external),
+        "playground": (held.file({}), sharing.from_file),
+        "certificate": (pte.certificate.to_json().encode(), try_certificate),
+    }
+
+
 def try_options(seed: int) -> None:
     """Any value for any option, and names that are none."""
     from stepwell.targets import find_target
@@ -319,6 +422,21 @@ def try_command(seed: int) -> None:
         assert status in (0, 1, 2), f"{command} ends with {status!r}"
 
 
+HAS_GGUF = all(importlib.util.find_spec(n) for n in ("gguf", "transformers", "accelerate"))
+OTHERS = [*"bpte pt2 vgf ptd playground certificate".split(), "pte shown", "tosa shown"]
+
+
+@cache
+def gguf() -> bytes:
+    """A small language model of four bits."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "translate"))
+    from test_gguf import write_llama
+
+    with tempfile.TemporaryDirectory() as name:
+        write_llama(Path(name) / "m.gguf")
+        return (Path(name) / "m.gguf").read_bytes()
+
+
 def kinds() -> dict[str, Callable[[random.Random], Callable[[], None]]]:
     """What is damaged, and how it is tried."""
 
@@ -370,6 +488,8 @@ def kinds() -> dict[str, Callable[[random.Random], Callable[[], None]]]:
         "tosa": lambda d: data(lowered("tosa-1.0+fp").artefact, try_tosa)(d),
         "tosa of integers": lambda d: data(lowered("tosa-1.0+int").artefact, try_tosa)(d),
         "weights": lambda d: data(saved()[1], try_weights)(d),
+        **{name: lambda d, name=name: data(*files()[name])(d) for name in OTHERS},
+        **({"gguf": lambda d: data(gguf(), try_gguf)(d)} if HAS_GGUF else {}),
         "options": seeded(try_options),
         "commands": seeded(try_command),
     }
@@ -467,7 +587,7 @@ def campaign(name: str, count: int, seed: int) -> Iterator[tuple[str, str, str]]
 
 def main(name: str, count: int, seed: int) -> None:
     torch.set_num_threads(1)
-    for each in kinds() if name == "every" else [name]:
+    for each in [k for k in kinds() if k != "gguf"] if name == "every" else [name]:
         found: Counter[str] = Counter()
         for what, said, tried in campaign(each, count, seed):
             found[what] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 from forking import Forks
 
 MUTANTS = Path(__file__).with_name("mutants.py")
+sys.path.insert(0, str(MUTANTS.parent))
+from mutants import HAS_GGUF, OTHERS  # noqa: E402
+
 KINDS = (
     *("text", "text to xnnpack", "text to tosa", "text to cortex-m", "text to tosa integers"),
     *("text of xnnpack", "text of tosa", "text of cortex-m", "pte", "pte of cortex-m", "pte run"),
-    *("tosa", "tosa of integers", "weights", "options", "commands"),
+    *("tosa", "tosa of integers", "weights", *OTHERS, "options", "commands"),
 )
 
 
@@ -33,6 +37,6 @@ def test_a_few_mutants_of_each_kind_are_refused_or_right(forks: Forks) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *["gguf"] * HAS_GGUF])
 def test_many_mutants_are_refused_or_right(kind: str, seed: int, forks: Forks) -> None:
     assert [row for row in tried(forks, kind, 1000, seed) if "outcome" in row] == []

@@ -64,7 +64,13 @@ def scattered(d: Draw) -> str:
     rows = list(shape)
     rows[axis] = d.space["self"].get_buffer(some.removeprefix("self.")).shape[0]
     added = d.constant(rows, d.named_dtype(x))
+    repeated = d.hold(f"nn.Buffer(integers({d.seed}, {tuple(shape)}, 0, {size}))")
+    reduce, kept = d.choose("amax", "amin", "sum", "prod", "mean"), d.maybe()
     return d.choose(
+        f"{x}.scatter_reduce({axis}, {repeated}, {source}, {reduce!r}, include_self={kept})",
+        f"{x}.scatter_reduce({axis}, {repeated}, {x}, {reduce!r}, include_self={kept})",
+        f"{x}.index_reduce({axis}, {some}, {added}, {d.choose('amax', 'amin', 'prod')!r})",
+        f"{x}.scatter_add({axis}, {repeated}, {source})",
         f"{x}.scatter({axis}, {index}, {source})",
         f"{x}.scatter({axis}, {index}, {d.choose(1, 2.5)})",
         f"{x}.scatter_add({axis}, {index}, {source})",
@@ -81,9 +87,12 @@ def scattered(d: Draw) -> str:
 def put(d: Draw) -> str:
     x = d.ranked(1)
     shape = d.space[x].shape
-    index = _indices(d, shape[0], (1,))
+    index = _indices(d, shape[0], (1,), True)
     dtype = d.named_dtype(x)
+    many = _indices(d, shape[0], (4,), True)
     return d.choose(
+        f"{x}.index_put(({many},), {d.constant((4, *shape[1:]), dtype)}, accumulate=True)",
+        f"torch.take_along_dim({x}.flatten(), {many}.abs() % {shape[0]}, 0)",
         f"{x}.index_put(({index},), {d.constant((1, *shape[1:]), dtype)})",
         f"{x}.index_put(({index},), {d.constant((), dtype)}, accumulate=True)",
         f"{x}.index_put(({x} > 0,), {d.constant((), dtype)})",

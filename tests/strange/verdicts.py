@@ -43,7 +43,7 @@ TOSA = Profile(
     dtypes="f32 f32 f32 f32 f32 f32 f32 f16 i32 i8 i64 boolean", special=0.03, varying=0.05
 )
 WHOLE = Profile(
-    dtypes="i32 i32 i32 i8 i8 i16 boolean i64",
+    dtypes="i32 i32 i32 i8 i8 i16 boolean i64 u8",
     families=dict(
         views=2,
         padding=1,

@@ -38,6 +38,11 @@ def bits(d: Draw) -> str:
         f"~{x}",
         f"{x} << {d.integer(0, 4)}",
         f"{x} >> {d.integer(0, 4)}",
+        f"{x} << {d.choose(7, 8, 16, 31, 32, 63, 64, 70, 257, -1, -8)}",
+        f"{x} >> {d.choose(7, 8, 16, 31, 32, 63, 64, 70, 257, -1, -8)}",
+        f"torch.bitwise_left_shift({x}, {y})",
+        f"torch.bitwise_right_shift({x}, {y})",
+        f"{x} ** {d.integer(0, 5)}",
         f"{x} & 3",
         f"torch.bitwise_xor({x}, 5)",
     )

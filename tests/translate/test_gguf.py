@@ -12,7 +12,9 @@ from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.causal_lm import load_causal_lm, prepare
 from stepwell.causal_lm.blocks import BlockLinear
 from stepwell.causal_lm.gguf import LAYOUTS, OF_LAYERS, give_integers
+from stepwell.causal_lm.gguf_header import check_header
 from stepwell.cli import main
+from stepwell.ir.diagnostics import ParseFailure
 from stepwell.zoo.vision import imported
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra gguf is not installed")
@@ -148,6 +150,27 @@ def write_llama(file: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def test_a_header_that_does_not_fit_its_file_is_refused(tmp_path: Path):
+    """Before any package reads it: a number of 2**32 - 1 layers, or of 2**60 entries."""
+    file = tmp_path / "llama.gguf"
+    write_llama(file)
+    data = file.read_bytes()
+    check_header(memoryview(data))
+    layers = data.index(b"llama.block_count") + len(b"llama.block_count") + 4
+    faults = {
+        "llama.block_count = 4294967295": (layers, b"\xff\xff\xff\xff"),
+        "too few for 1152921504606846976 entries": (16, (1 << 60).to_bytes(8, "little")),
+        "is no UTF-8": (data.index(b"llama.context"), b"\xff"),
+        "version 2 or 3": (4, b"\0\0\0\3"),
+    }
+    for said, (at, other) in faults.items():
+        with pytest.raises(ParseFailure, match=said):
+            check_header(memoryview(data[:at] + other + data[at + len(other) :]))
+    for end in range(0, layers, 7):
+        with pytest.raises(ParseFailure, match="too few"):
+            check_header(memoryview(data[:end]))
 
 
 @torch.no_grad()

@@ -19,8 +19,9 @@ import torch
 from torch import nn
 
 from stepwell.causal_lm.blocks import Blocks, layer_of, sentence
+from stepwell.causal_lm.gguf_header import check_header
 from stepwell.causal_lm.tables import table_of
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.outside.switches import kept_stderr
 from stepwell.ir.records import dataclass
 from stepwell.zoo.vision import imported
@@ -57,6 +58,9 @@ OF_TABLES = {"Q4_0": 4, "Q8_0": 8, "Q6_K": 8}
 """Which ExecuTorch looks up (bits): multiples of a scale, without an offset."""
 
 
+MOST_NUMBERS, ALWAYS = 16, 1 << 26
+"""How many numbers a model has at most for each byte of its file, and in addition."""
+
 Row = tuple[Any, int]
 """A matrix of the file, and which row of it."""
 
@@ -69,6 +73,7 @@ def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
         notes: takes a sentence about what was kept and what was not.
 
     Raises:
+        ParseFailure: the header does not fit the file.
         StepwellError: a package is missing, or transformers cannot read the file.
     """
     try:
@@ -79,10 +84,19 @@ def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
             f"{file} is read by transformers, gguf and accelerate; {error.name} is not installed",
             help="the extra 'gguf' brings all three: pip install 'stepwell[gguf]'",
         ) from error
+    given: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
+    size = file.stat().st_size
+    check_header(np.memmap(file, mode="r").data if size else memoryview(b""))
     try:
         with kept_stderr():  # Its bars.
+            config = transformers.AutoConfig.from_pretrained(file.parent, **given)
+            with torch.device("meta"):
+                planned = transformers.AutoModelForCausalLM.from_config(config)
+            held = (*planned.parameters(), *planned.buffers())
+            if sum(tensor.numel() for tensor in held) > MOST_NUMBERS * size + ALWAYS:
+                raise ValueError("it describes a model larger than what it holds")
             model = transformers.AutoModelForCausalLM.from_pretrained(
-                file.parent, gguf_file=file.name, dtype=torch.float32, local_files_only=True
+                file.parent, dtype=torch.float32, **given
             )
             reader = package.GGUFReader(file)
     except Exception as error:  # Whatever transformers fails with is about the file.
@@ -158,7 +172,11 @@ def _blocks(package: Any, weight: Array, rows: Sequence[Row]) -> Blocks:
     wide, begins = (np.repeat(x, layout.group, 1) for x in (scales, least))
     steps = np.divide(weight - begins, wide, out=np.zeros_like(weight), where=wide != 0)
     integers = np.rint(steps)
-    assert np.abs(steps - integers).max() < 0.01, "a type does not lie in its bytes as LAYOUTS says"
+    if not np.abs(steps - integers).max() < 0.01:
+        raise ParseFailure(
+            f"a block of {kind.name} in the .gguf has no integers: "
+            "its scale is not finite, or lost beside its least number"
+        )
     parts = [torch.from_numpy(part) for part in (integers.astype(np.int16), scales, least)]
     return Blocks(parts[0], parts[1], parts[2])
 

@@ -148,7 +148,7 @@ def from_file(data: bytes) -> Shared:
             }
         told = json.loads(texts["play.json"] or "null")
         name = told["name"]
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, zlib.error, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, *_DAMAGED) as error:
         raise ParseFailure(
             "the file is none that a playground saved", help="save it again; or open a MODEL"
         ) from error
@@ -160,6 +160,10 @@ def from_file(data: bytes) -> Shared:
     if asked.text is not None and texts["edited.mlir"]:
         edited = _program(texts["edited.mlir"], {**tensors, **unpack_bytes(packed["edited"])})
     return Shared(name, program, _as_text(asked, edited), edited)
+
+
+_DAMAGED = (KeyError, TypeError, ValueError, EOFError, OSError, RuntimeError)
+"""Further errors of `zipfile`: of archives that are encrypted, patched or of a later version."""
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> str | None:
