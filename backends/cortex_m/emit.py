@@ -8,7 +8,7 @@ constant tensors. A constant method, `stepwell_target`, says which CPU a program
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -23,9 +23,10 @@ from stepwell.backends.executorch.container import (
     TensorValue,
     contiguous,
 )
+from stepwell.backends.executorch.kernels.missing_kernels import emission_problems
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
-from stepwell.backends.executorch.writing.emit import MethodEmitter, PayloadWriters, missing_kernels
+from stepwell.backends.executorch.writing.emit import MethodEmitter, PayloadWriters
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.cmsis.ops import (
@@ -73,14 +74,8 @@ def emit(program: Program, delegates: PayloadWriters | None = None) -> Container
     """
     if problems := list(limit_problems(program)):
         raise VerificationError(problems)
-    own = dict.fromkeys(
-        {type(op) for op in program.module.walk() if isinstance(op, CmsisOp | StorageCast)},
-        _is_own,
-    )
     writers = dict(delegates or {})
-    known = {**own, **writers}
-    missing = [p for func in program.methods.values() for p in missing_kernels(func, known)]
-    if missing := [*missing, *unsized(program)]:
+    if missing := calls_that_lack_kernels(program, writers):
         raise UnsupportedError(missing)
     builder = ContainerBuilder()
     for name, func in program.methods.items():
@@ -90,6 +85,14 @@ def emit(program: Program, delegates: PayloadWriters | None = None) -> Container
         constant = builder.method(TARGET_METHOD)
         constant.outputs([constant.scalar(cast(Any, stated).data)])
     return builder.finish()
+
+
+def calls_that_lack_kernels(
+    program: Program, delegates: Collection[type[Operation]] = ()
+) -> list[Problem]:
+    """What `emit` refuses of a program, weights aside."""
+    own = {type(op) for op in program.module.walk() if isinstance(op, CmsisOp | StorageCast)}
+    return [*emission_problems(program, own | {*delegates}), *unsized(program)]
 
 
 def unsized(program: Program) -> Iterator[Problem]:
@@ -104,10 +107,6 @@ def unsized(program: Program) -> Iterator[Problem]:
                 'lower(…, sizes="max") or sizes=4 (--sizes) pins the size; '
                 "the program itself runs at any",
             )
-
-
-def _is_own(op: Any, weights: Any) -> Any:
-    raise AssertionError("the library's ops are kernel calls, not delegates")
 
 
 class CortexMEmitter(MethodEmitter):

@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.interpretation import call_arguments, plan_of
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.aten.shapes import rule_for
+from stepwell.dialects.aten.shapes import RECURRENT, rule_for
 from stepwell.ir.declared.inference import infers
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.signature import method_of, ranges_around
@@ -120,7 +120,10 @@ def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
     if any(UNKNOWN in dims(v.type) for v in op.operands if isinstance(v.type, TensorType)):
         return _stated(op, "a dimension of an operand is unknown")
     ruled = _by_rule(op)
-    if ruled is not None and all(a.type == b for a, b in zip(op.results, ruled, strict=False)):
+    is_decided = op.name.removeprefix("aten.") in RECURRENT
+    if ruled is not None and (
+        is_decided or all(a.type == b for a, b in zip(op.results, ruled, strict=False))
+    ):
         return ruled
     if (asserted := _ends_within(op)) is not None:
         return asserted

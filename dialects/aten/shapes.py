@@ -184,6 +184,25 @@ def _linear(op: SchemaOp) -> Sequence[Attribute] | None:
     return [tensor([*sizes[:-1], weight[0]], element(op.operands[0].type))]
 
 
+RECURRENT = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
+
+
+@_rule(*RECURRENT)
+def _recurrence(op: SchemaOp) -> Sequence[Attribute] | None:
+    """Steps as the input has them, features of the first hidden state; torch takes a symbolic
+    number of steps for the example's.
+    """
+    sizes, hidden = _sizes(op.operands[0]), _sizes(op.operands[1])
+    if sizes is None or hidden is None or not isinstance(hidden[-1], int):
+        return None
+    features = hidden[-1] * (2 if op.arg("bidirectional") else 1)
+    states = op.operands[1 : len(op.results)]
+    return [
+        tensor([*sizes[:-1], features], element(op.operands[0].type)),
+        *(state.type for state in states),
+    ]
+
+
 @_rule("mm.default", "bmm.default")
 def _product(op: SchemaOp) -> Sequence[Attribute] | None:
     one, other = _sizes(op.operands[0]), _sizes(op.operands[1])

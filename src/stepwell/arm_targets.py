@@ -11,7 +11,7 @@ from stepwell.arm_pipelines import cortex_m_pipeline, tosa_pipeline
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.dialects.tosa.targets import level_of
-from stepwell.ir.diagnostics import NoEngine
+from stepwell.ir.diagnostics import NoEngine, Problem
 from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
@@ -194,6 +194,12 @@ def _cortex_m_pte(program: Program) -> bytes:
     return to_pte(program)
 
 
+def _cortex_m_problems(program: Program) -> Sequence[Problem]:
+    from stepwell.backends.cortex_m.emit import calls_that_lack_kernels
+
+    return calls_that_lack_kernels(program)
+
+
 def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
     from stepwell.backends.cortex_m.c.array import to_c_array
     from stepwell.backends.cortex_m.emit import to_pte
@@ -223,6 +229,7 @@ def _cortex_m_target(name: str) -> Target:
         _run_cortex_m,
         CORTEX_M_OPTIONS,
         stages=stage_tables.CMSIS,
+        problems=_cortex_m_problems,
     )
 
 
@@ -249,6 +256,13 @@ def _ethosu_pte(program: Program) -> bytes:
     return to_pte(program)
 
 
+def _ethosu_problems(program: Program) -> Sequence[Problem]:
+    from stepwell.backends.cortex_m.emit import calls_that_lack_kernels
+    from stepwell.dialects.ethosu import BinaryOp, DelegateOp
+
+    return calls_that_lack_kernels(program, {DelegateOp, BinaryOp})
+
+
 def _ethosu_estimates(program: Program) -> Any:
     from stepwell.backends.ethos_u.emit import estimates
 
@@ -272,6 +286,7 @@ def _ethosu_target(name: str) -> Target:
         _run_ethosu,
         ETHOSU_OPTIONS,
         stages=stage_tables.BESIDE_CPU,
+        problems=_ethosu_problems,
     )
 
 
@@ -298,6 +313,7 @@ def _tosa_beside_cpu_target(name: str) -> Target:
         _run_beside_cpu,
         BESIDE_CPU_OPTIONS,
         stages=stage_tables.BESIDE_CPU,
+        problems=_ethosu_problems,
     )
 
 

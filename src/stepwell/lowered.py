@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from stepwell.ir.above import Shown
 from stepwell.ir.calls.arguments import takes_what_it_says
 from stepwell.ir.calls.calling import bind, with_frozen
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.levels import stopped_after
 from stepwell.ir.options import OptionValue
 from stepwell.ir.outside.files import Content, as_path, write_atomically, written_beside
@@ -331,6 +331,16 @@ class Lowered(Shown):
         """The step behind which the program stopped on its way; None at its end."""
         after = stopped_after(self.program.module)
         return None if after is None else after.partition("/")[2]
+
+    def require_artefact(self) -> None:
+        """Raise where the artefact cannot be emitted, or its runtime would refuse it.
+
+        Raises:
+            UnsupportedError: naming everything that stands against it, with the model's lines.
+        """
+        find = self.target.problems
+        if find is not None and (problems := find(self.program)):
+            raise UnsupportedError(problems)
 
     def _require_end(self) -> None:
         if self.stopped_after is not None:

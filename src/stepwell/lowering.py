@@ -78,6 +78,33 @@ def lower(
     Raises:
         StepwellError: the target or an option is unknown, or the program cannot be lowered; every
             reason is listed with its place in the model. With `check`, also what it contradicts.
+        UnsupportedError: the lowered program cannot be emitted, or the runtime would refuse it.
+    """
+    given: dict[str, Any] = {"observer": observer, "sizes": sizes, "check": check, **options}
+    lowered = lower_as_far(
+        program, target, pipeline, certify=certify, start=start, stop=stop, **given
+    )
+    if stop is None:  # What stops on its way is no artefact yet.
+        lowered.require_artefact()
+    return lowered
+
+
+def lower_as_far(
+    program: Source,
+    target: str,
+    pipeline: PipelineLike | None = None,
+    *,
+    observer: Observer | None = None,
+    sizes: Sizes | None = None,
+    check: bool = False,
+    certify: bool = False,
+    start: str | None = None,
+    stop: str | None = None,
+    **options: OptionValue,
+) -> Lowered:
+    """Lower a program as `lower` does, where what has no kernel may stay in it.
+
+    For reports on such a program, and for flows that compute the rest by other means.
     """
     chosen_target = find_target(target)
     given = chosen_target.chosen(options)

@@ -17,7 +17,7 @@ from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.lowering import lower
+from stepwell.lowering import lower_as_far
 from stepwell.reporting.report import Report
 
 TARGET = "xnnpack"
@@ -45,7 +45,7 @@ class StepwellPartitioner(Partitioner):
         """The program with calls of delegates in it."""
         from stepwell.joining.delegated import to_delegated
 
-        lowered = lower(exported_program, self.target, **self.options)
+        lowered = lower_as_far(exported_program, self.target, **self.options)
         if lowered.target.artefact != "pte" or lowered.program.level != TARGET:
             raise StepwellError(
                 f"the partitioner makes delegates of XNNPACK, and {self.target!r} makes others",

@@ -11,7 +11,7 @@ from typing import Any
 
 from stepwell.ir.calls.arguments import takes
 from stepwell.ir.declared.numerics import NUMERICS
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import PIPELINE, Option, chosen, read_options
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
@@ -66,6 +66,8 @@ class Target:
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Stage → the step behind which a program is at it, the first of these that the pipeline has;
     the last stage is the level that is emitted (`docs/levels.md`)."""
+    problems: Callable[[Program], Sequence[Problem]] | None = None
+    """What keeps the artefact of a program at the end of the pipeline from being emitted or run."""
     session: Callable[[bytes], Session] | None = None
     """Loads an artefact for calls in a row, where its engine keeps state between them."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from stepwell.dialects.xnnpack.cpus import CPUS as XNNPACK_CPUS
 from stepwell.ir.above import Shown
 from stepwell.ir.choices import Choices
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import Option
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -113,6 +113,13 @@ def _xnnpack_pte(program: Program, **options: Any) -> bytes:
     return to_pte(program, **options)
 
 
+def _xnnpack_problems(program: Program) -> Sequence[Problem]:
+    from stepwell.backends.executorch.kernels.missing_kernels import emission_problems
+    from stepwell.dialects.xnnpack import DelegateOp
+
+    return emission_problems(program, {DelegateOp})
+
+
 def _write_xnnpack_pte(program: Program, **options: Any) -> None:
     from stepwell.backends.xnnpack.pte import write_pte
 
@@ -168,6 +175,7 @@ XNNPACK_TARGET = Target(
     XNNPACK_OPTIONS,
     write=_write_xnnpack_pte,
     stages=stage_tables.XNNPACK,
+    problems=_xnnpack_problems,
     session=_pte_session,
     on_core=_run_pte,
 )

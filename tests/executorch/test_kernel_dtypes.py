@@ -124,9 +124,8 @@ def test_a_crop_of_symbolic_size_is_refused_before_it_runs(axes: tuple[int, ...]
 
     x = torch.ones(6, 7, 5, dtype=torch.int8)
     shapes = ({axis: torch.export.Dim.AUTO(max=32) for axis in axes},)
-    lowered = stepwell.lower(export(Crop(), (x,), dynamic_shapes=shapes), "xnnpack")
     with pytest.raises(UnsupportedError, match="crops nothing"):
-        lowered.to_pte()
+        stepwell.lower(export(Crop(), (x,), dynamic_shapes=shapes), "xnnpack")
 
 
 @pytest.mark.parametrize("axes", [(), (1,), (3, 1)])

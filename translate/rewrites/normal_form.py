@@ -96,6 +96,7 @@ ARITHMETIC: tuple[Rewrite[Any], ...] = (
 LAYERS: tuple[Rewrite[Any], ...] = (
     step(products.matmul_to_linear),
     step(products.matmul_to_bmm),
+    step(products.linear_by_vector),
     step(products.einsum_to_bmm),
     step(products.conv_to_convolution),
     step(products.normalise_reduction),

@@ -1,13 +1,14 @@
-"""Which ops of a method no kernel of the runtime computes, and why."""
+"""What keeps a program from being emitted as a `.pte`; `lower` asks at its end, and `emit`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block, Operation, SSAValue
 
+from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.backends.executorch.decompose import lack_of_pieces
 from stepwell.backends.executorch.kernels.kernel_calls import (
     kernel_limit,
@@ -18,18 +19,51 @@ from stepwell.backends.executorch.kernels.scalar_types import is_scalar_type
 from stepwell.backends.executorch.writing.emit_control import CONTROL
 from stepwell.backends.executorch.writing.emit_scalars import has_scalar_kernels
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.dialects.control import YieldOp
+from stepwell.dialects.control import MapOp, ScanOp, YieldOp
 from stepwell.dialects.sym import SymOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
-from stepwell.ir.diagnostics import Problem, describe_op, op_name
+from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.dtypes import dtype_name, has_torch_dtype, torch_dtype
+from stepwell.ir.program import Program
 from stepwell.ir.signature import get_signature
-from stepwell.ir.types import ScalarType, dims, element
+from stepwell.ir.types import ScalarType, dims, element, is_static
 
+_OR_PIN = "; or pin its symbolic sizes: lower(..., sizes={...}) or --sizes"
 _BOUNDARY = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp, YieldOp)
 
 
-def missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> list[Problem]:
+def emission_problems(program: Program, delegates: Collection[type[Operation]]) -> list[Problem]:
+    """Everything that a `.pte` cannot hold of a program, or the runtime would refuse of it.
+
+    Args:
+        program: whose ops have kernels or are delegates.
+        delegates: the classes of ops that have payloads.
+    """
+    return [
+        problem
+        for func in program.methods.values()
+        for problem in (*_missing_kernels(func, delegates), *_unbounded_sizes(func))
+    ]
+
+
+def _unbounded_sizes(func: FuncOp) -> Iterator[Problem]:
+    """The symbolic sizes that have no upper bound, each at the first value that has it."""
+    ranges, seen = get_signature(func).ranges, set[str]()
+    where = f"method @{func.sym_name.data}"
+    values = [(where, argument) for argument in func.body.block.args]
+    values += [(describe_op(op), result) for op in func.body.walk() for result in op.results]
+    for place, value in values:
+        for dim in dims(value.type) if isinstance(value.type, TensorType) else ():
+            if isinstance(dim, int) or str(dim) in seen:
+                continue
+            seen.add(str(dim))
+            try:
+                upper_bound(str(dim), ranges)
+            except UnsupportedError as error:
+                yield from (Problem(p.fact, place, p.help) for p in error.problems)
+
+
+def _missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> list[Problem]:
     """Every op of a method that is no delegate and for which the runtime has no kernel."""
     problems: list[Problem] = []
 
@@ -56,7 +90,15 @@ def missing_kernels(func: FuncOp, delegates: Collection[type[Operation]]) -> lis
                     Problem(
                         f"{op_name(op)}: {_lack(op)}",
                         describe_op(op),
-                        "decompose it to operators that have one, or lower it into a delegate",
+                        "decompose it to operators that have one, or lower it into a delegate"
+                        + _OR_PIN * any(map(_is_symbolic, (*op.operands, *op.results))),
+                    )
+                )
+            elif isinstance(op, MapOp | ScanOp) and 0 in dims(op.sequences[0].type)[:1]:
+                problems.append(
+                    Problem(
+                        f"{op.name}: it runs over an axis of size 0, which no loop of a .pte does",
+                        describe_op(op),
                     )
                 )
             elif type(op) in CONTROL:
@@ -80,6 +122,10 @@ def _numbers_of_the_call(func: FuncOp) -> list[Problem]:
         for port, argument in zip(ports, func.body.block.args, strict=True)
         if isinstance(argument.type, ScalarType)
     ]
+
+
+def _is_symbolic(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and not is_static(value.type)
 
 
 def _foreign_dtype(op: Operation) -> str | None:

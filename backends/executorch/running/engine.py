@@ -21,12 +21,18 @@ if TYPE_CHECKING:
     from executorch.runtime import Runtime
 
 _FLOW = "executorch.exir"
-_LOCK = threading.Lock()
+RUNTIME_LOCK = threading.RLock()
+"""Held by whoever loads or runs a program.
+
+The runtime logs through Python's `sys.stderr`, which lets go of the GIL while the thread holds a
+mutex of XNNPACK's; a second thread would enter with the GIL, and wait for that mutex for ever.
+Calls of the runtime keep the GIL, so that one at a time is no slower.
+"""
 
 
 def runtime() -> Runtime:
     """The runtime of this process."""
-    with quiet_imports(), _LOCK, _without_flow():
+    with quiet_imports(), RUNTIME_LOCK, _without_flow():
         loaded = importlib.import_module("executorch.runtime")
     return loaded.Runtime.get()
 

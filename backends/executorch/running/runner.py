@@ -33,7 +33,7 @@ from stepwell.backends.executorch.kernels.kernel_tables import library_of
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.arm64 import EmulatedProgram, Measured, asked_for
-from stepwell.backends.executorch.running.engine import runtime
+from stepwell.backends.executorch.running.engine import RUNTIME_LOCK, runtime
 from stepwell.ir.calls.calling import follows_dim_order, laid_out
 from stepwell.ir.diagnostics import ArtefactError, InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
@@ -63,13 +63,14 @@ class _Here:
         engine = runtime()
         told: dict[str, Any] = {} if external is None else {"data_path": external}
         told |= {"enable_etdump": True} if profile else {}
-        with _without_cpuinfo():
+        with RUNTIME_LOCK, _without_cpuinfo():
             self.program = engine.load_program(pte, **told)
             loaded = {m.name: self.program.load_method(m.name) for m in container.methods}
         self.methods = {name: m for name, m in loaded.items() if m is not None}
 
     def execute(self, method: Method, inputs: Sequence[Any]) -> Sequence[Any]:
-        return self.methods[method.name].execute(inputs)
+        with RUNTIME_LOCK:
+            return self.methods[method.name].execute(inputs)
 
 
 @dataclass
@@ -123,8 +124,9 @@ class PteSession:
                     pte, core, external=external, modules=sorted(libraries), counting=counting
                 )
                 return cls(container, engine)
-            for library in libraries:
-                importlib.import_module(library)
+            with RUNTIME_LOCK:  # What registers kernels is loaded as a program is.
+                for library in libraries:
+                    importlib.import_module(library)
             with tempfile.TemporaryDirectory() as folder:
                 if isinstance(external, bytes):
                     path = Path(folder) / "external.ptd"

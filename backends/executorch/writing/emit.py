@@ -32,7 +32,7 @@ from stepwell.backends.executorch.kernels.kernel_calls import (
     is_reshape,
     kernel_of,
 )
-from stepwell.backends.executorch.kernels.missing_kernels import UNCHECKED, missing_kernels
+from stepwell.backends.executorch.kernels.missing_kernels import UNCHECKED, emission_problems
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
 from stepwell.backends.executorch.kernels.signatures import InPlace, Input, KernelSignature
 from stepwell.backends.executorch.writing.builder import ContainerBuilder, MethodBuilder
@@ -100,8 +100,7 @@ def emit(
         UnsupportedError: naming every op that has no kernel and is no delegate.
     """
     writers = dict(delegates or {})
-    problems = [p for func in program.methods.values() for p in missing_kernels(func, writers)]
-    if problems:
+    if problems := emission_problems(program, writers):
         raise UnsupportedError(problems)
     builder = ContainerBuilder(external_constants=external_weights)
     filled = filled_states(program.methods.values())

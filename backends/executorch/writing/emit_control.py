@@ -16,7 +16,6 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from stepwell.backends.executorch.container import Dynamism
 from stepwell.backends.executorch.writing.builder import MethodBuilder
 from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp
-from stepwell.ir.diagnostics import UnsupportedError, describe_op
 from stepwell.ir.types import dims
 
 
@@ -82,12 +81,6 @@ def _emit_scan(
     body: Region,
 ) -> None:
     builder = emitter.builder
-    length = dims(sequences[0].type)[0]
-    if length == 0:
-        raise UnsupportedError(
-            f"{op.name}: it runs over an axis of size 0, which no loop of a .pte does",
-            describe_op(op),
-        )
     places = _places(emitter, op.outputs)
     carried, stacked = places[: len(initial)], places[len(initial) :]
     _assign(emitter, carried, [emitter.values[v] for v in initial], op.outputs[: len(initial)])

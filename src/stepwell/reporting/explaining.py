@@ -25,7 +25,7 @@ from stepwell.ir.outside.frames import frame
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Event
-from stepwell.lowering import Lowered, lower
+from stepwell.lowering import Lowered, lower_as_far
 from stepwell.program import from_exported_program
 from stepwell.reporting.advice import Left, advice_lines
 from stepwell.target import PipelineLike
@@ -169,7 +169,7 @@ def explain(
     """
     source = program if isinstance(program, Program) else from_exported_program(program)
     given: dict[str, Any] = {**options}
-    lowered = lower(source, target, pipeline, sizes=sizes, check=check, **given)
+    lowered = lower_as_far(source, target, pipeline, sizes=sizes, check=check, **given)
     return Explanation(target, tuple(fates(source, lowered)), lowered)
 
 

@@ -22,7 +22,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass, Step, step_name
 from stepwell.ir.syntax.printer import TextPrinter
-from stepwell.lowering import Lowered, lower
+from stepwell.lowering import Lowered, lower_as_far
 from stepwell.program import from_exported_program
 from stepwell.reporting.explaining import Fate, fates
 from stepwell.showing.applications import Application, Recorder
@@ -157,7 +157,7 @@ def tell(
     given = chosen_target.chosen(options)
     steps = prepared(chosen_target, pipeline, given)
     watched = replace(steps, steps=(_Look(look), *steps.steps))
-    lowered = lower(
+    lowered = lower_as_far(
         source, target, watched, observer=observe, **chosen_target.beyond_pipeline(given)
     )
     report = replace(lowered.report, steps=lowered.report.steps[1:])

@@ -56,6 +56,27 @@ def matmul_to_linear(*, op: Any, out: Out, b: Any) -> Value | None:
     return y if added is None or is_bias else y.call(aten.AddTensor, added)
 
 
+@lowers(
+    "aten.linear.default",
+    to="aten",
+    bound=REORDERED,
+    sample="""
+    %v = stepwell.weight <"v"> "parameter" : tensor<4xf32>
+    %y = aten.linear.default(%x, %v) : (tensor<2x3x4xf32>, tensor<4xf32>) -> tensor<2x3xf32>
+    """,
+)
+def linear_by_vector(x: Value, weight: Value, bias: Value | None, *, out: Out) -> Value | None:
+    """A layer whose weight is a vector as one of a single output, which is then no axis.
+
+    The runtime's kernel refuses such a weight: its operand and its result must have equal ranks.
+    """
+    if weight.rank != 1:
+        return None
+    row = weight.view(1, *weight.shape)
+    y = x.call(aten.LinearDefault, row, shape=(*out.shape, 1)).view(*out.shape)
+    return y if bias is None else y.call(aten.AddTensor, bias)
+
+
 def transposed(value: SSAValue) -> SSAValue | None:
     """The matrix that a value is the transpose of."""
     owner = value.owner

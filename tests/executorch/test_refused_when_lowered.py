@@ -1,0 +1,107 @@
+"""`lower` refuses what `to_pte` or the runtime would refuse, with the place and a remedy."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import stepwell
+from stepwell.ir.diagnostics import UnsupportedError, VerificationError
+
+STEPS = """
+builtin.module attributes {stepwell.level = "aten"} {
+  func.func @forward(%x: tensor<1x?x2xf32, #stepwell.shape<[1, "s0", 2]>>) -> RESULT attributes {
+    stepwell.inputs = [{name = "x"}], stepwell.outputs = [{name = "y"}],
+    stepwell.ranges = ["2 <= s0 <= 9"]
+  } {
+    %w = aten.full.default([GATES, 2], 0.5) : () -> tensor<GATESx2xf32>
+    %u = aten.full.default([GATES, 3], 0.5) : () -> tensor<GATESx3xf32>
+    %h = aten.full.default([1, 1, 3], 0.0) : () -> tensor<1x1x3xf32>
+    %y, STATES = aten.KIND.input(%x, HIDDEN, [%w, %u], false, 1, 0.0, false, false, true)
+      : (tensor<1x?x2xf32, #stepwell.shape<[1, "s0", 2]>>, OPERANDS tensor<GATESx2xf32>,
+         tensor<GATESx3xf32>) -> (RESULT, RESULTS)
+    func.return %y : RESULT
+  }
+}
+"""
+SYMBOLIC = 'tensor<1x?x3xf32, #stepwell.shape<[1, "s0", 3]>>'
+
+
+def recurrence(kind: str, result: str) -> str:
+    states = 2 if kind == "lstm" else 1
+    state = ", ".join(["tensor<1x1x3xf32>"] * states)
+    words = {
+        "KIND": kind,
+        "GATES": str({"lstm": 12, "gru": 9}.get(kind, 3)),
+        "HIDDEN": "[%h, %h]" if kind == "lstm" else "%h",
+        "STATES": ", ".join(f"%s{i}" for i in range(states)),
+        "OPERANDS": f"{state},",
+        "RESULTS": state,
+        "RESULT": result,
+    }
+    text = STEPS
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, words[word])
+    return text
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
+def test_a_recurrence_of_symbolic_length_is_typed_and_refused(kind: str) -> None:
+    with pytest.raises(VerificationError, match=r'"s0", 3'):
+        stepwell.parse(recurrence(kind, "tensor<1x20x3xf32>")).verify()
+    program = stepwell.parse(recurrence(kind, SYMBOLIC))
+    program.verify()
+    assert program.run(torch.ones(1, 5, 2))[0].shape == (1, 5, 3)
+    with pytest.raises(UnsupportedError, match=rf"aten\.{kind}\.input.*no kernel") as caught:
+        stepwell.lower(program, "xnnpack")
+    assert "sizes=" in str(caught.value)
+    lowered = stepwell.lower(program, "xnnpack", sizes={"s0": 4})
+    x = torch.randn(1, 4, 2)
+    torch.testing.assert_close(lowered.run(x)[0], program.run(x)[0])
+
+
+def test_a_size_without_an_upper_bound_is_refused() -> None:
+    class Doubled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    shapes = ({0: torch.export.Dim("n", min=2)},)
+    exported = torch.export.export(Doubled(), (torch.ones(3),), dynamic_shapes=shapes)
+    with pytest.raises(UnsupportedError, match="no upper bound") as caught:
+        stepwell.lower(exported, "xnnpack")
+    assert "input x" in str(caught.value) or "@forward" in str(caught.value)
+    assert torch.equal(stepwell.lower(exported, "xnnpack", sizes=4).run(torch.ones(4))[0],
+                       torch.full((4,), 2.0))  # fmt: skip
+
+
+class ByVector(nn.Module):
+    def __init__(self, *, is_weight: bool, has_bias: bool) -> None:
+        super().__init__()
+        vector, bias = torch.randn(6), torch.randn(())
+        self.vector = nn.Parameter(vector) if is_weight else None
+        self.bias = nn.Parameter(bias) if has_bias else None
+
+    def forward(self, x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+        weight = vector if self.vector is None else self.vector
+        return nn.functional.linear(x, weight, self.bias)
+
+
+@pytest.mark.parametrize("rank", range(1, 5))
+@pytest.mark.parametrize("is_weight", [True, False])
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_a_linear_layer_by_a_vector_runs(
+    rank: int, is_weight: bool, is_open: bool, has_bias: bool
+) -> None:
+    model = ByVector(is_weight=is_weight, has_bias=has_bias).eval()
+    x, vector = torch.randn((2, 3, 4, 6)[4 - rank :]), torch.randn(6)
+    try:
+        wanted = model(x, vector)
+    except RuntimeError:
+        pytest.skip("PyTorch refuses it")
+    shapes = ({0: torch.export.Dim("n", min=2, max=8)}, {}) if is_open and rank > 1 else None
+    exported = torch.export.export(model, (x, vector), dynamic_shapes=shapes)
+    lowered = stepwell.lower(exported, "xnnpack")
+    torch.testing.assert_close(lowered.run(x, vector)[0], wanted)
+    assert lowered.report.delegates == 1
