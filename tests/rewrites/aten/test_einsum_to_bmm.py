@@ -127,7 +127,5 @@ def test_pieces_that_divide_by_a_size_of_nothing_end_no_lowering():
     inputs = torch.randn(2, 3, 4), torch.randn(4, 5), torch.randn(5, 3)
     open_axes = ({1: torch.export.Dim("b", min=0, max=9)}, None, None)
     exported = torch.export.export(Three(), inputs, dynamic_shapes=open_axes)
-    lowered = stepwell.lower(exported, "xnnpack")
-    assert dict(lowered.report.outside) == {"aten.einsum.default": 1}
     with pytest.raises(stepwell.StepwellError, match=r"einsum.*no kernel"):
-        lowered.to_pte()
+        stepwell.lower(exported, "xnnpack")
