@@ -123,6 +123,25 @@ def test_booleans_that_broadcast_are_compared_in_order() -> None:
     assert_exact(lambda x, y: x <= y, x, y)
 
 
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        (torch.int32, torch.float32),
+        (torch.int8, torch.uint8),
+        (torch.float16, torch.bfloat16),
+        (torch.int64, torch.float64),
+        (torch.bool, torch.int8),
+        (torch.int16, torch.float32),
+    ],
+    ids=str,
+)
+def test_tensors_of_several_dtypes_are_joined_as_numbers(dtypes: tuple[torch.dtype, ...]) -> None:
+    """The kernel copies the bytes of operands as wide as the result: 1 came out as 1.4e-45."""
+    given = [torch.tensor([[0, 1, 2]]).to(dtype) for dtype in (*dtypes, dtypes[0])]
+    assert_exact(lambda x, y, z: torch.cat([x, y, z], 1), *given)
+    assert_exact(lambda x, y, z: torch.stack([y, x, z]), *given)
+
+
 def test_a_power_of_integers_that_no_kernel_computes_is_refused() -> None:
     x = torch.tensor([3, 5])
     with pytest.raises(UnsupportedError, match="computes something else for large numbers"):

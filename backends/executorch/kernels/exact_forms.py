@@ -8,6 +8,7 @@ where PyTorch does, and calls nothing that goes wrong itself; `decompose.py` tak
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -213,6 +214,21 @@ def _by_long(overload: Any) -> Callable[..., Any]:
     return of_long
 
 
+JOINED = (aten.cat.default, aten.stack.default)
+"""Operators whose kernels copy bytes, whatever dtypes their operands are of."""
+
+
+def _of_one_dtype(overload: Any) -> Callable[..., Any]:
+    def joined(tensors: Any, dim: int = 0) -> Any:
+        """All of them in the result's dtype first."""
+        dtype = functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+        if all(tensor.dtype == dtype for tensor in tensors):
+            return NotImplemented
+        return overload([tensor.to(dtype) for tensor in tensors], dim)
+
+    return joined
+
+
 PRODUCTS = (aten.bmm.default, aten.mm.default)
 """Products of matrices that their kernels do not write where nothing is multiplied."""
 
@@ -234,6 +250,7 @@ def _zeros(size: Any, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> A
 
 EXACT: dict[Any, Callable[..., Any]] = {
     **{overload: _by_long(overload) for overload in BY_LONG},
+    **{overload: _of_one_dtype(overload) for overload in JOINED},
     **{overload: _over_something(overload) for overload in PRODUCTS},
     aten.remainder.Tensor: _remainder,
     aten.remainder.Scalar: _remainder,

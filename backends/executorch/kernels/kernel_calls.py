@@ -15,7 +15,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from stepwell.backends.executorch.kernels.exact_forms import BY_LONG, PRODUCTS
+from stepwell.backends.executorch.kernels.exact_forms import BY_LONG, JOINED, PRODUCTS
 from stepwell.backends.executorch.kernels.kernel_dtypes import REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernels.kernel_tables import registrations
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type
@@ -71,6 +71,7 @@ Of symbolic sizes they come from taking ops apart (`chunk`), and read what was j
 
 
 _BY_LONG = frozenset(map(str, BY_LONG))
+_JOINED = frozenset(map(str, JOINED))
 _PRODUCTS = frozenset(map(str, PRODUCTS))
 
 
@@ -97,6 +98,8 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return "its kernel crops nothing: a negative amount needs static sizes"
     if op.name in _BY_LONG and element(op.operands[1].type) != i64:
         return "its kernel takes no indices but of int64: index.long()"
+    if op.name in _JOINED and len({*_elements(op.operands), *_elements(op.results)}) > 1:
+        return "its kernel copies bytes, and its operands are of several dtypes"
     between = dims(op.operands[0].type)[-1] if op.name in _PRODUCTS else 1
     if is_of_data(between) and least_of(between, op) < 1:
         return "its kernel leaves a product over nothing unwritten"
