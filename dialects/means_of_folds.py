@@ -204,7 +204,8 @@ def _scaled(x: Term, scale: Limit, shift: Limit) -> Term:
 
 
 @means("aten.linear.default", "aten.mm.default", "aten.bmm.default", "aten.matmul.default",
-       "xnnpack.fully_connected", "xnnpack.batch_matrix_multiply", "aten.conv1d.default",
+       "xnnpack.fully_connected", "xnnpack.batch_matrix_multiply", "xnnpack.convolution_2d",
+       "xnnpack.depthwise_convolution_2d", "aten.conv1d.default",
        "aten.conv2d.default", "aten.conv3d.default")  # fmt: skip
 def product(x: Term, y: Term, bias: Limit = None, *, output_min: Limit, output_max: Limit) -> Term:
     found = total(x * y)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.records import dataclass
 
-OptionValue = bool | int | float | str | PathLike[str] | Mapping[str, str] | None
+OptionValue = bool | int | float | str | PathLike[str] | Mapping[Any, Any] | None
 """What an option of any kind may be given as."""
 
 PIPELINE = "pipeline"
@@ -37,29 +38,43 @@ class ByName:
 
 @dataclass(frozen=True)
 class Ranges:
-    """A mapping from names to the least and the largest integer: `{"ids": (0, 999)}`."""
+    """The least and the largest number of inputs, by name or position: `{"ids": (0, 999)}`."""
 
-    def take(self, value: Any) -> Mapping[str, tuple[int, int]] | None:
+    def take(self, value: Any) -> Mapping[str | int, tuple[float, float]] | None:
         """Ranges as they are used, or None for what are none."""
         if not isinstance(value, Mapping):
             return None
-        taken: dict[str, tuple[int, int]] = {}
+        taken: dict[str | int, tuple[float, float]] = {}
         for name, ends in cast("Mapping[Any, Any]", value).items():
-            if not isinstance(name, str) or not isinstance(ends, tuple | list):
+            if type(name) not in (str, int) or not isinstance(ends, tuple | list):
                 return None
-            low, high = pair if len(pair := tuple(cast("Sequence[Any]", ends))) == 2 else (0, None)
-            if type(low) is not int or type(high) is not int or low > high:
+            pair = list(cast("Sequence[Any]", ends))
+            if len(pair) != 2 or not all(
+                type(end) in (int, float) and isfinite(end) for end in pair
+            ):
+                return None
+            low, high = pair
+            if low > high:
                 return None
             taken[name] = (low, high)
         return taken
 
-    def read(self, text: str) -> dict[str, list[int]] | None:
+    def read(self, text: str) -> dict[str | int, list[float]] | None:
         """`ids:0..999,mask:0..1` as a mapping, or None for what is none."""
         pairs = [pair.rpartition(":") for pair in text.split(",")]
         try:
-            return {name.strip(): [int(end) for end in ends.split("..")] for name, _, ends in pairs}
+            return {
+                _number(name.strip(), name.strip()): [_number(end) for end in ends.split("..")]
+                for name, _, ends in pairs
+            }
         except ValueError:
             return None
+
+
+def _number(text: str, otherwise: Any = None) -> Any:
+    """An integer, if the text is one; else a float, or what stands for it."""
+    whole = text.removeprefix("-").isdecimal()
+    return int(text) if whole else float(text) if otherwise is None else otherwise
 
 
 Kind = (
@@ -105,7 +120,7 @@ class Option:
         if isinstance(kind, ByName):
             return f"{', '.join(map(repr, kind.words))} for all, or a mapping from names to these"
         if isinstance(kind, Ranges):
-            return "a mapping from names to (least, largest)"
+            return "a mapping from names or positions to (least, largest), two finite numbers"
         if isinstance(kind, Choices):
             return "a table of choices, or its file"
         if isinstance(kind, range):
@@ -138,7 +153,8 @@ class Option:
                 if all(isinstance(n, str) and w in kind.words for n, w in named.items()):
                     return MappingProxyType(dict(named))
         elif isinstance(kind, Ranges | Choices):
-            if (taken := kind.take(value)) is not None:
+            taken: Mapping[Any, Any] | None = kind.take(value)
+            if taken is not None:
                 return MappingProxyType(taken)
         elif isinstance(kind, range):
             if isinstance(value, int) and not isinstance(value, bool) and value in kind:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
 from stepwell.ir.calls.border import (
     Arguments,
@@ -20,12 +21,15 @@ from stepwell.ir.calls.border import (
 )
 from stepwell.ir.calls.nested_inputs import flat_arguments
 from stepwell.ir.diagnostics import InputMismatch, Problem, StepwellError
+from stepwell.ir.dtypes import is_float
 from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.signature import Port, get_signature
 from stepwell.ir.types import FloatType, element
 
 NARROWED = "tosa.input_narrowed_from"
 """A method's attribute: which 64-bit inputs of the model its program takes in 32 bits."""
+Ends = tuple[float, float]
+"""The least and the largest number of an input; integers of integers."""
 RANGES = "stepwell.input_ranges"
 """A method's attribute: of each run-time input "least..largest" as the caller declared, or ""."""
 
@@ -56,7 +60,8 @@ def bind(func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = N
     signature = get_signature(func)
     method = f"method @{func.sym_name.data}"
     leaves = flat_arguments(signature, args, dict(kwargs or {}), method)
-    types = iter(zip(func.function_type.inputs.data, _narrowed(func), _declared(func), strict=True))
+    held = declared_ranges(func)
+    types = iter(zip(func.function_type.inputs.data, _narrowed(func), held, strict=True))
     problems: list[Problem] = []
     bound, given = list[Any](), list[Any]()
     names: list[str] = []
@@ -89,7 +94,7 @@ def bind(func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = N
 
 
 def _taken(
-    type_: Attribute, leaf: Any, narrowed: bool, declared: tuple[int, int] | None, where: str
+    type_: Attribute, leaf: Any, narrowed: bool, declared: Ends | None, where: str
 ) -> tuple[Any, list[Problem]]:
     """A value as a program of this input takes it, and what keeps it from that."""
     is_plain = isinstance(leaf, torch.Tensor) and why_no_numbers(leaf) is None
@@ -116,61 +121,81 @@ def _narrowed(func: FuncOp) -> list[bool]:
     return [bool(isinstance(text, StringAttr) and text.data) for text in attribute]
 
 
-def _declared(func: FuncOp) -> list[tuple[int, int] | None]:
-    """Of each run-time input, the least and the largest integer that it was declared to hold."""
+def declared_ranges(func: FuncOp) -> list[Ends | None]:
+    """Of each run-time input, the least and the largest number that it was declared to hold."""
     attribute = func.attributes.get(RANGES)
     if not isinstance(attribute, ArrayAttr):
         return [None] * len(func.function_type.inputs.data)
     texts = [text.data if isinstance(text, StringAttr) else "" for text in attribute]
-    return [
-        (int(low), int(high)) if dots else None
-        for low, dots, high in (text.partition("..") for text in texts)
-    ]
+    return [_ends(text) if text else None for text in texts]
 
 
-def declare_ranges(
-    func: FuncOp, ranges: Mapping[str, tuple[int, int]]
-) -> dict[SSAValue, tuple[int, int]]:
-    """State on a method what its integer inputs hold; a later call with other values is refused.
+def _ends(text: str) -> Ends:
+    """As `declare_ranges` writes them: floats have a point or an exponent."""
+    is_whole = not re.search(r"\d\.\d|e", text)
+    low, high = (int(end) if is_whole else float(end) for end in text.split(".."))
+    return low, high
+
+
+def declare_ranges(funcs: Sequence[FuncOp], ranges: Mapping[str | int, Ends]) -> None:
+    """State on methods what their inputs hold; a later call with other values is refused.
 
     Args:
-        func: the method.
-        ranges: (least, largest) by the name of an input.
-
-    Returns:
-        The ranges by the input's value in the program.
+        funcs: the methods.
+        ranges: (least, largest) by the name of an input, or by its position; numbers of integer
+            inputs are whole. A method without such an input is left as it is.
 
     Raises:
-        StepwellError: an input of that name is none, or holds no integers.
+        StepwellError: no method has that input, or it holds no such numbers.
     """
-    if not ranges:
-        return {}
-    ports = [port for port in get_signature(func).inputs if port.constant is None]
-    args = {port.name: arg for port, arg in zip(ports, func.body.block.args, strict=True)}
-    for name in ranges:
-        if name not in args or not _integers(args[name].type):
+    unknown, names = set(ranges), list[str]()
+    for func in funcs:
+        args = list(zip(get_signature(func).runtime_inputs, func.body.block.args, strict=True))
+        names += [port.name for port, arg in args if _kind(arg.type) is not None]
+        texts: list[str] = []
+        for at, (port, arg) in enumerate(args):
+            key = port.name if port.name in ranges else at
+            kind = _kind(arg.type) if key in ranges else None
+            if kind is not None:
+                unknown.discard(key)
+                if kind is int and not all(float(end).is_integer() for end in ranges[key]):
+                    raise StepwellError(
+                        f"ranges: {key!r} holds integers, not {ranges[key]}",
+                        f"method @{func.sym_name.data}",
+                        "both ends of its range are integers",
+                    )
+            texts.append("" if kind is None else "{}..{}".format(*map(kind, ranges[key])))
+        if any(texts):
+            func.attributes[RANGES] = ArrayAttr([StringAttr(text) for text in texts])
+    for key in ranges:
+        if key in unknown:
             raise StepwellError(
-                f"ranges: {name!r} is no input of integers",
-                help="they are " + ", ".join(n for n, arg in args.items() if _integers(arg.type)),
+                f"ranges: {key!r} is no input of real numbers",
+                help="they are " + ", ".join(dict.fromkeys(names)),
             )
-    texts = ["{}..{}".format(*ranges[n]) if n in ranges else "" for n in args]
-    func.attributes[RANGES] = ArrayAttr([StringAttr(text) for text in texts])
-    return {args[name]: held for name, held in ranges.items()}
 
 
-def _integers(type_: Attribute) -> bool:
-    return isinstance(type_, TensorType) and isinstance(element(type_), IntegerType)
+def _kind(type_: Attribute) -> type[int] | type[float] | None:
+    """What the elements of an input are, if they have an order."""
+    if not isinstance(type_, TensorType):
+        return None
+    if isinstance(element(type_), IntegerType):
+        return int
+    return float if is_float(element(type_)) else None
 
 
-def _outside(declared: tuple[int, int] | None, leaf: Any, where: str) -> Problem | None:
-    """Why an integer input is not what was declared, or None."""
+def _outside(declared: Ends | None, leaf: Any, where: str) -> Problem | None:
+    """Why an input is not what was declared, or None; of floats, ends are of their dtype."""
     if declared is None or not isinstance(leaf, torch.Tensor) or not leaf.numel():
         return None
-    least, largest = int(leaf.min()), int(leaf.max())
-    if declared[0] <= least and largest <= declared[1]:
-        return None
+    least, largest = leaf.min().item(), leaf.max().item()  # Of a NaN, NaN.
     low, high = declared
-    return Problem(f"holds {least} to {largest}, declared was {low} to {high}", where)
+    if leaf.is_floating_point():
+        low, high = (torch.tensor(end, dtype=leaf.dtype).item() for end in declared)
+    if low <= least and largest <= high:
+        return None
+    held = f"holds {least} to {largest}"
+    return Problem(f"{held}, declared was {declared[0]} to {declared[1]}", where)
 
 
 def flatten_inputs(

@@ -18,6 +18,17 @@ NUMERICS: tuple[Numerics, ...] = ("torch", "finite", "strict")
 are ordinary numbers; `strict`: no deviation that is known, whatever it costs."""
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A fact that holds for every input that a program admits.
+
+    `stepwell.translate.values` makes them from intervals and from nothing else. An analysis that
+    assumes ordinary activations returns a refusal or None (`values/trusting.py`), never this.
+    """
+
+    fact: str
+
+
 @dataclass(frozen=True)
 class Deviation:
     """A class of numbers that a rewrite does not keep.
@@ -32,6 +43,10 @@ class Deviation:
     accepted: bool = False
     everywhere: bool = False
     """Whether it is the engine's, in every op: then it is said once, and not listed by op."""
+
+    def unless(self, *proofs: Proof | None) -> Deviation | None:
+        """None where everything is proved that keeps it from occurring."""
+        return self if None in proofs else None
 
 
 FLUSHED = Deviation(

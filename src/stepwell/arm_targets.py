@@ -12,7 +12,7 @@ from stepwell.backends.ethos_u.accelerators import ACCELERATORS
 from stepwell.dialects.cmsis.target import CPUS
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.diagnostics import NoEngine, Problem
-from stepwell.ir.options import PIPELINE, ByName, Option, Ranges
+from stepwell.ir.options import PIPELINE, ByName, Option
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -90,18 +90,10 @@ ASKED = Option(
     at=(PIPELINE,),
 )
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir", "vgf"))
-RANGES = Option(
-    "ranges",
-    Ranges(),
-    None,
-    "the integers that inputs hold, which proves that int64 fits into TOSA's int32; calls are held "
-    "to it",
-)
-
 CORTEX_M_OPTIONS = (BIAS_FORM, IO, IO_LAYOUT, OPTIMISE, ARENA)
 ETHOSU_OPTIONS = (CPU, IO, ASKED)
 BESIDE_CPU_OPTIONS = (CPU, IO)
-TOSA_OPTIONS = (METHOD, RANGES)
+TOSA_OPTIONS = (METHOD,)
 TOSA_DIALECTS = ("tosa",)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.calls.arguments import takes
+from stepwell.ir.calls.calling import declare_ranges
 from stepwell.ir.context import Context
 from stepwell.ir.declared.numerics import numerics_of
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
@@ -132,6 +133,7 @@ def lower_as_far(
         )
     work.weights.require_data()
     work.context = Context(chosen_target.name, chosen_target.settings(given))
+    declare_ranges(list(work.methods.values()), given.get("ranges") or {})
     checked = _checked(source, chosen_target, chosen, given) if check else None
     with without_collection():
         _verify(work, is_between=start is not None or way.begins is not None)
@@ -158,6 +160,7 @@ def lower_as_far(
         seconds=seconds,
         events=tuple(run.history.events),
         numerics=numerics_of(work.context),
+        ranges=work.context.option("ranges") or {},
         deviations=tuple(run.history.deviations),
         check=checked,
         left=left,
@@ -248,6 +251,7 @@ def _again(
     def make() -> Program:
         program = source.clone()
         program.context = Context(target.name, context.options, left_alone=context.left_alone)
+        declare_ranges(list(program.methods.values()), context.option("ranges") or {})
         return program
 
     if isinstance(error, StepFailure) and leave_alone(error, context):

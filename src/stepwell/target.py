@@ -12,7 +12,7 @@ from typing import Any
 from stepwell.ir.calls.arguments import takes
 from stepwell.ir.declared.numerics import NUMERICS
 from stepwell.ir.diagnostics import Problem, StepwellError
-from stepwell.ir.options import PIPELINE, Option, chosen, read_options
+from stepwell.ir.options import PIPELINE, Option, Ranges, chosen, read_options
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.pipeline import Pipeline
@@ -25,7 +25,15 @@ NUMERICS_OF = Option(
     "which classes of numbers (NaN, infinities, zeros) are kept (`docs/semantics.md`)",
 )
 
-OPTIONS: tuple[Option, ...] = (NUMERICS_OF,)
+RANGES = Option(
+    "ranges",
+    Ranges(),
+    None,
+    "the numbers that inputs hold, none of them NaN, from which proofs begin: that nothing is "
+    "infinite, or that int64 fits into TOSA's int32; calls are held to it",
+)
+
+OPTIONS: tuple[Option, ...] = (NUMERICS_OF, RANGES)
 """What every target takes."""
 PipelineChange = Callable[[Pipeline], Pipeline]
 PipelineLike = Pipeline | str | PipelineChange

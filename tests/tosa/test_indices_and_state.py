@@ -202,11 +202,14 @@ def test_a_declared_range_proves_what_is_computed_from_it(function) -> None:
             run(X, ROWS.clamp(2, 5) + torch.tensor([0, 0, 2]))
 
 
-@pytest.mark.parametrize("name", ["inputs_0", "nothing"])
-def test_a_range_of_no_integers_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "least", "reason"),
+    [("inputs_1", 0.5, "holds integers, not"), ("nothing", 0, "is no input of real numbers")],
+)
+def test_a_range_of_no_such_input_is_refused(name: str, least: float, reason: str) -> None:
     source = export(_Function(RANGED[1]), (X, ROWS))
-    with pytest.raises(stepwell.StepwellError, match=f"'{name}' is no input of integers"):
-        stepwell.lower(source, "tosa-1.0+fp+int", ranges={name: (0, 1)})
+    with pytest.raises(stepwell.StepwellError, match=f"'{name}' {reason}"):
+        stepwell.lower(source, "tosa-1.0+fp+int", ranges={name: (least, 1)})
 
 
 def test_products_that_outgrow_32_bits_are_refused() -> None:

@@ -1,7 +1,8 @@
 """What values can be: one engine that evaluates meanings over sets of numbers, for every target.
 
 `Values` asks what an element of a value can be, through the whole program. What it answers is an
-`Interval` (`intervals.py`), or whether numbers stay finite (`classes.py`).
+`Interval` (`intervals.py`), or a `Proof` that no element is infinite or NaN. Both hold for every
+input that the program admits. `trusting.py` assumes more, and can only refuse.
 """
 
 from stepwell.translate.values.engine import (
@@ -9,6 +10,7 @@ from stepwell.translate.values.engine import (
     interval,
     is_away_from_zero,
     is_bounded,
+    is_finite,
     is_never_nan,
     most,
     values_of,
@@ -22,6 +24,7 @@ __all__ = [
     "interval",
     "is_away_from_zero",
     "is_bounded",
+    "is_finite",
     "is_never_nan",
     "most",
     "values_of",

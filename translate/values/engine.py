@@ -17,13 +17,15 @@ from typing import Generic, TypeVar
 
 import torch
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 import stepwell.dialects.means_of_folds  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.calls.calling import RANGES, declared_ranges
 from stepwell.ir.core import weight_key
-from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.means import Scalar, Term, meaning, range_of
+from stepwell.ir.declared.numerics import Proof
 from stepwell.ir.dtypes import has_torch_dtype, i64, torch_dtype
 from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
@@ -37,6 +39,8 @@ LARGEST_READ = 1 << 18
 """Elements of a weight that are looked at."""
 LARGEST_LAYER = 1 << 24
 """Elements of a layer's weight whose sums are taken."""
+LONGEST_ROW = 1 << 22
+"""Products of singles whose sum rounds to less than twice what it is at most, in any order."""
 
 
 _T = TypeVar("_T")
@@ -93,10 +97,7 @@ class Analysis(ABC, Generic[_T]):
         op = value.owner
         if not isinstance(op, Operation) or kind_of_value(value) is None or weight_key(value):
             return ()
-        operands = operands_of(op)
-        # What is divided by its spread is as large as that allows, mostly whatever was given.
-        behind = operands[1:] if is_of(op, "normalisation") else operands
-        return [v for v in behind if isinstance(v.type, TensorType)]
+        return [v for v in operands_of(op) if isinstance(v.type, TensorType)]
 
     @abstractmethod
     def found(self, value: SSAValue) -> _T:
@@ -117,6 +118,8 @@ class Values(Analysis[Interval]):
         if value in self.assumed:
             return self.assumed[value]
         kind = kind_of_value(value)
+        if kind is not None and (declared := _declared(value)) is not None:
+            return kind.held(Interval(*declared, False, not kind.is_float))
         if kind is None or kind.is_float:
             return ANY
         return Interval(kind.low, kind.high, False, True)
@@ -207,9 +210,19 @@ class Values(Analysis[Interval]):
             return inf
         if weight.dim() < 2 or not weight.numel() or not weight.is_floating_point():
             return inf
+        if weight[0].numel() > LONGEST_ROW:
+            return inf
         rows = weight.detach().flatten(1).abs()  # A tenth of the time of `vector_norm`.
         found = float(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)).max())
         return inf if isnan(found) else found
+
+
+def _declared(value: SSAValue) -> tuple[float, float] | None:
+    """Between which numbers the caller said that an input of a method lies."""
+    method = value.owner.parent_op() if isinstance(value.owner, Block) else None
+    if not isinstance(value, BlockArgument) or not isinstance(method, FuncOp):
+        return None
+    return declared_ranges(method)[value.index] if RANGES in method.attributes else None
 
 
 def _count(type_: Attribute) -> int:
@@ -246,12 +259,14 @@ def is_away_from_zero(value: SSAValue, program: Program) -> bool:
     return found.low >= least or found.high <= -least
 
 
-def is_bounded(value: SSAValue, program: Program) -> bool:
-    """Whether no element is infinite in the value's dtype (NaN may be there)."""
+def is_bounded(value: SSAValue, program: Program) -> Proof | None:
+    """Proof that no element is infinite in the value's dtype (NaN may be there)."""
     value_element = element(value.type)
     if not has_torch_dtype(value_element):
-        return False
-    return not torch_dtype(value_element).is_floating_point or interval(value, program).is_bounded
+        return None
+    is_float = torch_dtype(value_element).is_floating_point
+    holds = not is_float or interval(value, program).is_bounded
+    return Proof("no element is infinite") if holds else None
 
 
 def most(values: Iterable[SSAValue], program: Program) -> list[float]:
@@ -259,6 +274,15 @@ def most(values: Iterable[SSAValue], program: Program) -> list[float]:
     return [interval(value, program).most for value in values]
 
 
-def is_never_nan(value: SSAValue, program: Program) -> bool:
-    """Whether no element is NaN."""
-    return not interval(value, program).nan
+def is_never_nan(value: SSAValue, program: Program) -> Proof | None:
+    """Proof that no element is NaN."""
+    return None if interval(value, program).nan else Proof("no element is NaN")
+
+
+def is_finite(value: SSAValue, program: Program) -> Proof | None:
+    """Proof that no element is infinite or NaN."""
+    if (key := weight_key(value)) is not None:  # However large it is.
+        holds = bool(program.weights.get(key).isfinite().all())
+    else:
+        holds = None not in (is_bounded(value, program), is_never_nan(value, program))
+    return Proof("every element is a number") if holds else None

@@ -10,6 +10,7 @@ from typing import Protocol
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.means import Scalar, Term, count_of, keeps_axes, meaning
@@ -17,7 +18,8 @@ from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.once_each import once_each
 from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.records import dataclass
-from stepwell.ir.types import element
+from stepwell.ir.signature import least_of
+from stepwell.ir.types import dims, element
 from stepwell.translate.values.interval import ANY, Interval, Kind, kind_of
 from stepwell.translate.values.intervals import LEAST_EPSILON, RULES
 
@@ -89,6 +91,13 @@ class Evaluation:
     def count(self) -> int | None:
         """How many elements are folded for one of the result; None if that is symbolic."""
         return count_of(self.op)
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether what is folded may have no element."""
+        if (count := self.count) is not None:
+            return count == 0
+        return any(least_of(size, self.op) < 1 for size in dims(self.op.operands[0].type))
 
     @property
     def nan_is_zero(self) -> bool:
@@ -165,6 +174,24 @@ class Evaluation:
         if not isinstance(most_, Term) or most_.function != "greatest":
             return False
         return self.same(most_.operands[0], x)
+
+    def least_total(self, given: Scalar) -> float:
+        """What a sum of what is not negative is at least: of a softmax's greatest, its mean."""
+        if self.is_of_greatest(given):
+            return 1.0
+        topk = given.value.owner if isinstance(given, Term) and given.value is not None else None
+        if not isinstance(topk, SchemaOp) or topk.name != "aten.topk.default":
+            return 0.0
+        softmax, sizes = topk.operands[0].owner, dims(topk.operands[0].type)
+        if not isinstance(softmax, SchemaOp) or softmax.name not in _SOFTMAX or not topk.arg("k"):
+            return 0.0
+        if self.op.name != "aten.sum.dim_IntList" or topk.arg("largest") is False:
+            return 0.0
+        at, over = topk.arg("dim") % len(sizes), softmax.arg("dim") % len(sizes)
+        axes: list[int] = self.op.arg("dim") if isinstance(self.op, SchemaOp) else []
+        is_summed = [axis % len(sizes) for axis in axes or ()] == [at]
+        size = sizes[at]
+        return 0.5 / size if is_summed and at == over and isinstance(size, int) and size else 0.0
 
     def sum_of_products(self, given: Scalar) -> float | None:
         """What sums of products of an operand with a layer's weight are at most; None if others."""
@@ -268,6 +295,9 @@ _EXACT = frozenset(
     "negate absolute minimum maximum greatest least some floor ceil round trunc sign".split()
 )
 """Functions of floats that do not round."""
+
+
+_SOFTMAX = ("aten._softmax.default", "aten.softmax.int")
 
 
 def _has_rows(op: Operation) -> bool:

@@ -153,7 +153,7 @@ def _is_short(end: Number) -> bool:
     return (mantissa * 256).is_integer()
 
 
-_SLACK = 2.0**-20
+SLACK = 2.0**-20
 """More than a float32's rounding, and than what libraries' functions are off by."""
 
 
@@ -173,9 +173,9 @@ def kind_of(type_: Attribute) -> Kind | None:
         case BFloat16Type():
             return Kind(True, 2.0**-6, 2.0**-126, -_WIDEST, _WIDEST, 8)
         case Float64Type():
-            return Kind(True, _SLACK, 2.0**-126, -inf, inf, 53)
+            return Kind(True, SLACK, 2.0**-126, -inf, inf, 53)
         case _ if is_float(type_):
-            return Kind(True, _SLACK, 2.0**-126, -_LARGEST, _LARGEST, 24)
+            return Kind(True, SLACK, 2.0**-126, -_LARGEST, _LARGEST, 24)
         case _:
             return None
 

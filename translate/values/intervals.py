@@ -18,6 +18,7 @@ from xdsl.ir import Operation
 from stepwell.ir.declared.means import PRIMITIVES, Scalar, Term
 from stepwell.translate.values.interval import (
     ANY,
+    SLACK,
     TRUTH,
     Interval,
     Number,
@@ -28,6 +29,8 @@ from stepwell.translate.values.interval import (
     of_number,
 )
 
+MOST_ELEMENTS = 1 << 63
+"""No tensor has more."""
 LEAST_EPSILON = 1e-30
 """A number that no engine reads as zero, and beside which the squares that one does are nothing."""
 
@@ -44,13 +47,15 @@ class Ask(Protocol):
     @property
     def count(self) -> int | None: ...
     @property
+    def may_be_empty(self) -> bool: ...
+    @property
     def nan_is_zero(self) -> bool: ...
     def __call__(self, given: Scalar) -> Interval: ...
     def fold(self, given: Scalar, *functions: str) -> tuple[Term, Operation] | None: ...
     def same(self, one: Scalar, other: Scalar) -> bool: ...
     def elements_of_norm(self, x: Scalar, factor: Scalar) -> int | None: ...
     def is_part_of_sum(self, x: Scalar, sum_: Scalar) -> bool: ...
-    def is_of_greatest(self, given: Scalar) -> bool: ...
+    def least_total(self, given: Scalar) -> float: ...
     def sum_of_products(self, given: Scalar) -> float | None: ...
     def under(self, condition: Scalar, given: Scalar, holds: bool) -> Interval: ...
 
@@ -238,7 +243,7 @@ def _multiply(ask: Ask, term: Term) -> Interval:
         count = ask.elements_of_norm(part, factor)
         if count is not None:
             size = 2 * math.sqrt(count)  # Twice that is room for rounding.
-            return Interval(-size, size)
+            return Interval(-size, size, _product(ask(part), ask(factor)).nan)
     return _product(ask(one), ask(other))
 
 
@@ -321,11 +326,15 @@ def _where(ask: Ask, term: Term) -> Interval:
 def _total(ask: Ask, term: Term) -> Interval:
     operand = term.operands[0]
     x, count = ask(operand), ask.count
-    least = 1.0 if ask.is_of_greatest(operand) else 0
+    least = ask.least_total(operand)
     rows = ask.sum_of_products(operand)
     if rows is not None and rows < inf:
-        return Interval(-2 * rows, 2 * rows)
+        assert isinstance(operand, Term)
+        overflows = 2 * rows > ask.largest or ask.slack > SLACK  # Halves are summed as halves.
+        return Interval(-2 * rows, 2 * rows, ask(operand.operands[0]).nan or overflows)
     mixed = x.low < 0 < x.high
+    if count is None and ask.is_float and x.most * MOST_ELEMENTS < ask.largest:
+        count = MOST_ELEMENTS
     if count is None or not x.is_bounded:
         # Over no elements, a sum is zero.
         low, high = -inf if x.low < 0 else least, inf if x.high > 0 else 0
@@ -346,7 +355,7 @@ def _average(ask: Ask, term: Term) -> Interval:
     # A sum of many numbers rounds more often than one product: half and twice is room enough.
     low = low / 2 if low > 0 else low * 2
     high = high * 2 if high > 0 else high / 2
-    return Interval(low, high, x.nan or not x.is_bounded)
+    return Interval(low, high, x.nan or not x.is_bounded or ask.may_be_empty)
 
 
 def _same(ask: Ask, term: Term) -> Interval:

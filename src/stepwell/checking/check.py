@@ -17,6 +17,7 @@ from stepwell.checking.mx import accuracy_of_payloads
 from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult
 from stepwell.failing.reproducing import explained
+from stepwell.ir.calls.calling import declare_ranges
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import OptionValue
@@ -112,6 +113,7 @@ def check_steps(
     def fresh() -> Program:
         program = source.clone()
         program.context = Context(context.target, context.options, left_alone=context.left_alone)
+        declare_ranges(list(program.methods.values()), context.option("ranges") or {})
         return program
 
     fresh().verify()

@@ -17,6 +17,7 @@ from xdsl.ir import Attribute
 
 from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.checking.sizes import shape_at, telling_sizes, usual_sizes
+from stepwell.ir.calls.calling import declared_ranges
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.records import dataclass
@@ -131,7 +132,18 @@ def make_samples(func: FuncOp, example: Sequence[Any] | None = None, seed: int =
         ends = label.endswith("shapes")
         sample = _sample(f"random, {label}", types, ports, None, point, normal, True, random)
         samples.append(sample if ends else replace(sample, followed=True))
-    return samples
+    held = declared_ranges(func)
+    given = len(samples) if not any(held) else int(example is not None)
+    others = (replace(s, inputs=tuple(map(_within, s.inputs, held))) for s in samples[given:])
+    return [*samples[:given], *others]
+
+
+def _within(value: Any, held: tuple[float, float] | None) -> Any:
+    """An input as the caller declared it: NaN is the least of its range, what is beyond an end."""
+    if held is None:
+        return value
+    value = value.nan_to_num(held[0]) if value.is_floating_point() else value
+    return value.clamp(*held)
 
 
 def _integer_samples(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ class Report(Shown):
         events: every application of a rewrite, in order.
         seconds: wall time of verification and rewriting, without emission.
         numerics: the contract about classes of numbers that was kept (`docs/semantics.md`).
+        ranges: the least and the largest number of inputs, as declared; calls are held to them.
         deviations: each class of numbers that may be lost, and where.
         check: what `lower(..., check=True)` compared.
         left: what is left to the runtime's own kernels, with what was said of it.
@@ -59,6 +61,9 @@ class Report(Shown):
     left: tuple[Left, ...] = field(default=(), repr=False)
     work: int = 0
     cuts: int = 0
+    ranges: Mapping[str | int, tuple[float, float]] = field(
+        default_factory=dict[str | int, tuple[float, float]]
+    )
 
     def __repr__(self) -> str:
         return f"<report of a lowering to {self.target}: print it, or .text(verbose=True)>"
@@ -86,6 +91,7 @@ class Report(Shown):
             "outside": dict(self.outside),
             "seconds": self.seconds,
             "numerics": self.numerics,
+            "ranges": dict(self.ranges),
             "steps": self.steps,
             "refusals": self.refusals,
             "deviations": self.deviations,
@@ -117,6 +123,7 @@ class Report(Shown):
             f"outside    {self.outside.total()} ops" + (f": {listed}" if listed else ""),
             f"seconds    {self.seconds:.3f}",
             f"numerics   {self.numerics}",
+            *(f"input      {name}: {low} to {high}" for name, (low, high) in self.ranges.items()),
             *([f"checked    {len(self.check.steps)} steps"] if self.check else []),
             *self._mistakes(),
             "",

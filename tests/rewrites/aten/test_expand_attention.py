@@ -92,7 +92,7 @@ def test_scores_are_seen_head_by_head_where_the_mask_is(name: str, apply: Any, m
     given = f'%m = stepwell.weight <"m"> "buffer" : {type_}'
     line = f"%y = {NAME}(%q, %k, %k, %m, enable_gqa=true) : ({T}, {k}, {k}, {type_}) -> {T}"
     if name == "an argument":
-        given = f"%m = aten.relu.default(%r) : ({type_}) -> {type_}"
+        given = f"%m = aten.neg.default(%r) : ({type_}) -> {type_}"
     arguments = f"%q: {T}, %k: {k}" + (f", %r: {type_}" if name == "an argument" else "")
     done = apply(method(arguments, given, line, gives=T), step(attention.expand_attention))
     ops = done.ops()

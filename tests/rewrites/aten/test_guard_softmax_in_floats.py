@@ -83,11 +83,18 @@ def test_a_boolean_mask_leaves_only_its_own_choice_outside() -> None:
     torch.testing.assert_close(lowered.run(*inputs)[0], module(*inputs))
 
 
-def test_positions_relative_to_a_query_hide_nothing_and_need_no_guard() -> None:
+@pytest.mark.parametrize(
+    ("norm", "numerics", "is_guarded"),
+    [(None, "torch", True), (None, "finite", False), (nn.LayerNorm(8), "torch", False)],
+)
+def test_positions_relative_to_a_query_need_no_guard_where_they_are_numbers(
+    norm: nn.Module | None, numerics: str, is_guarded: bool
+) -> None:
     module, x = Relative().eval(), torch.randn(1, 5, 8)
-    lowered = stepwell.lower(torch.export.export(module, (x,)), "xnnpack")
+    module = module if norm is None else nn.Sequential(norm, module)
+    lowered = stepwell.lower(torch.export.export(module, (x,)), "xnnpack", numerics=numerics)
     assert lowered.report.delegates == 1 and not lowered.report.outside
-    assert "maximum" not in str(lowered.program)
+    assert ("maximum" in str(lowered.program)) == is_guarded
     torch.testing.assert_close(lowered.run(x)[0], module(x))
 
 

@@ -101,12 +101,15 @@ class Masked(nn.Module):
 
 
 @pytest.mark.parametrize("fill", [-torch.inf, torch.finfo(torch.float32).min])
-def test_padding_is_masked_within_one_delegate(fill: float) -> None:
+def test_padding_is_masked_within_one_delegate_of_numbers(fill: float) -> None:
     """Also where all is padding: NaN, or all alike, is what eager has."""
     model = Masked(nn.LayerNorm(8), fill).eval()
     ids, x = torch.tensor([[1, 2, 0, 0], [0, 0, 0, 0]]), torch.randn(2, 4, 8)
-    lowered = stepwell.lower(export(model, (ids, x)), "xnnpack")
+    lowered = stepwell.lower(export(model, (ids, x)), "xnnpack", numerics="finite")
     assert lowered.report.delegates == 1
+    assert "a score of NaN that the mask hides is seen" in str(lowered.report.deviations)
+    default = stepwell.lower(export(model, (ids, x)), "xnnpack").report
+    assert "mask hides" not in str(default.deviations)
     (found,) = lowered.run(ids, x)
     torch.testing.assert_close(found, model(ids, x), rtol=1e-5, atol=1e-5, equal_nan=True)
 

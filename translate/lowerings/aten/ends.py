@@ -31,13 +31,13 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     not_floats,
     not_for_xnnpack,
 )
-from stepwell.translate.values.classes import is_finite
+from stepwell.translate.values import is_finite
 
 _MIXES = Deviation("an infinity or NaN of a line makes NaN of its last elements")
 
 
 def _mixes(op: Any, program: Any) -> Deviation | None:
-    return None if is_finite(op.operands[0], program) else _MIXES
+    return _MIXES.unless(is_finite(op.operands[0], program))
 
 
 _ZERO = Bound(0.0, 5e-324, "−0 becomes +0 beside a zero")

@@ -31,7 +31,8 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     not_for_xnnpack,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.windows import edges
-from stepwell.translate.values.classes import is_finite, is_finite_of_numbers
+from stepwell.translate.values import is_finite
+from stepwell.translate.values.trusting import trusts_finite
 
 MOST_STEPS = 12
 """Additions of all elements, in place of one pass of a kernel that adds one by one."""
@@ -82,9 +83,8 @@ def _short_axis(x: Value, dim: int, op: Any) -> tuple[int, int]:
 
 
 def _meets_infinities(op: Any, program: Program) -> Deviation | None:
-    if is_finite(op.operands[0], program):
-        return None
-    return Deviation("an infinity becomes a NaN, and a NaN may be lost in a maximum")
+    lost = Deviation("an infinity becomes a NaN, and a NaN may be lost in a maximum")
+    return lost.unless(is_finite(op.operands[0], program))
 
 
 @lowers(
@@ -102,8 +102,8 @@ def logcumsumexp_to_steps(x: Value, dim: int, *, op: Any) -> Value:
     exponential grows, and none that matters is lost, as in the difference to one maximum of all.
     """
     at, size = _short_axis(x, dim, op)
-    if not is_finite_of_numbers(x.ssa, x.b.program):
-        refuse("what is summed may be infinite, and the difference of two infinities is a NaN")
+    why = "what is summed may be infinite, and the difference of two infinities is a NaN"
+    no_refusal(trusts_finite([x.ssa], x.b.program, why))
     moved = 1
     while moved < size:
         one, other = x.slice(at, moved, size), x.slice(at, 0, size - moved)
@@ -163,8 +163,8 @@ def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
         refuse("a step as steep as it has to be is no half")
     if not isinstance(number, int | float):
         refuse("the number is known only at run time")
-    if not all(is_finite_of_numbers(side.ssa, b.program) for side in (chosen, other)):
-        refuse("what is not chosen may be infinite or NaN, and would be multiplied by zero")
+    why = "what is not chosen may be infinite or NaN, and would be multiplied by zero"
+    no_refusal(trusts_finite((chosen.ssa, other.ssa), b.program, why))
     first, equal = SIDES[type(asked)]
     apart = (x - number if number else x).call(aten.ClampDefault, -1.0, 1.0) * STEEP
     step = (apart + equal if equal else apart).call(aten.ClampDefault, 0.0, 1.0)

@@ -24,7 +24,7 @@ from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, ref
 from stepwell.translate.rewrites.slices.picking import Planner
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices, Places
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
-from stepwell.translate.values.classes import is_finite
+from stepwell.translate.values import is_finite
 
 MOST_PLACES = 256
 MOST_PRODUCTS = 2**18
@@ -32,12 +32,12 @@ MOST_PRODUCTS = 2**18
 FEW_SLICES = 8
 """Nodes that a product is not cheaper than."""
 
-_MIXES = "an element that is infinite or NaN makes NaN of what others are added up to"
+_MIXES = Deviation("an element that is infinite or NaN makes NaN of what others are added up to")
 
 
 def _mixes(op: Any, program: Any) -> Deviation | None:
     source = op.operands[-1] if op.name in SCATTERS else op.operands[0]
-    return None if is_finite(source, program) else Deviation(_MIXES)
+    return _MIXES.unless(is_finite(source, program))
 
 
 SCATTERS = {

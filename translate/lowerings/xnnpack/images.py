@@ -41,7 +41,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.windows import (
     stated_scale,
     steps_by_sizes,
 )
-from stepwell.translate.values.classes import is_finite
+from stepwell.translate.values import is_finite
 
 POOLINGS = (
     "aten.max_pool2d.default",
@@ -253,7 +253,7 @@ _SPREADS = Deviation("a channel that is infinite or NaN makes the pixels of its 
     "aten.pixel_shuffle.default",
     to="xnnpack",
     bound=Bound(0.0, 5e-324, "−0 becomes +0 beside a zero"),
-    loses=lambda op, program: None if is_finite(op.operands[0], program) else _SPREADS,
+    loses=lambda op, program: _SPREADS.unless(is_finite(op.operands[0], program)),
     unless=lambda op: static_dims(op.results[0]) is not None,
     name="lower-pixel-shuffle",
     sample="""

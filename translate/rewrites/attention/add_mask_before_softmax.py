@@ -38,7 +38,7 @@ from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.attention.attention_pattern import SOFTMAX
-from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask, may_be_nan
+from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.attention.recognise_attention import (
     leads_to_product,
     splits_leading,
@@ -48,6 +48,7 @@ from stepwell.translate.rewrites.sizes.open_rows import ABSORBED
 from stepwell.translate.rewrites.slices.select_by_constant_mask import filled
 from stepwell.translate.rewrites.xnnpack.nodes.guards import FLOATS, not_held
 from stepwell.translate.values import interval, is_never_nan
+from stepwell.translate.values.trusting import trusts_no_nan
 
 LARGEST_TERM = 1 << 22
 """Elements of a term with the mask in it, which may have more than either."""
@@ -97,22 +98,16 @@ class AddMaskBeforeSoftmax(Rewrite[Closed]):
         scores, term = parts or (scores, None)
         is_small = interval(scores, program).most < ABSORBED
         if not is_small and (
-            not leads_to_product(scores) or may_be_nan(scores, program) is not None
+            not leads_to_product(scores) or trusts_no_nan(scores, program) is not None
         ):
             return None
         return Closed(op, mask, kept, scores, fill, term)
 
     def deviates(self, match: Closed, program: Program) -> Deviation | None:
-        """A sum with −∞ is NaN for a score of NaN or ∞, which the mask would have hidden.
-
-        Scores behind norms are never infinite, and a NaN there is one of the row that gives the
-        value too: hidden or not, the attention is NaN.
-        """
-        is_small = interval(match.scores, program).most < ABSORBED
-        if is_small and is_never_nan(match.scores, program):
-            return None
-        if is_small:
-            return Deviation("a score of NaN that the mask hides is seen", accepted=True)
+        """A sum with −∞ is NaN for a score of NaN or ∞, which the mask would have hidden."""
+        if interval(match.scores, program).most < ABSORBED:
+            seen = Deviation("a score of NaN that the mask hides is seen")
+            return seen.unless(is_never_nan(match.scores, program))
         return Deviation("a score of NaN or ∞ that the mask hides is seen")
 
     def build(self, match: Closed, rw: Rewriter) -> None:

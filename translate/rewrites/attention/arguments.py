@@ -14,6 +14,7 @@ from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import UNKNOWN, number_of
 from stepwell.ir.types import dims, is_static
 from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
+from stepwell.translate.rewrites.sizes.open_rows import unopened_rows
 
 MOST_SCORES = 1 << 28
 """Elements of the largest mask that is made a constant."""
@@ -24,10 +25,12 @@ OVERFLOWN = Deviation("NaN, not zeros, where all scores of a row overflow to −
 
 def overflows(op: Any, program: Program) -> Deviation | None:
     """Products of finite numbers may overflow, to −∞ in a whole row; behind norms none does."""
-    scale = scale_of(op)
+    scale, mask = scale_of(op), op.operand("attn_mask")
     assert not isinstance(scale, Refusal)
+    if mask is not None and unopened_rows(mask, program, trusts=False) is not None:
+        return OVERFLOWN
     queries, keys = op.operands[:2]
-    return None if scores_are_finite(queries, keys, scale, program) else OVERFLOWN
+    return OVERFLOWN.unless(scores_are_finite(queries, keys, scale, program))
 
 
 def drops_out(op: SchemaOp) -> Refusal | None:

@@ -80,7 +80,7 @@ class AttendFromImage(Rewrite[ImageQueries]):
     def deviates(self, match: ImageQueries, program: Program) -> Deviation | None:
         """Kernels multiply the scale in before or behind the product."""
         q, k = match.op.operands[:2]
-        return None if scores_are_finite(q, k, match.scale, program) else REORDERED
+        return REORDERED.unless(scores_are_finite(q, k, match.scale, program))
 
     def build(self, match: ImageQueries, rw: Rewriter) -> None:
         """Each head: its slice of the features, its keys and values; then all beside another."""

@@ -19,6 +19,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.families import is_of, lays_out
+from stepwell.ir.declared.numerics import Proof
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
@@ -152,12 +153,13 @@ def layout_users(value: SSAValue) -> Iterator[Operation]:
             yield use.operation
 
 
-def scores_are_finite(q: SSAValue, k: SSAValue, scale: float, program: Program) -> bool:
-    """Whether no product of a query with a key is infinite: both are bounded (or NaN)."""
+def scores_are_finite(q: SSAValue, k: SSAValue, scale: float, program: Program) -> Proof | None:
+    """Proof that no product of a query with a key is infinite: both are bounded (or NaN)."""
     depth = dims(q.type)[-1]
     sizes = most((q, k), program)
     if not isinstance(depth, int) or math.inf in sizes:
-        return False
+        return None
     largest = torch.finfo(torch_dtype(element(q.type))).max
     bound = 2 * depth * prod(sizes)  # Twice: a sum of many products rounds.
-    return max(bound, bound * abs(scale), sizes[0] * abs(scale)) < largest
+    is_small = max(bound, bound * abs(scale), sizes[0] * abs(scale)) < largest
+    return Proof("no score is infinite") if is_small else None

@@ -39,7 +39,7 @@ from stepwell.translate.rewrites.building import emit
 from stepwell.translate.rewrites.slices.select_by_constant_mask import number_of
 from stepwell.translate.rewrites.xnnpack.nodes.guards import FLOATS, not_held
 from stepwell.translate.values import is_never_nan
-from stepwell.translate.values.classes import maker_of_nan
+from stepwell.translate.values.trusting import trusts_no_nan
 
 
 @recipe("limits")
@@ -99,7 +99,7 @@ class LimitByMask(Rewrite[Masked]):
             return Refusal("both sides are numbers, or one is NaN")
         for side in (value, other):
             if isinstance(side, SSAValue):
-                refusal = not_of_type(side, result) or may_be_nan(side, program)
+                refusal = not_of_type(side, result) or trusts_no_nan(side, program)
                 if refusal is not None:
                     return refusal
         shapes = [dims(side.type) for side in (value, other) if isinstance(side, SSAValue)]
@@ -112,9 +112,8 @@ class LimitByMask(Rewrite[Masked]):
     def deviates(self, match: Masked, program: Program) -> Deviation | None:
         """XNNPACK's minimum and maximum do not say what becomes of a NaN."""
         sides = [side for side in (match.value, match.other) if isinstance(side, SSAValue)]
-        if all(is_never_nan(side, program) for side in sides):
-            return None
-        return Deviation("a NaN that the mask keeps may be lost, one that it hides may be seen")
+        lost = Deviation("a NaN that the mask keeps may be lost, one that it hides may be seen")
+        return lost.unless(*(is_never_nan(side, program) for side in sides))
 
     def build(self, match: Masked, rw: Rewriter) -> None:
         """A minimum, a maximum, or both; two of them and a maximum for two tensors."""
@@ -153,9 +152,3 @@ def not_of_type(value: SSAValue, result: object) -> Refusal | None:
     if element(value.type) != element(result):
         return Refusal("one side has another dtype than the result")
     return None
-
-
-def may_be_nan(value: SSAValue, program: Program) -> Refusal | None:
-    """Nothing since the last product of matrices makes a NaN of finite numbers."""
-    op = maker_of_nan(value, program)
-    return None if op is None else Refusal(f"{op.name} may make a NaN that the mask hides")

@@ -113,8 +113,7 @@ class RecogniseAttention(Rewrite[Attention]):
     def deviates(self, match: Attention, program: Program) -> Deviation | None:
         """One factor instead of two: scores overflow elsewhere, if they do."""
         pairs = (match.product.operands[:2], (match.q.value, match.k_transposed.value))
-        is_small = all(scores_are_finite(q, k, match.scale, program) for q, k in pairs)
-        return None if is_small else REORDERED
+        return REORDERED.unless(*(scores_are_finite(q, k, match.scale, program) for q, k in pairs))
 
     def build(self, match: Attention, rw: Rewriter) -> None:
         """Replay the layouts without scale, with the batch axes that the mask or the softmax had."""

@@ -50,7 +50,7 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.attention.arguments import MOST_SCORES, scale_of
 from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
 from stepwell.translate.rewrites.building import cat, emit, put, slice_axis
-from stepwell.translate.values import is_bounded, is_never_nan
+from stepwell.translate.values import is_finite, is_never_nan
 
 SCORE = 5
 """Copies that a score costs besides its products: a mask, three passes of a softmax, a reload."""
@@ -136,13 +136,9 @@ class SkipMaskedAttention(Rewrite[MaskedAttention]):
     def deviates(self, match: MaskedAttention, program: Program) -> Deviation | None:
         """What a mask hides has no part in the sums any more, be it infinite or NaN."""
         q, k, v = match.op.operands[:3]
-        if (
-            scores_are_finite(q, k, match.scale, program)
-            and is_bounded(v, program)
-            and all(is_never_nan(value, program) for value in (k, v))
-        ):
-            return None
-        return Deviation("a NaN or ∞ that the mask hides is not seen", accepted=True)
+        unseen = Deviation("a NaN or ∞ that the mask hides is not seen", accepted=True)
+        finite = scores_are_finite(q, k, match.scale, program), is_finite(v, program)
+        return unseen.unless(*finite, is_never_nan(k, program))
 
     def build(self, match: MaskedAttention, rw: Rewriter) -> None:
         """Slices of q, k and v; an attention for each block; their results in order."""

@@ -44,8 +44,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.core import WeightOp, weight_key
-from stepwell.ir.declared.numerics import Deviation
+from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
@@ -54,6 +53,7 @@ from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.sizes.size import Size, settled
 from stepwell.ir.types import Dim, dims, tensor
 from stepwell.translate.rewrites.building import (
+    axis,
     emit,
     permute_op,
     view,
@@ -67,14 +67,7 @@ from stepwell.translate.rewrites.experts.routing import (
     reading_of,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.slots import slots_of
-from stepwell.translate.values import is_bounded, is_never_nan
-
-OF_ROWS = frozenset("linear _softmax softmax layer_norm rms_norm bmm mm matmul embedding".split())
-"""Ops that give a row of NaN for one in it, or none."""
-BY_ELEMENT = frozenset(
-    "view permute expand slice sigmoid tanh add sub mul div neg clamp relu gelu gather index topk sum".split()
-)
-"""Ops behind which a NaN of a whole row is one of a whole row."""
+from stepwell.translate.values import is_finite
 
 
 @dataclass(frozen=True)
@@ -110,15 +103,11 @@ class ChooseByRank(Rewrite[Ranked]):
 
     def deviates(self, match: Ranked, program: Program) -> Deviation | None:
         """What is not taken is multiplied by zero: a NaN or an infinity there is NaN."""
-        sources = [match.choice.op.operands[0], *(reading.source for reading in match.readings)]
-        computed = [source for source in sources if not _is_finite(source, program)]
-        if not all(is_bounded(source, program) for source in computed):
-            return Deviation("an infinity beside what is chosen makes that NaN")
-        unsure = [source for source in computed if not is_never_nan(source, program)]
-        if not unsure:
-            return None
-        is_accepted = all(is_lost_by_rows(source, program) for source in unsure)
-        return Deviation("a NaN beside what is chosen is one of that too", accepted=is_accepted)
+        op, sources = match.choice.op, [reading.source for reading in match.readings]
+        spread = Deviation("an infinity or NaN beside what is chosen makes that NaN")
+        alone = None if sources else is_whole_in_rows(op)
+        scores = is_finite(op.operands[0], program) or alone
+        return spread.unless(scores, *(is_finite(source, program) for source in sources))
 
     def build(self, match: Ranked, rw: Rewriter) -> None:
         """Ranks, slots, and a product for the numbers and for each reader."""
@@ -161,28 +150,12 @@ def _product(left: SSAValue, right: SSAValue) -> SchemaOp:
     return aten.BmmDefault.make(left, right, result_types=[result_type])
 
 
-def _is_finite(value: SSAValue, program: Program) -> bool:
-    """Whether a value is a constant without infinities and NaN."""
-    key = weight_key(value)
-    return key is not None and bool(program.weights.get(key).isfinite().all())
-
-
-def is_lost_by_rows(value: SSAValue, program: Program) -> bool:
-    """Whether a NaN is one of all that an op of whole rows gave, as in a network behind a norm."""
-    waiting, seen = [value], {value}
-    while waiting:
-        value = waiting.pop()
-        op = value.owner
-        if isinstance(op, WeightOp):
-            if not _is_finite(value, program):
-                return False
-            continue
-        name = op.name.split(".")[1] if isinstance(op, SchemaOp) else ""
-        if name in OF_ROWS:
-            continue
-        if not isinstance(op, SchemaOp) or name not in BY_ELEMENT:
-            return False
-        fresh = [operand for operand in op.operands if operand not in seen]
-        seen.update(fresh)
-        waiting += fresh
-    return True
+def is_whole_in_rows(op: SchemaOp) -> Proof | None:
+    """Proof that a row to choose from is NaN throughout or finite: then its greatest are, too."""
+    scores = op.operands[0].owner
+    if not isinstance(scores, aten._SoftmaxDefault | aten.SoftmaxInt):
+        return None
+    rank = len(dims(op.operands[0].type))
+    if axis(scores.arg("dim"), rank) != axis(op.arg("dim"), rank):
+        return None
+    return Proof("a row of a softmax is NaN throughout, or finite")

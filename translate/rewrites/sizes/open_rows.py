@@ -14,33 +14,40 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_of, moves_one
+from stepwell.ir.declared.numerics import numerics_of
 from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.signature import least_of
 from stepwell.ir.types import dims, element
 from stepwell.translate.values import interval
-from stepwell.translate.values.classes import is_finite
+from stepwell.translate.values.trusting import ANY, trusts_finite
 
 ABSORBED = 1e30
 """Numbers below it leave the largest singles as they are, and infinities."""
 
 
-def unopened_rows(mask: SSAValue, program: Program) -> Refusal | None:
+def unopened_rows(mask: SSAValue, program: Program, trusts: bool = True) -> Refusal | None:
     """None if every row of `mask` (along its last axis) has an element that lets through.
 
     Proven for constants, by looking; for whole rows picked out of a proven tensor, and the first
-    parts of rows whose first element lets through; and for what is computed from activations
-    without infinities, as positions relative to a query are. Of a sum with numbers that no sum with a
-    finite one makes infinite, the other side decides.
+    parts of rows whose first element lets through; and for what is never −∞, as positions relative
+    to a query behind a norm are. Of a sum with numbers that no sum with a
+    finite one makes infinite, the other side decides. Where activations are ordinary numbers by
+    `numerics`, a mask that layers compute is open, unless nothing is to be trusted; the deviation
+    is declared by who asks (`arguments.overflows`).
     """
-    if element(mask.type) != i1 and is_finite(mask, program):
-        return None
+    if element(mask.type) != i1:
+        if interval(mask, program).low > float("-inf"):
+            return None
+        trusts = trusts and numerics_of(program.context) == "finite"
+        if trusts and trusts_finite([mask], program, "", inputs=ANY) is None:
+            return None
     owner = mask.owner
     if isinstance(owner, aten.AddTensor) and owner.arg("alpha") == 1:
         for one, other in (owner.operands, tuple(reversed(owner.operands))):
             if interval(one, program).most < ABSORBED:
-                return unopened_rows(other, program)
+                return unopened_rows(other, program, trusts)
     begins = False
     while isinstance(owner := mask.owner, SchemaOp) and picks_elements(owner):
         if keeps_beginnings(owner):

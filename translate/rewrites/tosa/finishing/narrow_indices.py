@@ -21,7 +21,7 @@ After:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
@@ -31,7 +31,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import parse_target
-from stepwell.ir.calls.calling import NARROWED, declare_ranges
+from stepwell.ir.calls.calling import NARROWED, declared_ranges
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
@@ -78,11 +78,9 @@ class NarrowIndices(Pass):
             return 0
         if any(True for method in program.methods.values() for _ in not_lowered(method)):
             return 0  # what is left is refused with its own reasons
-        declared = program.context.option("ranges") or {}
         return sum(
-            _narrow(method, Values(program, assumed=assumed(method, ranges, program)))
+            _narrow(method, Values(program, assumed=assumed(method, program)))
             for method in program.methods.values()
-            for ranges in (declare_ranges(method, declared),)
         )
 
 
@@ -182,15 +180,15 @@ def fits(interval: Interval) -> bool:
     return interval.low >= LOW and interval.high <= HIGH
 
 
-def assumed(
-    method: FuncOp, declared: Mapping[SSAValue, tuple[int, int]], program: Program
-) -> dict[SSAValue, Interval]:
+def assumed(method: FuncOp, program: Program) -> dict[SSAValue, Interval]:
     """What each 64-bit input holds: as declared, the rows that it names, or 32 bits."""
     values = Values(program)
     inputs: dict[SSAValue, Interval] = {}
-    for value in filter(_is_wide, method.body.block.args):
+    for value, declared in zip(method.body.block.args, declared_ranges(method), strict=True):
+        if not _is_wide(value):
+            continue
         # What nobody reads may be anything.
-        low, high = declared.get(value, (LOW, HIGH)) if value.uses else (0, 0)
+        low, high = declared or (LOW, HIGH) if value.uses else (0, 0)
         least, most = demanded(value, values) or (LOW, HIGH)
         inputs[value] = Interval(max(low, least), min(high, most), False, True)
     return inputs

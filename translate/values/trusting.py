@@ -1,12 +1,14 @@
-"""Whether numbers stay finite, as long as what a model's layers compute is.
+"""Whether numbers stay finite if products of matrices do: an assumption, and no proof.
 
-Products, sums, choices and layouts of finite numbers are finite; that a product might overflow is
-left out of account, as it is for attention's scores themselves. Whether a divisor may be zero, and
-a root's operand negative, intervals say.
+Sums, choices and layouts of finite numbers are taken as finite: overflow is left out of account.
+Whether a divisor may be zero, and a root's operand negative, intervals say. An infinite input makes
+all of it false, so the functions here return a `Refusal` or None. A rewrite may refuse by them, and
+has to declare its deviation (`Deviation.unless`, which takes a `Proof`) all the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 from math import isfinite
 
@@ -15,10 +17,9 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.means import Scalar, Term, meaning
-from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
-from stepwell.ir.types import element
+from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.values.engine import Analysis, values_of
 from stepwell.translate.values.evaluation import Evaluation, kind_of_value
 
@@ -55,15 +56,15 @@ _PARTIAL = frozenset(
 
 @dataclass
 class Classes(Analysis[Class]):
-    """What may be infinite or NaN though what products of matrices give is finite.
+    """What may be infinite or NaN though products of matrices are finite.
 
     Attributes:
-        trusts: take what is not known, inputs and ops without meaning, as finite, and exponentials.
-        of_numbers: inputs are finite.
+        inputs: what those hold.
+        trusts_all: take ops without meaning as finite too, and exponentials.
     """
 
-    trusts: bool = False
-    of_numbers: bool = False
+    inputs: Class = FINITE
+    trusts_all: bool = False
 
     def found(self, value: SSAValue) -> Class:
         """From constants, and from the meaning of the op."""
@@ -76,8 +77,7 @@ class Classes(Analysis[Class]):
         op = value.owner
         if is_of(op, "product"):
             return FINITE
-        is_input = not isinstance(op, Operation)
-        given = FINITE if self.trusts or (self.of_numbers and is_input) else ANY
+        given = FINITE if self.trusts_all else ANY if isinstance(op, Operation) else self.inputs
         said = meaning(op) if isinstance(op, Operation) and kind is not None else None
         if said is None or not isinstance(op, Operation) or kind is None:
             return given
@@ -111,7 +111,7 @@ class Classes(Analysis[Class]):
         if name == "multiply":
             pairs = zip(parts, reversed(operands), strict=True)
             makes_nan = any(part.infinite and ask(other).meets_zero for part, other in pairs)
-        overflows = name in _OVERFLOWS and not self.trusts and not ask(term).is_bounded
+        overflows = name in _OVERFLOWS and not self.trusts_all and not ask(term).is_bounded
         infinite = (held.infinite or overflows) and name not in _BOUNDED
         return Class(infinite, held.nan or makes_nan)
 
@@ -135,21 +135,19 @@ def _is_defined(name: str, ask: Evaluation, operands: tuple[Scalar, ...]) -> boo
             return False
 
 
-def is_finite(value: SSAValue, program: Program) -> bool:
-    """Whether no element is infinite or NaN, activations being finite, and inputs anything."""
-    return not is_float(element(value.type)) or Classes(program).of(value).is_finite
+def trusts_finite(
+    values: Iterable[SSAValue], program: Program, why: str, inputs: Class = FINITE
+) -> Refusal | None:
+    """Refuse, for the reason given, what such inputs make infinite or NaN."""
+    classes = Classes(program, inputs=inputs)
+    return None if all(classes.of(value).is_finite for value in values) else Refusal(why)
 
 
-def is_finite_of_numbers(value: SSAValue, program: Program) -> bool:
-    """The same where inputs are finite too."""
-    return Classes(program, of_numbers=True).of(value).is_finite
-
-
-def maker_of_nan(value: SSAValue, program: Program) -> Operation | None:
-    """The op since the last product of matrices that may make a NaN of finite numbers; or None."""
-    classes = Classes(program, trusts=True)
+def trusts_no_nan(value: SSAValue, program: Program) -> Refusal | None:
+    """Refuse what an op since the last product of matrices may make a NaN, naming the op."""
+    classes = Classes(program, trusts_all=True)
     while classes.of(value).nan and isinstance(op := value.owner, Operation):
         value = next((v for v in op.operands if v in classes.known and classes.of(v).nan), value)
         if value in op.results:
-            return op
+            return Refusal(f"{op.name} may make a NaN that the mask hides")
     return None
