@@ -14,8 +14,6 @@ from stepwell.certifying.verifying import verify_certificate
 from stepwell.ir.weights import WeightStore
 
 W = torch.tensor([1.0, 2.0, 3.0, 4.0])
-Statement = tuple[str, str]
-"""What it is said to rest on, and the lines of its body with its signature."""
 
 
 def method(name: str, takes: str, gives: str, *lines: str) -> str:
@@ -63,7 +61,6 @@ def claim(statement: str, by: str = "bits", rewrite: str = "remove-first-power")
 
 T, R, F = "tensor<3x4xf32>", "tensor<4xf32>", "tensor<f32>"
 WEIGHT = f'stepwell.weight <"w"> "parameter" : {R}'
-STATE = f'stepwell.state <"w"> : {R}'
 RAND = 'aten.rand.default([4], device="cpu", pin_memory=false) : () -> tensor<4xf32>'
 
 

@@ -318,15 +318,17 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
         else:
             type_ = _type_of(row)
             holders = [each for each in given if key in each and each.is_known(key)]
-            if holders:
-                store.add(key, holders[0].get(key))
-            elif "data" in row:
+            if "data" in row:
                 _add_constant(store, key, row)
+            elif holders:
+                store.add(key, holders[0].get(key))
             else:
                 store.add_unknown(key, type_)
             if store.type_of(key) != type_:
                 raise StepwellError(f"the weight {quoted(key)} has another type in the program")
-        check(key, row["digest"])
+        if (wanted := row["digest"]) and store.is_known(key) and store.content_hash(key) != wanted:
+            raise StepwellError(f"the weight {quoted(key)} has other elements in the program")
+        check(key, wanted)
 
     for key in rows:
         add(key)

@@ -15,6 +15,7 @@ from dataclasses import field
 from functools import partial
 from typing import cast
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -207,6 +208,9 @@ class _Check:
         stages = find_target(name).stages
         if level not in ("aten", *stages):
             raise Refused(f"a program at level {level!r} is none of target {name}")
+        said = self.last.module.attributes.get("tosa.target")
+        if isinstance(said, StringAttr) and find_target(said.data).name != find_target(name).name:
+            raise Refused(f"the last program is for {said.data}, not {name}")
 
     @property
     def methods(self) -> dict[str, FuncOp]:

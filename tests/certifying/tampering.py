@@ -1,0 +1,717 @@
+"""Ways to tamper with a certificate, the programs that it speaks of, and their weights.
+
+    python tools/tampering.py            # all of them, and a table
+
+Each gives what a checker is given. A certificate that is changed has the digest of what it says
+then, but for those kinds that are about the text alone: whoever forges one writes that too.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import resource
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from honest import EDITS, PROGRAMS, Honest, honest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+import stepwell
+from stepwell.certifying.certificate import Certificate, _digest
+from stepwell.certifying.recording import observed
+from stepwell.certifying.verifying import Verified, verify_certificate
+from stepwell.ir.core import MutateInputOp, UpdateOp
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.syntax.text import to_text
+from stepwell.ir.weights import Given
+
+LABELS = (
+    "rule", "bits", "reals", "bits, by the numbers of small weights",
+    "reals, by the numbers of small weights", "bits, at sizes that were tried",
+    "reals, at sizes that were tried", "values", "run", "nothing", "step", "follows", "proved", "",
+)  # fmt: skip
+
+
+@dataclass
+class Input:
+    """What a checker is given: a file's bytes, and two programs."""
+
+    data: bytes
+    source: stepwell.Program | None
+    program: stepwell.Program | None
+
+
+Json = dict[str, Any]
+
+
+def written(held: Json) -> bytes:
+    """A certificate's file, with its digest."""
+    held.pop("digest", None)
+    return json.dumps({**held, "digest": _digest(held)}).encode()
+
+
+def checked(given: Input) -> str | Verified:
+    """What a checker says: a sentence where the file is no certificate, or what came of it.
+
+    Raises:
+        Exception: whatever it raises beside a `StepwellError`.
+    """
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(given.data)
+        file.flush()
+        try:
+            try:
+                text = Path(file.name).read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                return str(error)
+            made = Certificate.from_json(text)
+            return verify_certificate(made, given.program, 5, source=given.source)
+        except StepwellError as error:
+            return error.problems[0].fact
+
+
+def is_refused(found: str | Verified) -> bool:
+    """Whether it is refused, each reason a line."""
+    if isinstance(found, str):
+        return bool(found) and "\n" not in found
+    return not found.ok and all(fault and "\n" not in fault for fault in found.faults)
+
+
+# -- what is tampered with -----------------------------------------------------------------------
+
+Tamper = Callable[[Honest, Json], Input | bytes | None]
+"""None: there is nothing of that kind in it."""
+KINDS: dict[str, Tamper] = {}
+
+
+def kind(name: str) -> Callable[[Tamper], Tamper]:
+    def register(function: Tamper) -> Tamper:
+        assert name not in KINDS, name
+        KINDS[name] = function
+        return function
+
+    return register
+
+
+def applied(name: str, case: Honest) -> Input | None:
+    """A kind of tampering, on a copy."""
+    held = json.loads(case.certificate.to_json())
+    made = KINDS[name](case, held)
+    if isinstance(made, bytes):
+        return Input(made, case.source, case.program)
+    return made
+
+
+def _of_text(change: Callable[[str], bytes]) -> Tamper:
+    return lambda case, held: change(case.certificate.to_json())
+
+
+def _with(change: Callable[[Json], Any]) -> Tamper:
+    """A change of what the file says; where it gives False there is nothing to change."""
+
+    def tamper(case: Honest, held: Json) -> bytes | None:
+        return None if change(held) is False else written(held)
+
+    return tamper
+
+
+TEXTS: dict[str, Callable[[str], bytes]] = {
+    "empty": lambda t: b"",
+    "half": lambda t: t[: len(t) // 2].encode(),
+    "without its end": lambda t: t[:-1].encode(),
+    "without its beginning": lambda t: t[1:].encode(),
+    "in UTF-16": lambda t: t.encode("utf-16"),
+    "with bytes of Latin-1": lambda t: t.replace("forward", "för").encode("latin-1"),
+    "behind a byte order mark": lambda t: t.encode("utf-8-sig"),
+    "with a zero byte": lambda t: b"\0" + t.encode(),
+    "no JSON": lambda t: b"holds: 7 applications proved again",
+    "a list": lambda t: f"[{t}]".encode(),
+    "a number": lambda t: b"2",
+    "null": lambda t: b"null",
+    "a string": lambda t: json.dumps(t).encode(),
+    "nested deeply": lambda t: b"[" * 100_000 + b"]" * 100_000,
+    "nested deeply in a field": lambda t: t.replace(
+        '"weights": {', '"weights": {"w": ' + "[" * 100_000 + "]" * 100_000 + ",", 1
+    ).encode(),
+    "a key twice": lambda t: t.replace("{", '{"target": "xnnpack",', 1).encode(),
+    "a key of an entry twice": lambda t: t.replace('"by":', '"by": "bits", "by":', 1).encode(),
+    "something behind it": lambda t: (t + "{}").encode(),
+    "single quotes": lambda t: t.replace('"', "'").encode(),
+    "a comment": lambda t: ("// proved\n" + t).encode(),
+    "packed": lambda t: gzip.compress(t.encode()),
+    "a number of many digits": lambda t: t.replace('"version": 2', '"version": ' + "9" * 5000, 1)
+    .encode(),
+    "a digest of another": lambda t: re.sub(r'"digest": "\w{64}"\n}$', '"digest": "0"\n}', t)
+    .encode(),
+    "no digest": lambda t: re.sub(r',\s*"digest": "\w{64}"\n}$', "}", t).encode(),
+    "changed in place": lambda t: t.replace("aten.", "tosa.", 1).encode(),
+}  # fmt: skip
+for _name, _change in TEXTS.items():
+    kind(f"text: {_name}")(_of_text(_change))
+
+WRONG: dict[str, Any] = {
+    "null": None, "a number": 7, "a fraction": 0.5, "a truth value": True, "a string": "7",
+    "a list": [], "an object": {"a": 1},
+}  # fmt: skip
+TYPES: dict[str, type[Any] | tuple[type[Any], ...]] = {
+    "version": int, "target": str, "start": str, "end": str, "entries": list, "weights": dict,
+}  # fmt: skip
+ENTRY: dict[str, Any] = {
+    "step": str, "rewrite": str, "op": str, "node": (str, type(None)), "by": str,
+    "statement": str, "rule": (str, type(None)), "bound": list, "reason": str,
+}  # fmt: skip
+ROW: dict[str, Any] = {
+    "digest": str, "shape": list, "dtype": str, "recipe": str, "sources": list, "data": str,
+    "parameters": dict,
+}  # fmt: skip
+
+
+def _wrong(wanted: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in WRONG.items():
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            yield name, value
+
+
+def _first_entry(held: Json) -> Json:
+    return next(each for each in held["entries"] if each["statement"])
+
+
+def _row_with(held: Json, name: str) -> Json | None:
+    return next((row for row in held["weights"].values() if name in row), None)
+
+
+def _set(find: Callable[[Json], Json | None], name: str, value: Any) -> Tamper:
+    def change(held: Json) -> bool:
+        row = find(held)
+        if row is None:
+            return False
+        row[name] = value
+        return True
+
+    return _with(change)
+
+
+for _field, _wanted in TYPES.items():
+    for _name, _value in _wrong(_wanted):
+        kind(f"{_field}: {_name}")(_set(lambda held: held, _field, _value))
+    kind(f"{_field}: missing")(_with(lambda held, n=_field: held.pop(n)))
+for _field, _wanted in ENTRY.items():
+    for _name, _value in (*_wrong(_wanted), ("bytes of a surrogate", ["\ud800"])):
+        kind(f"an entry's {_field}: {_name}")(_set(_first_entry, _field, _value))
+    kind(f"an entry's {_field}: missing")(_with(lambda h, n=_field: _first_entry(h).pop(n)))
+for _field, _wanted in ROW.items():
+    for _name, _value in _wrong(_wanted):
+        kind(f"a weight's {_field}: {_name}")(
+            _set(lambda held, n=_field: _row_with(held, n), _field, _value)
+        )
+for _name, _value in {
+    "version: of before": ("version", 1), "version: of later": ("version", 3),
+    "target: unknown": ("target", "abacus"), "target: of another level": ("target", "cortex-m55"),
+    "target: a path": ("target", "../../xnnpack"), "start: empty": ("start", ""),
+    "end: empty": ("end", ""), "entries: none": ("entries", []), "weights: none": ("weights", {}),
+    "start: no program": ("start", "builtin.module {}"), "more fields": ("more", 1),
+    "end: no program": ("end", "builtin.module {}"),
+    "start: no MLIR": ("start", "def forward(x): return x"),
+    "entries: of strings": ("entries", ["proved"]), "weights: of strings": ("weights", {"w": "1"}),
+}.items():  # fmt: skip
+    kind(_name)(_with(lambda held, v=_value: held.get(v[0]) != v[1] and held.update([v])))
+
+for _name, _value in {
+    "NaN": [float("nan")] * 3, "infinite": [float("inf"), 0.0, 0], "negative": [-1.0, 0.0, 0],
+    "of two numbers": [0.0, 0.0], "of strings": ["0", "0", "0"], "enormous": [10**400, 0.0, 0],
+}.items():  # fmt: skip
+    kind(f"an entry's bound: {_name}")(_set(_first_entry, "bound", _value))
+
+
+# -- weights as they are described -----------------------------------------------------------------
+
+
+def _key_with(held: Json, name: str) -> str | None:
+    return next((key for key, row in held["weights"].items() if name in row), None)
+
+
+for _name, (_field, _value) in {
+    "digest of another": ("digest", "0" * 64), "a shape below zero": ("shape", [-1, 4]),
+    "a shape of fractions": ("shape", [2.5]), "an enormous shape": ("shape", [10**12]),
+    "a shape above all": ("shape", [2**62, 4]), "a shape of many axes": ("shape", [1] * 10_000),
+    "another shape": ("shape", [5, 7]), "an unknown type": ("dtype", "float99"),
+    "a type that is none": ("dtype", "nn"), "a function for a type": ("dtype", "load"),
+    "another type": ("dtype", "int64"), "an unknown recipe": ("recipe", "bread"),
+    "another recipe": ("recipe", "tosa_bytes"), "no source": ("sources", []),
+    "an unknown source": ("sources", ["nowhere"]), "sources that are none": ("sources", [[1], {}]),
+    "other parameters": ("parameters", {"factor": 2.0}),
+    "parameters of another function": ("parameters", {"self": 1, "recipe_name": "x"}),
+    "data that is no Base64": ("data", "*" * 9), "other data": ("data", base64.b64encode(
+        torch.tensor([41.5]).numpy().tobytes()).decode()),
+    "no data": ("data", ""), "data that is too long": ("data", "AAAA" * 999),
+}.items():  # fmt: skip
+    kind(f"a weight: {_name}")(_set(lambda held, n=_field: _row_with(held, n), _field, _value))
+
+
+@kind("a weight: made of itself")
+def _cycle(case: Honest, held: Json) -> bytes | None:
+    key = _key_with(held, "recipe")
+    if key is None:
+        return None
+    held["weights"][key]["sources"] = [key]
+    return written(held)
+
+
+@kind("a weight: missing")
+def _missing(case: Honest, held: Json) -> bytes | None:
+    key = next((k for k in held["weights"] if f'"{k}"' in case.certificate.end), None)
+    return None if key is None or held["weights"].pop(key) is None else written(held)
+
+
+@kind("a weight: two rows that are swapped")
+def _swapped(case: Honest, held: Json) -> bytes | None:
+    rows = held["weights"]
+    keys = [k for k, row in rows.items() if "shape" in row and f'"{k}"' in case.certificate.end]
+    if len(keys) < 2:
+        return None
+    rows[keys[0]], rows[keys[1]] = rows[keys[1]], rows[keys[0]]
+    return written(held)
+
+
+# -- statements ------------------------------------------------------------------------------------
+
+
+def _statements(held: Json) -> list[Json]:
+    return [each for each in held["entries"] if each["statement"]]
+
+
+def _rewritten(change: Callable[[str], str], which: int = 0) -> Tamper:
+    """Change the text of a statement, the first that changes."""
+
+    def tamper(case: Honest, held: Json) -> bytes | None:
+        changed = [e for e in _statements(held) if change(e["statement"]) != e["statement"]]
+        if len(changed) <= which:
+            return None
+        changed[which]["statement"] = change(changed[which]["statement"])
+        return written(held)
+
+    return tamper
+
+
+def _twice(text: str) -> str:
+    return text.replace("func.return ", "func.return %v3, ", 1)
+
+
+STATEMENTS: dict[str, Callable[[str], str]] = {
+    "an argument of another size": lambda t: re.sub(r"(\(%v\d+: tensor<)3x", r"\g<1>1x", t, count=1)
+    .replace("3x4xf32", "1x4xf32").replace("?x4xf32", "9x4xf32"),
+    "an argument of another type": lambda t: t.replace("xf32>", "xf16>"),
+    "an argument that is not known": lambda t: re.sub(r"\(%v\d+:", "(%v99999:", t, count=1),
+    "names that are no numbers": lambda t: t.replace("%v", "%w"),
+    "names in Unicode": lambda t: t.replace("%v", "%ν"),
+    "names with more digits than a number has": lambda t: re.sub(r"%v(\d+)", r"%v1" + "0" * 30
+    + r"\1", t),
+    "names of a gigabyte of values": lambda t: re.sub(r"%v(\d+)", r"%v1000000000\1", t),
+    "a name of a megabyte": lambda t: re.sub(r"%v\d+", "%v" + "1" * 1_000_000, t, count=1),
+    "another method": lambda t: t.replace("@equal", "@other"),
+    "two methods": lambda t: t.replace("  func.func", "  func.func @more() -> () { func.return }\n"
+    "  func.func", 1),
+    "results that are no pairs": _twice,
+    "no results": lambda t: re.sub(r"func\.return .*", "func.return", t),
+    "no return": lambda t: re.sub(r"func\.return .*", "", t),
+    "no method": lambda t: "builtin.module {\n}",
+    "empty": lambda t: " ",
+    "no MLIR": lambda t: "x = x",
+    "an unknown op": lambda t: re.sub(r"= aten\.\w+", "= aten.prove_it", t, count=1),
+    "an unknown dialect": lambda t: re.sub(r"= aten\.", "= magic.", t, count=1),
+    "half of it": lambda t: t[: len(t) // 2],
+    "nested deeply": lambda t: t.replace("func.return", '%q = "a.b"() (' + "{" * 9000, 1),
+    "a weight that is not there": lambda t: re.sub(r'stepwell\.weight <"[^"]*">',
+    'stepwell.weight <"nowhere">', t, count=1),
+    "elements of a weight in it": lambda t: re.sub(
+    r'(stepwell\.weight <"[^"]*"> "\w+") : (tensor<([^>]*)x(f32)>)',
+    r"\1 = dense<41.5> : tensor<\3x\4> : \2", t, count=1),
+    "an effect in it": lambda t: t.replace("func.return", 'stepwell.update <"q">, %v0 : tensor<f32>'
+    "\n func.return", 1),
+}  # fmt: skip
+for _name, _change in STATEMENTS.items():
+    kind(f"a statement: {_name}")(_rewritten(_change))
+
+
+@kind("a statement: missing")
+def _less(case: Honest, held: Json) -> bytes:
+    """The one whose absence matters: the last application that is read is that of the end."""
+    held["entries"] = held["entries"][: len(held["entries"]) // 2]
+    return written(held)
+
+
+@kind("statements in the reverse order")
+def _reversed(case: Honest, held: Json) -> bytes | None:
+    held["entries"].reverse()
+    return written(held) if len(_statements(held)) > 2 else None
+
+
+@kind("statements: of another rewrite, run")
+def _of_nobody(case: Honest, held: Json) -> bytes | None:
+    runs = [entry for entry in held["entries"] if entry["by"] == "run"]
+    for entry in runs:
+        entry["rewrite"] = "of mine"
+    return written(held) if runs else None
+
+
+@kind("statements: without their texts")
+def _untold(case: Honest, held: Json) -> bytes:
+    for entry in held["entries"]:
+        entry["statement"] = ""
+    return written(held)
+
+
+@kind("statements: each of the one before")
+def _shifted(case: Honest, held: Json) -> bytes | None:
+    rows = _statements(held)
+    texts = [row["statement"] for row in rows]
+    for row, text in zip(rows, texts[1:] + texts[:1], strict=True):
+        row["statement"] = text
+    return written(held) if len(rows) > 2 else None
+
+
+# -- an end that is wrong, and what is said of it --------------------------------------------------
+
+
+def _body(func: FuncOp, known: dict[SSAValue, SSAValue], block: Block, number: int) -> int:
+    for op in func.body.block.ops:
+        if isinstance(op, ReturnOp | UpdateOp | MutateInputOp):
+            continue
+        copy = op.clone(known)
+        block.add_op(copy)
+        for old, new in zip(op.results, copy.results, strict=True):
+            known[old] = new
+            new.name_hint = old.name_hint if re.fullmatch(r"v\d+", old.name_hint or "") else None
+            if new.name_hint is None or number >= 10_000:
+                number += 1
+                new.name_hint = f"v{number}"
+    return number
+
+
+def claim(start: stepwell.Program, end: stepwell.Program) -> str:
+    """The statement that two programs give the same."""
+    (first,), (last,) = start.methods.values(), end.methods.values()
+    block = Block(arg_types=[a.type for a in first.body.block.args])
+    known: dict[SSAValue, SSAValue] = {}
+    for func in (first, last):
+        known.update(zip(func.body.block.args, block.args, strict=True))
+    for argument, old in zip(block.args, first.body.block.args, strict=True):
+        argument.name_hint = old.name_hint
+    _body(first, known, block, 0)
+    _body(last, known, block, 10_000)
+    pairs = [[known[v] for v in observed(p)] for p in (start, end)]
+    block.add_op(ReturnOp(*pairs[0], *pairs[1]))
+    types = [[a.type for a in block.args], [v.type for side in pairs for v in side]]
+    func = FuncOp("equal", (types[0], types[1]), Region(block))
+    if ranges := first.attributes.get("stepwell.ranges"):
+        func.attributes["stepwell.ranges"] = ranges
+    return to_text(ModuleOp([func]))
+
+
+def edited(case: Honest, edit: tuple[str, str]) -> str:
+    """The last program's text, made wrong."""
+    old, new = edit
+    text = str(case.program)
+    assert old in text, old
+    return text.replace(old, new)
+
+
+def wrong_end(edit: str, label: str | None, *, is_said: bool = True) -> Tamper:
+    """A last program that is wrong, and a statement of a label that it is right."""
+
+    def tamper(case: Honest, held: Json) -> Input | None:
+        if edit not in case.edits:
+            return None
+        text = edited(case, case.edits[edit])
+        held["end"] = text if is_said else held["end"]
+        store = case.program.weights
+        try:
+            program = stepwell.Program.parse(text, store)
+            if label is not None:
+                start = stepwell.Program.parse(held["start"], store)
+                entry = dict(_first_entry(held))
+                entry |= {"by": label, "statement": claim(start, program), "rule": None}
+                held["entries"].append(entry)
+        except (StepwellError, KeyError, ValueError):
+            program = None if is_said else case.program
+            if not is_said or label is not None:
+                return None
+        return Input(written(held), case.source, program)
+
+    return tamper
+
+
+for _edits in EDITS.values():
+    for _edit in _edits:
+        kind(f"the last program: {_edit}")(wrong_end(_edit, None))
+PROVOKED = ("an operator", "an aliased result", "a branch", "no softmax", "a difference",
+            "an addend")  # fmt: skip
+for _label in LABELS:
+
+    @kind(f"a false claim by {_label!r}")
+    def _claimed(case: Honest, held: Json, label: str = _label) -> Input | None:
+        edit = next(each for each in PROVOKED if each in case.edits)
+        return wrong_end(edit, label)(case, held)
+
+
+@kind("a false claim by every known rule")
+def _ruled(case: Honest, held: Json) -> Input | None:
+    from stepwell.proving.known import known
+
+    edit = next(each for each in PROVOKED if each in case.edits)
+    made = wrong_end(edit, "rule")(case, held)
+    if made is None or isinstance(made, bytes):
+        return None
+    held = json.loads(made.data)
+    false = held["entries"].pop()
+    held["entries"] += [{**false, "rule": rule} for rule in known()]
+    return Input(written(held), made.source, made.program)
+
+
+@kind("a last program other than the certificate's")
+def _other_end(case: Honest, held: Json) -> Input | None:
+    edit = next(each for each in PROVOKED if each in case.edits)
+    return wrong_end(edit, None, is_said=False)(case, held)
+
+
+def wrong_start(old: str, new: str) -> Tamper:
+    """A first text that is not the source's."""
+
+    def tamper(case: Honest, held: Json) -> bytes | None:
+        text = re.sub(old, new, held["start"], count=1)
+        if text == held["start"]:
+            return None
+        held["start"] = text
+        return written(held)
+
+    return tamper
+
+
+for _name, (_old, _new) in {
+    "an operator": (
+        r"aten\.(softmax\.int\((%v\d+), -1\)|relu\.default|neg\.default)",
+        r"aten.tanh",
+    ),
+    "an axis": (r"softmax\.int\((%v\d+), -1\)", r"softmax.int(\1, 0)"),
+    "a number": (r"mul\.Scalar\((%v\d+), 2\)", r"mul.Scalar(\1, 3)"),
+    "a sum": (r"sum\.dim_IntList\((%v\d+), \[0\]", r"sum.dim_IntList(\1, [1]"),
+    "a type of an input": (r"(\(%v\d+): tensor<3x4xf32>", r"\1: tensor<3x4xf64>"),
+    "a size of an input": (r"(\(%v\d+): tensor<3x4xf32>", r"\1: tensor<4x4xf32>"),
+    "a lost update": (r"\n.*stepwell\.update.*", ""),
+    "a name of the method": ("@forward", "@other"),
+    "a value twice": (r"%v2 =", "%v1 ="),
+    "a scale": (r"per_tensor\.default\((%v\d+), 0\.05", r"per_tensor.default(\1, 0.06"),
+    "a range": ("2 <= s77", "3 <= s77"),
+    "an unnamed value": (r"%v0", "%zero"),
+    "an infinite loop of names": (r"%v\d+ =", "%v10000000000 ="),
+}.items():
+    kind(f"the first text: {_name}")(wrong_start(_old, _new))
+
+
+# -- weights of programs ---------------------------------------------------------------------------
+
+
+def _first_bit(value: torch.Tensor) -> None:
+    value.view(torch.uint8)[0] ^= 1
+
+
+def _fill(number: float) -> Callable[[torch.Tensor], Any]:
+    return lambda value: value[:1].copy_(torch.tensor(number).to(value.dtype))
+
+
+CHANGES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "one bit": _first_bit, "a NaN": _fill(float("nan")), "an infinity": _fill(float("inf")),
+    "a denormal": _fill(1e-40), "the sign": lambda v: v.copy_(-v) if v.is_floating_point() else
+    v.add_(1), "half of it": lambda v: v[: len(v) // 2 + 1].add_(1), "the order": lambda v:
+    v.copy_(v.flip(0).add(1)), "all of it": _fill(0.125),
+}  # fmt: skip
+
+
+def wrong_weight(which: str, change: Callable[[torch.Tensor], Any]) -> Tamper:
+    """Other elements of a weight that a program names."""
+
+    def tamper(case: Honest, held: Json) -> Input | None:
+        programs = {"source": case.source, "last": case.program}
+        program = programs[which].clone()
+        keys = sorted(programs[which].used_weights())
+        if not keys:
+            return None
+        key = keys[-1]
+        value = program.weights.get(key).clone()
+        before = value.clone()
+        change(value.reshape(-1))
+        if before.view(torch.uint8).equal(value.view(torch.uint8)):
+            return None
+        program.weights.entries[key] = Given(value)
+        program.weights._hashes.pop(key, None)
+        programs[which] = program
+        return Input(written(held), programs["source"], programs["last"])
+
+    return tamper
+
+
+for _which in ("source", "last"):
+    for _name, _change in CHANGES.items():
+        kind(f"a weight of the {_which} program: {_name}")(wrong_weight(_which, _change))
+
+
+@kind("a weight of the last program: of another type")
+def _other_type(case: Honest, held: Json) -> Input | None:
+    keys = sorted(case.program.used_weights())
+    if not keys:
+        return None
+    program = case.program.clone()
+    program.weights.entries[keys[0]] = Given(case.program.weights.get(keys[0]).double())
+    program.weights._hashes.pop(keys[0], None)
+    return Input(written(held), case.source, program)
+
+
+@kind("another model's source")
+def _other_source(case: Honest, held: Json) -> Input | None:
+    names = [name for name in PROGRAMS if honest(name) is not case]
+    return Input(written(held), honest(names[0]).source, case.program)
+
+
+@kind("another model's last program")
+def _other_program(case: Honest, held: Json) -> Input | None:
+    names = [name for name in PROGRAMS if honest(name) is not case]
+    return Input(written(held), case.source, honest(names[0]).program)
+
+
+@kind("another model's certificate")
+def _other_certificate(case: Honest, held: Json) -> Input | None:
+    names = [name for name in PROGRAMS if honest(name) is not case]
+    return Input(honest(names[1]).certificate.to_json().encode(), case.source, case.program)
+
+
+# -- what takes time or memory ---------------------------------------------------------------------
+
+
+def _claims(text: str, by: str = "bits") -> Tamper:
+    """One more statement."""
+
+    def change(held: Json) -> None:
+        entry = dict(_first_entry(held))
+        held["entries"].append(entry | {"by": by, "statement": text, "rule": None})
+
+    return _with(change)
+
+
+def _equal(*lines: str, of: str = "tensor<f32>") -> str:
+    body = "\n".join(lines)
+    return f"builtin.module {{\nfunc.func @equal() -> ({of}, {of}) {{\n{body}\n}}\n}}\n"
+
+
+_FOREVER = _equal(
+    "%v900001 = aten.full.default([], 1.0) : () -> tensor<f32>",
+    "%v900002 = control.while_loop(%v900001) : (tensor<f32>) -> tensor<f32> {",
+    "^bb0(%a: tensor<f32>):",
+    "%b = aten.gt.Scalar(%a, 0) : (tensor<f32>) -> tensor<i1>",
+    "control.yield %b : tensor<i1>",
+    "} do {",
+    "^bb0(%a: tensor<f32>):",
+    "control.yield %a : tensor<f32>",
+    "}",
+    "func.return %v900002, %v900001 : tensor<f32>, tensor<f32>",
+)
+_HUGE = "tensor<1000000000000xf32>"
+for _label in ("bits", "run", "values"):
+    kind(f"a statement that never ends, by {_label!r}")(_claims(_FOREVER, _label))
+    kind(f"a statement of a terabyte, by {_label!r}")(
+        _claims(
+            _equal(
+                f"%v900001 = aten.full.default([1000000000000], 1.0) : () -> {_HUGE}",
+                f"func.return %v900001, %v900001 : {_HUGE}, {_HUGE}",
+                of=_HUGE,
+            ),
+            _label,
+        )
+    )
+    kind(f"a statement of a terabyte that says it is small, by {_label!r}")(
+        _claims(
+            _equal(
+                "%v900001 = aten.full.default([1000000000000], 1.0) : () -> tensor<f32>",
+                "func.return %v900001, %v900001 : tensor<f32>, tensor<f32>",
+            ),
+            _label,
+        )
+    )
+for _name, _number in {"many digits": "9" * 10_000, "an exponent": "1.0e+99999999"}.items():
+    kind(f"a number of {_name} in a statement")(
+        _claims(
+            _equal(
+                f"%v900001 = aten.full.default([], {_number}) : () -> tensor<f32>",
+                "%v900002 = aten.full.default([], 0.0) : () -> tensor<f32>",
+                "func.return %v900001, %v900002 : tensor<f32>, tensor<f32>",
+            )
+        )
+    )
+_SIZE = 'tensor<?xf32, #stepwell.shape<["{}"]>>'
+for _name, _size in {
+    "enormous": "s0*1000000000000", "nested": "(" * 5000 + "s0" + ")" * 5000,
+    "a power": "s0**s0**s0", "no size": "__import__('os')",
+}.items():  # fmt: skip
+    _of = _SIZE.format(_size)
+    kind(f"a size that is {_name}")(
+        _claims(
+            f"builtin.module {{\nfunc.func @equal(%v0: {_of}) -> ({_of}, {_of}) {{\n"
+            f"func.return %v0, %v0 : {_of}, {_of}\n}}\n}}\n"
+        )
+    )
+
+
+# -- all of them -----------------------------------------------------------------------------------
+
+
+def sample(every: int) -> Iterator[tuple[str, str]]:
+    """Each kind, on one program that has something of it, or on all."""
+    for at, name in enumerate(KINDS):
+        cases = [case for case in PROGRAMS if applied(name, honest(case)) is not None]
+        if every:
+            yield from ((name, case) for case in cases)
+        elif cases:
+            yield name, cases[at % len(cases)]
+
+
+def main() -> None:
+    """Tamper in every way with every lowering, and print what is refused."""
+    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+    counts: dict[str, Counter[str]] = {}
+    kinds: dict[str, set[str]] = {}
+    for name, case in sample(every=True):
+        group = name.partition(":")[0] if ":" in name else name.split(" by ")[0].split(",")[0]
+        given = applied(name, honest(case))
+        assert given is not None
+        try:
+            found = checked(given)
+            said = "refused" if is_refused(found) else "accepted"
+        except Exception as error:
+            found, said = repr(error)[:200], "raised"
+        counts.setdefault(group, Counter())[said] += 1
+        kinds.setdefault(group, set()).add(name)
+        if said != "refused" or "-v" in sys.argv:
+            print(f"{said}: {name}: {case}: {str(found)[:300]}", flush=True)
+    print("| what is tampered with | kinds | cases | refused | accepted | exceptions |")
+    print("|---|---|---|---|---|---|")
+    rows = [(g, len(kinds[g]), counts[g]) for g in counts]
+    rows.append(("all", sum(len(k) for k in kinds.values()), sum(counts.values(), Counter[str]())))
+    for group, many, each in rows:
+        cells = group, many, each.total(), each["refused"], each["accepted"], each["raised"]
+        print(f"| {' | '.join(map(str, cells))} |")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"peak memory {peak} MB, {resource.getrusage(resource.RUSAGE_SELF).ru_utime:.0f} CPU s")
+
+
+if __name__ == "__main__":
+    main()
