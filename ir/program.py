@@ -15,6 +15,7 @@ from stepwell.ir.calls.arguments import takes_what_it_says
 from stepwell.ir.calls.border import Arguments
 from stepwell.ir.calls.calling import bind
 from stepwell.ir.context import Context
+from stepwell.ir.declared.engine_behavior import known_engine
 from stepwell.ir.declared.interpretation import Interpreter, Outcome
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import UPSTREAM, level_of
@@ -85,12 +86,17 @@ class Program(Shown):
         verify(self.module, self.weights)
 
     @takes_what_it_says
-    def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
+    def run(
+        self, *args: Any, method: str = "forward", engine: str | None = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
         """Interpret a method from the initial state.
 
         Args:
             args, kwargs: inputs nested as the model takes them.
             method: its name.
+            engine: of a lowered program, whose kernels its nodes follow on NaN, infinities, zeros,
+                denormal numbers and overflow: `xnnpack/avx2` (`engine_behavior.engines`). Ordinary
+                numbers are PyTorch's. None: all are.
 
         Returns:
             The flat tuple of outputs, which share no memory with anything. Neither the model nor
@@ -98,8 +104,19 @@ class Program(Shown):
 
         Raises:
             InputMismatch: naming every argument that is not what the signature says.
+            StepwellError: no such engine was measured, or the method has none of its nodes.
         """
-        return self.start().run(*args, method=method, **kwargs)
+        if engine is not None:
+            self._follow(engine, self.method(method))
+        return Session(self, engine=engine).run(*args, method=method, **kwargs)
+
+    def _follow(self, engine: str, func: FuncOp) -> None:
+        dialect = known_engine(engine).partition("/")[0]
+        if not any(op.name.startswith(f"{dialect}.") for op in func.walk()):
+            raise StepwellError(
+                f"the program at level {self.level} has no node that {engine} runs",
+                help=f"lower it first: stepwell.lower(program, {dialect!r}).program.run(...)",
+            )
 
     @takes_what_it_says
     def start(self) -> Session:
@@ -197,6 +214,8 @@ class Session:
 
     program: Program
     state: dict[str, torch.Tensor] = field(default_factory=dict[str, "torch.Tensor"])
+    engine: str | None = None
+    """Whose kernels nodes follow on special values, as in `Program.run`."""
 
     def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
         """Call a method; buffers it updates are seen by later calls.
@@ -220,7 +239,9 @@ class Session:
         func = self.program.method(method)
         signature = get_signature(func)
         arguments = bind(func, args, kwargs)
-        outcome = Interpreter(self.program.weights, self.state).call(func, arguments.values)
+        outcome = Interpreter(self.program.weights, self.state, engine=self.engine).call(
+            func, arguments.values
+        )
         self.state.update(outcome.state)
         outputs = iter(outcome.outputs)
         flat = tuple(

@@ -3,6 +3,8 @@
 Source: `schema.fbs` in `executorch/backends/xnnpack/serialization`, `xnnpack.h` of XNNPACK.
 """
 
+from pathlib import Path
+
 from xdsl.ir import Dialect
 
 from stepwell.dialects.xnnpack import shapes
@@ -65,11 +67,13 @@ from stepwell.dialects.xnnpack.spatial import (
     MaxPooling2d,
     StaticResizeBilinear2d,
 )
+from stepwell.ir.declared.engine_behavior import table_stands_in
 from stepwell.ir.declared.interpretation import meaning_stands_in
 
 Xnnpack = Dialect("xnnpack", [*NODES.values(), DelegateOp, YieldOp], [DynamicInt8Type])
 
 meaning_stands_in("xnnpack", "stepwell.dialects.xnnpack.meaning")
+table_stands_in("xnnpack", Path(__file__).with_name("special_values.json"))
 
 __all__ = [
     "CONCATENATES",

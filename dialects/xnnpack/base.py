@@ -42,6 +42,7 @@ from stepwell.dialects.xnnpack.datatypes import (
 )
 from stepwell.ir.axes.maps import HasAxes
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.engine_behavior import EngineBehavior, engine_behavior
 from stepwell.ir.declared.families import HasFamilies
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.outside.xdsl_private import create, operands_of, set_type
@@ -138,6 +139,16 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
         if "output_min" not in self.properties and "output_max" not in self.properties:
             return None
         return self.number("output_min", -np.inf), self.number("output_max", np.inf)
+
+    def measured_as(self) -> tuple[str, str]:
+        """Its name and dtype in the table of measured behavior."""
+        held = quantization(self.operands[0].type)
+        dtype = str(element(self.operands[0].type)) if held is None else "quantized"
+        return self.name + (" clamped" if self.output_range is not None else ""), dtype
+
+    def behavior(self, engine: str) -> EngineBehavior:
+        """What it does with special values on an engine, `xnnpack/avx2`."""
+        return engine_behavior(*self.measured_as(), engine)
 
     # -- verification --------------------------------------------------------------------------
 

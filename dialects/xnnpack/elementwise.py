@@ -24,7 +24,7 @@ from stepwell.dialects.xnnpack.base import (
     same_everywhere,
     same_parameters,
 )
-from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type
+from stepwell.dialects.xnnpack.datatypes import FLOATS, STATIC_INT8, DynamicInt8Type, datatype
 from stepwell.ir.axes.forms import along_rows, elementwise, mapped
 from stepwell.ir.axes.maps import AxisMap
 from stepwell.ir.declared.families import Family
@@ -222,6 +222,9 @@ class Clamp(Unary):
         if self.output_range is None:
             raise VerifyException("a clamp needs output_min or output_max")
 
+    def measured_as(self) -> tuple[str, str]:
+        return self.name, super().measured_as()[1]
+
 
 @node
 class LeakyReLU(Unary):
@@ -262,6 +265,10 @@ class Convert(Unary):
         rank, result_element = len(dims(self.input.type)), element(self.result.type)
         shared = result_element.data if isinstance(result_element, DynamicInt8Type) else 0
         return mapped(self, along_rows(rank, range(rank - shared, rank)))
+
+    def measured_as(self) -> tuple[str, str]:
+        made = datatype(self.result.type) or "unknown"
+        return f"{self.name} to {made.replace('fp', 'f')}", super().measured_as()[1]
 
     def does_as_family(self, family: Family) -> bool:
         """Not where the scale hangs on all elements of a token."""

@@ -48,6 +48,26 @@ def interprets(*classes: type[Operation]) -> Callable[[_F], _F]:
     return register
 
 
+Follower = Callable[[Any, Sequence[Value], Sequence[Value], "Interpreter"], Sequence[Value]]
+_FOLLOWERS: dict[type[Operation], Follower] = {}
+_E = TypeVar("_E", bound=Follower)
+
+
+def follows(cls: type[Operation]) -> Callable[[_E], _E]:
+    """Register what an engine makes of the results of these ops: (op, operands, results, ctx)."""
+
+    def register(function: _E) -> _E:
+        assert cls not in _FOLLOWERS, f"{cls} has two followers"
+        _FOLLOWERS[cls] = function
+        return function
+
+    return register
+
+
+def _follower(cls: type[Operation]) -> Follower | None:
+    return next((_FOLLOWERS[base] for base in cls.__mro__ if base in _FOLLOWERS), None)
+
+
 _HOMES: dict[str, str] = {}
 
 
@@ -78,11 +98,15 @@ class Outcome:
 
 @dataclass
 class Interpreter:
-    """Runs one method once. `observe` sees every op with its results (used to bisect)."""
+    """Runs one method once. `observe` sees every op with its results (used to bisect).
+
+    With `engine`, its nodes treat special values as that engine does (`engine_behavior.engines`).
+    """
 
     weights: WeightStore
     state: dict[str, torch.Tensor] = field(default_factory=dict[str, "torch.Tensor"])
     observe: Callable[[Operation, Sequence[Value]], None] | None = None
+    engine: str | None = None
 
     def call(self, func: FuncOp, inputs: Sequence[Value]) -> Outcome:
         """Run a method on its run-time inputs, given in order."""
@@ -121,6 +145,8 @@ class Interpreter:
         operands = [environment[value] for value in op.operands]
         try:
             results = rule(op, operands, self)
+            if self.engine is not None and (follow := _follower(type(op))) is not None:
+                results = follow(op, operands, results, self)
         except StepwellError as error:
             if error.problems[0].where is not None:
                 raise

@@ -29,6 +29,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.dispatch import Ask, candidates_of, dispatch_of
 from stepwell.ir.rewriting.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.rewriting.history import Event, History
+from stepwell.ir.rewriting.judging import judged
 from stepwell.ir.rewriting.rewriter import Rewriter, Scope, neighbours
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import UnknownValue
@@ -356,7 +357,8 @@ class _Driver:
         """What a rewrite finds at an op, its refusal or None."""
         if self._left_alone:
             place = (rewrite.name, op_name(op), node_name(op.location))
-            if (reason := self._left_alone.get(place)) is not None:
+            all_places = (rewrite.name, "", None)
+            if reason := self._left_alone.get(place) or self._left_alone.get(all_places):
                 return Refusal(reason)
         try:
             found = ask(op, self.program)
@@ -408,6 +410,8 @@ class _Driver:
         if watch is not None:
             watch.before(rewrite, op, found)
         self._build(rewrite, op, found, rw)
+        if (lost := judged(rewrite, root, where, rw, self.program)) is not None:
+            self.history.deviations.append(lost)
         if rw.superseded:
             self.program.context.forget()
         self.applied += 1

@@ -5,6 +5,7 @@ Those of other targets stand in `arm_pipelines.py` and `npu_pipelines.py`.
 
 from __future__ import annotations
 
+import stepwell.translate.engine_losses  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.rewriting.pipeline import Pipeline

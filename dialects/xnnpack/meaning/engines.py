@@ -1,0 +1,90 @@
+"""What XNNPACK's kernels for one family of CPUs make of special values, on top of a node's meaning.
+
+Ordinary numbers stay PyTorch's; `special_values.json` says what becomes of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from stepwell.dialects.xnnpack.base import XnnpackOp
+from stepwell.dialects.xnnpack.elementwise import Binary, Maximum, Minimum, PReLU, Softmax, Unary
+from stepwell.dialects.xnnpack.spatial import MaxPooling2d
+from stepwell.ir.declared.engine_behavior import Range
+from stepwell.ir.declared.interpretation import Interpreter, follows, rule_for
+
+Tensor = torch.Tensor
+OF_PAIRS: dict[type[XnnpackOp], Callable[[Tensor, Tensor], Tensor]] = {
+    Maximum: torch.maximum,
+    Minimum: torch.minimum,
+    PReLU: lambda a, b: torch.where(a > 0, a, a * b),
+}
+"""PyTorch's functions, where the interpreter's node has the choice of one family of CPUs."""
+
+
+@follows(XnnpackOp)
+def _as_engine(
+    op: XnnpackOp, args: Sequence[Any], results: Sequence[Any], ctx: Interpreter
+) -> Sequence[Any]:
+    """The results of a node as the interpreter's engine gives them."""
+    assert ctx.engine is not None
+    losses, first = op.behavior(ctx.engine).changes, results[0]
+    if not losses or not isinstance(first, Tensor) or not args[0].is_floating_point():
+        return results
+    if (of_pair := OF_PAIRS.get(type(op))) is not None:
+        first = of_pair(args[0].float(), args[1].float()).to(first.dtype)
+    is_elementwise = isinstance(op, Unary | Binary) and not isinstance(op, Softmax)
+    changed = first.clone()
+    for change in losses:
+        pairs = [(a, r) for a, r in zip(args, change.operands, strict=False) if r is not None]
+        masks = [_is_in(value, wanted) for value, wanted in pairs]
+        if not all(bool(mask.any()) for mask in masks):
+            continue
+        if not is_elementwise and change.expected in ("finite", "0", "-0"):
+            continue  # Which neighbors it reaches depends on the kernel's window.
+        if is_elementwise:
+            where = masks[0] if len(masks) == 1 else masks[0] & masks[1]
+        else:
+            where = _of_class(first, change.expected)
+        if change.result in ("left", "right"):
+            given: Any = args[change.result == "right"].to(first.dtype)
+        elif change.result in ("finite", "denormal"):
+            given = _without(op, args, change.operands, ctx)
+        else:
+            given = torch.tensor(float(change.result)).to(first.dtype)
+        changed = torch.where(where, given, changed)
+    return (changed, *results[1:])
+
+
+def _is_in(value: Tensor, wanted: Range) -> Tensor:
+    low, high = wanted
+    if math.isnan(low):
+        return value.isnan()
+    inside = (value >= low) & (value <= high)
+    if low == 0 == high:
+        return inside & (value.signbit() == (math.copysign(1.0, low) < 0))
+    return inside
+
+
+def _of_class(value: Tensor, name: str) -> Tensor:
+    """Where a tensor is of a class of numbers."""
+    if name in ("finite", "denormal"):
+        tiny = torch.finfo(value.dtype).smallest_normal
+        is_small = (value.abs() < tiny) & (value != 0)
+        return is_small if name == "denormal" else value.isfinite() & ~is_small & (value != 0)
+    return _is_in(value, (float(name), float(name)))
+
+
+def _without(
+    op: XnnpackOp, args: Sequence[Any], operands: Sequence[Range | None], ctx: Interpreter
+) -> Any:
+    """The node's result where its special operands are left out of account."""
+    rule, fill = rule_for(type(op)), -math.inf if isinstance(op, MaxPooling2d) else 0.0
+    assert rule is not None
+    pairs = zip(args, (*operands, *[None] * len(args)), strict=False)
+    given = [a if r is None else torch.where(_is_in(a, r), fill, a).to(a.dtype) for a, r in pairs]
+    return rule(op, given, ctx)[0]

@@ -1,0 +1,166 @@
+"""What an engine's nodes do with special values on each family of CPUs, as measured.
+
+A dialect of an engine names the table that its kernels were measured into
+(`tools/special_values.py`). A node, dtype or family without an entry is unknown: it may make
+anything of a NaN, an infinity, a zero and a large number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.records import dataclass
+
+Range = tuple[float, float]
+"""Numbers from the first to the second, zeros with their sign; two NaN are a NaN."""
+NAN: Range = (math.nan, math.nan)
+ZEROS, FINITE = frozenset(("0", "-0")), frozenset(("denormal", "finite"))
+_TINY = {"f32": 2.0**-126, "f16": 2.0**-14}
+_MOST = {"f32": 3.4028234663852886e38, "f16": 65504.0}
+_TABLES: dict[str, Path] = {}
+
+
+@dataclass(frozen=True)
+class Change:
+    """Operands for which an engine's result is not PyTorch's.
+
+    Attributes:
+        operands: numbers of each operand, None for any; of a sum or a window one element's.
+        expected: the class of PyTorch's result: nan, inf, -inf, 0, -0, denormal, finite.
+        result: the engine's class, a number, or `left` or `right`: that operand itself.
+        is_flush: it comes of denormal numbers that are read or written as zero, or of the order in
+            which large numbers are added up.
+    """
+
+    operands: tuple[Range | None, ...]
+    expected: str
+    result: str
+    is_flush: bool = False
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the result is of a class that matters.
+
+        Not: denormal numbers, a zero's sign, zero for a small number (an approximation; a bound
+        speaks of that), and what an order of adding up makes overflow.
+        """
+        if self.is_flush:
+            return False
+        if self.result in ("left", "right"):
+            kept = self.operands[self.result == "right"]
+            return not (self.expected in ZEROS and kept is not None and kept[0] == 0 == kept[1])
+        return not (self.expected in ZEROS | FINITE and self.result in ZEROS | {"denormal"})
+
+    def may_meet(self, given: Sequence[tuple[float, float, bool]]) -> bool:
+        """Whether operands of these numbers can be such: (least, greatest, may be NaN) of each."""
+        return all(
+            wanted is None
+            or (nan if math.isnan(wanted[0]) else wanted[0] <= high and low <= wanted[1])
+            for wanted, (low, high, nan) in zip(self.operands, given, strict=False)
+        )
+
+
+@dataclass(frozen=True)
+class EngineBehavior:
+    """What one node does with special values, on one engine."""
+
+    engine: str
+    node: str
+    dtype: str
+    changes: tuple[Change, ...] = ()
+    is_known: bool = True
+
+    @property
+    def losses(self) -> tuple[Change, ...]:
+        """The changes that make another class of a result, denormal numbers aside."""
+        return tuple(change for change in self.changes if change.is_loss)
+
+    def keeps(self, given: Sequence[tuple[float, float, bool]]) -> bool:
+        """Whether it is as PyTorch for operands of these numbers: (least, greatest, may be NaN)."""
+        return not any(change.may_meet(given) for change in self.losses)
+
+
+def table_stands_in(engine: str, path: Path) -> None:
+    """Say where the measured behavior of a dialect's nodes is."""
+    _TABLES[engine] = path
+
+
+def engines() -> tuple[str, ...]:
+    """Every engine that was measured, with its family of CPUs: `xnnpack/avx2`."""
+    return tuple(name for path in _TABLES.values() for name in _table(path))
+
+
+def known_engine(engine: str) -> str:
+    """An engine's name.
+
+    Raises:
+        StepwellError: none was measured under this name.
+    """
+    if engine not in engines():
+        raise StepwellError(
+            f"no engine named {engine!r} was measured", help=f"it can be {', '.join(engines())}"
+        )
+    return engine
+
+
+@cache
+def engine_behavior(node: str, dtype: str, engine: str) -> EngineBehavior:
+    """What a node does with special values.
+
+    Args:
+        node: the op's name: `xnnpack.exp`; `xnnpack.add clamped` where it limits its result.
+        dtype: `f32`, `f16`, or the name of a quantized type.
+        engine: one of `engines()`.
+
+    Raises:
+        StepwellError: no such engine was measured.
+    """
+    table = _table(_TABLES[known_engine(engine).partition("/")[0]])
+    if dtype not in _TINY:  # Integers have no special values.
+        return EngineBehavior(engine, node, dtype)
+    rows = table[engine].get(node, {}).get(dtype)
+    if rows is None:
+        unknown = (Change((NAN,), "nan", "0"), Change(((-math.inf, math.inf),), "finite", "nan"))
+        return EngineBehavior(engine, node, dtype, unknown, is_known=False)
+    return EngineBehavior(engine, node, dtype, tuple(_change(row, dtype) for row in rows))
+
+
+@cache
+def _table(path: Path) -> Mapping[str, Mapping[str, Mapping[str, list[list[Any]]]]]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _change(row: list[Any], dtype: str) -> Change:
+    """A row of the table: operands, then what is expected and what comes."""
+    *operands, expected, result = row
+    ranges: tuple[Range | None, ...]
+    if isinstance(operands[0], int):
+        ranges = (*[None] * operands[0], _range(operands[1], dtype))
+    elif operands[0].startswith("stored of "):
+        ranges = (_range(operands[0].removeprefix("stored of "), dtype),)
+    elif operands[0].startswith("of "):
+        ranges = tuple(_range(name.removeprefix("of "), dtype) for name in operands)
+    else:
+        ranges = ((float(operands[0]), float(operands[1])),)
+    is_small = any(r is not None and 0 < max(map(abs, r)) < _TINY[dtype] for r in ranges)
+    is_order = isinstance(operands[0], int) and operands[1].endswith("big")
+    return Change(ranges, expected, result, is_small or is_order or expected == "denormal")
+
+
+def _range(name: str, dtype: str) -> Range:
+    """Numbers by the name of the special value that stands for them."""
+    sign, short = (-1.0, name[1:]) if name[0] == "-" else (1.0, name)
+    tiny, most = _TINY[dtype], _MOST[dtype]
+    named = {
+        "denormal": (tiny * 2**-9, tiny * (1 - 2**-9)),
+        "big": (most / 2, most),
+        "1.5": (tiny, most),
+    }
+    low, high = named[short] if short in named else (float(short), float(short))
+    return (low, high) if sign > 0 else (-high, -low)

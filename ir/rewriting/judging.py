@@ -1,0 +1,43 @@
+"""What rewrites of plug-ins bring in without a word: judged on a target's engines as they apply.
+
+The rewrites of this package are compared with PyTorch on every engine by the suite
+(`tests/numerics/test_engines.py`), so that a lowering does not judge them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from xdsl.ir import Operation
+
+from stepwell.ir.declared.numerics import Deviation, TakenDeviation, forbidden
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.failures import StepFailure
+from stepwell.ir.rewriting.rewriter import Rewriter
+
+JUDGES: dict[str, Callable[[Program, Collection[str], Sequence[Operation]], Deviation | None]] = {}
+"""By target: what ops made in place of ops of these names lose on its engines, if anything."""
+
+
+def judged(
+    rewrite: Any, root: tuple[str, str | None], where: str | None, rw: Rewriter, program: Program
+) -> TakenDeviation | None:
+    """What a rewrite of a plug-in, just applied, loses by the ops that it made.
+
+    Raises:
+        StepFailure: the mode does not allow it. What was written cannot be taken back, so that the
+            lowering begins anew without the rewrite.
+    """
+    judge = JUDGES.get(program.context.target)
+    if judge is None or type(rewrite).__module__.startswith("stepwell."):
+        return None
+    program.context.forget()
+    lost = judge(program, (root[0], *(name for name, _ in rw.erased)), rw.inserted)
+    if lost is None:
+        return None
+    if (reason := forbidden(lost, program.context)) is not None:
+        failure = StepFailure(reason, where, "", step=rewrite.name, kind="loses", applications=0)
+        failure.place = (rewrite.name, "", None)
+        raise failure
+    return TakenDeviation(rewrite.name, *root, where, lost.loses)

@@ -1,0 +1,496 @@
+"""Measure what XNNPACK's nodes do with special values on each family of CPUs.
+
+    python tools/special_values.py            measure, and compare with the table checked in
+    python tools/special_values.py --write    write the table and docs/special_values.md
+    python tools/special_values.py -k avx2    only families in whose name this is found
+
+Each node becomes a delegate of its own, and runs on this machine, under `qemu-x86_64` as CPUs with
+AVX2 or SSE alone, and on emulated Arm cores (`make arm64`). A unary node in f32 gets every number
+whose lower 16 bits are zero, then every number between two of these where the class of the result
+changes; in f16 every number; a binary node every pair of special values; other nodes one special
+value at each place of an operand or weight among ordinary numbers. The reference is PyTorch.
+Exit status 1 if a measured behavior differs from the table, or a family cannot be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import pickle
+import platform
+import re
+import shutil
+import site
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = ROOT / "dialects" / "xnnpack" / "special_values.json"
+CPUS: dict[str, str | None] = {
+    "xnnpack/sse": "qemu-x86_64 Nehalem",
+    "xnnpack/avx": "qemu-x86_64 SandyBridge",
+    "xnnpack/avx2": "qemu-x86_64 Haswell",
+    "xnnpack/avx512": None,
+    "xnnpack/neon": "cortex-a53",
+    "xnnpack/neonfp16": "cortex-a76",
+}
+"""The CPU that stands for a family; None is this machine."""
+DENSE = 12
+"""So many deviations of one node are taken together where they lie close."""
+WORST = ("nan", "inf", "-inf", "finite", "denormal", "0", "-0")
+MOST = 24
+"""Changes of a result's class between two coarse numbers that are looked at closely."""
+Segment = tuple[float, float, int, float]
+"""(lowest operand, highest, class of the result · 8 + that of PyTorch's, result of the lowest)."""
+Calls = list[tuple[int, list[torch.Tensor]]]
+SPECIAL = {
+    "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "0": 0.0, "-0": -0.0,
+    "denormal": 0.25, "-denormal": -0.25,  # of the smallest normal number
+}  # fmt: skip
+ORDINARY = {"1.5": 1.5, "-1.5": -1.5, "big": 0.75, "-big": -0.75}
+"""Ordinary operands beside special ones; big ones as a part of the largest number."""
+
+
+def child(folder: Path) -> None:
+    """Run what a folder asks for; nothing of the compiler is imported under the emulator."""
+    from stepwell.backends.executorch.running.engine import runtime
+
+    torch.set_num_threads(1)
+    calls: Calls = pickle.loads((folder / "calls").read_bytes())
+    program, methods, answers = runtime().load_program(folder / "program.pte"), {}, []
+    for number, inputs in calls:
+        if number not in methods:
+            methods[number] = program.load_method(f"trial_{number}")
+        answers.append(methods[number].execute(inputs)[0].clone())
+    (folder / "answers").write_bytes(pickle.dumps(answers))
+
+
+def runner_of(cpu: str | None, program: bytes) -> Callable[[Calls], list[torch.Tensor]]:
+    """What runs calls of a program's methods on a CPU."""
+    if cpu is not None and not cpu.startswith("qemu"):
+        from stepwell.backends.executorch.running.runner import PteSession
+
+        session = PteSession.load(program, cpu=cpu)
+        return lambda calls: [session.run(*inputs, method=f"trial_{n}")[0] for n, inputs in calls]
+
+    def run(calls: Calls) -> list[torch.Tensor]:
+        before = [] if cpu is None else [cpu.split()[0], "-cpu", cpu.split()[1]]
+        paths = [str(ROOT / "src"), *site.getsitepackages()]
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "program.pte").write_bytes(program)
+            (folder / "calls").write_bytes(pickle.dumps(calls))
+            command = [*before, os.path.realpath(sys.executable), __file__, "--child", name]
+            env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+            subprocess.run(command, check=True, env=env)
+            return pickle.loads((folder / "answers").read_bytes())
+
+    return run
+
+
+def missing(cpu: str | None) -> str | None:
+    """Why a CPU is not to be had here."""
+    if cpu is None:
+        flags = Path("/proc/cpuinfo").read_text() if platform.machine() == "x86_64" else ""
+        return None if "avx512f" in flags else "this machine has no AVX-512"
+    if cpu.startswith("qemu"):
+        return None if shutil.which("qemu-x86_64") else "apt-get install qemu-user"
+    from stepwell.backends.executorch.running.arm64 import missing as arm_missing
+
+    return arm_missing(cpu)
+
+
+def special(name: str, dtype: torch.dtype) -> float:
+    """A special value by its name."""
+    info = torch.finfo(dtype)
+    factor = {"denormal": info.smallest_normal, "big": info.max}.get(name.lstrip("-"), 1.0)
+    return (SPECIAL | ORDINARY)[name] * factor
+
+
+def classes(value: torch.Tensor) -> torch.Tensor:
+    """0 NaN, 1 +inf, 2 -inf, 3 +0, 4 -0, 5 denormal, 6 any other number."""
+    tiny = torch.finfo(value.dtype).smallest_normal
+    found = torch.full(value.shape, 6)
+    found[(value.abs() < tiny) & (value != 0)] = 5
+    zero = value == 0
+    found[zero] = 3 + value[zero].signbit().long()
+    found[value == math.inf], found[value == -math.inf], found[value.isnan()] = 1, 2, 0
+    return found
+
+
+NAMES = ("nan", "inf", "-inf", "0", "-0", "denormal", "finite")
+
+
+def named(value: float, dtype: torch.dtype) -> str:
+    """The class of one number, or the number itself."""
+    found = NAMES[int(classes(torch.tensor([value], dtype=dtype))[0])]
+    return f"{value:.9g}" if found in ("finite", "denormal") else found
+
+
+KILLED = ("xnnpack.argmax_pooling_2d",)
+"""Nodes whose kernel ends the process where a NaN or an infinity is an operand: a wild index."""
+OF_PAIRS: dict[str, Any] = {
+    "xnnpack.maximum": torch.maximum,
+    "xnnpack.minimum": torch.minimum,
+    "xnnpack.prelu": lambda a, b: torch.where(a > 0, a, a * b),
+}
+"""PyTorch's functions, where the interpreter's node has XNNPACK's choice on some CPU."""
+EXPECTED: dict[Any, torch.Tensor] = {}
+"""What the interpreter gave, by call: the same for every CPU."""
+
+_FUNCTIONS: dict[str, Any] = {
+    "copy": lambda x: x, "clamp": lambda x: x.clamp(-1.0, 1.0), "square": lambda x: x * x,
+    "gelu": torch.nn.functional.gelu, "hardswish": lambda x: (x / 6) * (x + 3).clamp(0, 6),
+    "leaky_relu": lambda x: torch.where(x < 0, x * torch.tensor(0.1).double(), x),
+    "elu": lambda x: torch.where(x < 0, torch.tensor(0.7).double() * torch.expm1(x), x),
+}  # fmt: skip
+
+
+def function_of(node: str) -> Any:
+    """What a unary node computes of float64 numbers; its result is rounded once."""
+    from stepwell.dialects.xnnpack import NODES
+
+    short = node.removeprefix("xnnpack.").split()[0]
+    if short == "convert":
+        return lambda x: x
+    return _FUNCTIONS.get(short) or getattr(
+        torch, {c.name: c for c in NODES.values()}[f"xnnpack.{short}"].TORCH
+    )
+
+
+def ordered(bits: torch.Tensor, width: int) -> torch.Tensor:
+    """Floats by their bits, in order of size: the negative ones first."""
+    low = -(1 << (width - 1))
+    return torch.where(bits < 0, low - 1 - bits, bits)
+
+
+def grid(dtype: torch.dtype) -> torch.Tensor:
+    """Every half; or every single whose lower 16 bits are zero; from −NaN to NaN."""
+    every = ordered(torch.arange(-(1 << 15), 1 << 15), 16).to(torch.int16)
+    if dtype == torch.float16:
+        return every.view(torch.float16)
+    return (every.to(torch.int32) << 16).view(torch.float32)
+
+
+def outcome(x: torch.Tensor, y: torch.Tensor, node: str) -> torch.Tensor:
+    """Of each number: −1 where the engine's result is PyTorch's, else its class and PyTorch's."""
+    wanted = function_of(node)(x.double())
+    wanted = torch.where(
+        wanted.abs() <= torch.finfo(y.dtype).max * 1.0001, wanted.to(y.dtype).double(), wanted
+    ).to(y.dtype)
+    ours, theirs = classes(y), classes(wanted)
+    far = (
+        y.double() - wanted.double()
+    ).abs() > 0.02 * wanted.double().abs() + 1e-3 * wanted.double().abs().clamp(max=1)
+    close = 4e-3 if y.dtype == torch.float16 else 1e-4
+    near = (ours == 6) & (theirs == 6) & (~far | ((y.double() - wanted.double()).abs() < close))
+    same = (ours == theirs) & (ours != 6) | near
+    return torch.where(same, -1, ours * 8 + theirs)
+
+
+def unary(run: Any, items: list[tuple[int, dict[str, Any]]]) -> dict[str, dict[str, list[Any]]]:
+    """Segments [low, high, result] of operands on which nodes deviate, by node and dtype."""
+    large = [(n, a) for n, a in items if a["size"] > 5]
+    xs = {n: grid(a["torch"]) for n, a in large}
+    got = dict(zip(xs, run([(n, [x]) for n, x in xs.items()]), strict=True))
+    found: dict[int, list[Segment]] = {}
+    finer: list[tuple[int, int, torch.Tensor]] = []
+    for n, about in large:
+        kinds = outcome(xs[n], got[n], about["node"])
+        found[n] = runs(xs[n], got[n], kinds)
+        if about["dtype"] == "f16":
+            continue
+        key = kinds * 8 + classes(got[n])
+        changes = (key[1:] != key[:-1]) & ~xs[n][1:].isnan() & ~xs[n][:-1].isnan()
+        for i in changes.nonzero().flatten().tolist()[:MOST]:
+            bits = xs[n][i : i + 2].view(torch.int32).long()
+            low, high = ordered(bits, 32).tolist()
+            if high - low <= 1 << 16:
+                steps = torch.arange(low, low + (1 << 16))
+                finer.append((n, i, ordered(steps, 32).to(torch.int32).view(torch.float32)))
+    fine = run([(n, [x]) for n, _, x in finer])
+    for (n, _, x), y in zip(finer, fine, strict=True):
+        node = next(a["node"] for m, a in large if m == n)
+        found[n] += runs(x, y, outcome(x, y, node))
+    tails = [(n, a, s) for n, a in items if a["size"] == 5 for s in (*SPECIAL, *ORDINARY)]
+    inputs = [torch.full((5,), special(s, a["torch"]), dtype=a["torch"]) for _, a, s in tails]
+    for (_, a, _), x, y in zip(
+        tails, inputs, run([(t[0], [x]) for t, x in zip(tails, inputs, strict=True)]), strict=True
+    ):
+        owner = next(m for m, b in large if (b["node"], b["dtype"]) == (a["node"], a["dtype"]))
+        found[owner] += runs(x, y, outcome(x, y, a["node"]))
+    table: dict[str, dict[str, list[Any]]] = defaultdict(dict)
+    for n, about in large:
+        table[about["node"]][about["dtype"]] = merged(found[n], about["torch"])
+    return table
+
+
+def runs(x: torch.Tensor, y: torch.Tensor, kinds: torch.Tensor) -> list[Segment]:
+    """Neighbors of one deviation: (low, high, class, result of the lowest)."""
+    key = kinds * 4 + x.isnan() * 2 + (x == 0)
+    ends = (key[1:] != key[:-1]).nonzero().flatten().tolist()
+    starts = [0, *(end + 1 for end in ends)]
+    return [
+        (float(x[low]), float(x[high]), int(kinds[low]), float(y[low]))
+        for low, high in zip(starts, [*ends, len(x) - 1], strict=True)
+        if int(kinds[low]) >= 0
+    ]
+
+
+def merged(found: list[Segment], dtype: torch.dtype) -> list[Any]:
+    """Segments that meet, as one; numbers as text."""
+    segments: list[list[Any]] = []
+    points: set[tuple[str, str, str, str]] = set()
+    for low, high, kind, y in sorted(found, key=lambda f: (f[0] == f[0], f[:3])):
+        last = segments[-1] if segments else None
+        if low != low or low == 0 == high:
+            at = named(low, dtype)
+            points.add((at, at, NAMES[kind % 8], named(y, dtype)))
+        elif last and last[2] == kind and low <= next_up(last[1], dtype):
+            last[1] = max(last[1], high)
+        else:
+            segments.append([low, high, kind, y])
+    if len(segments) > DENSE:
+        segments = widened(segments)
+    return [
+        *map(list, sorted(points)),
+        *(
+            [
+                text(low),
+                text(high),
+                NAMES[kind % 8],
+                named(y, dtype) if kind // 8 in (5, 6) else NAMES[kind // 8],
+            ]
+            for low, high, kind, y in segments
+        ),
+    ]
+
+
+def widened(segments: list[list[Any]]) -> list[list[Any]]:
+    """Deviations that alternate with ordinary results, as one: a larger one is a sound one."""
+    made: list[list[Any]] = []
+    for low, high, kind, y in segments:
+        last = made[-1] if made else None
+        if last and low * last[1] > 0 and (low - last[1]) <= 0.25 * max(abs(low), abs(last[1])):
+            last[1] = max(last[1], high)
+            if WORST.index(NAMES[kind // 8]) < WORST.index(NAMES[last[2] // 8]):
+                last[2:] = kind, y
+        else:
+            made.append([low, high, kind, y])
+    return made
+
+
+def next_up(value: float, dtype: torch.dtype) -> float:
+    """The next number of a dtype; past 0 and the zero between two segments."""
+    return float(
+        torch.nextafter(torch.tensor(value, dtype=dtype), torch.tensor(math.inf, dtype=dtype))
+    )
+
+
+def text(value: float) -> str:
+    """A number as short as reads back in float32."""
+    return f"{value:.9g}"
+
+
+def binary(
+    run: Any, items: list[tuple[int, dict[str, Any]]], trials: Any
+) -> dict[str, dict[str, list[Any]]]:
+    """[left, right, result] of pairs on which nodes deviate, by node and dtype."""
+    from stepwell.ir.declared.interpretation import Interpreter
+
+    names = [*SPECIAL, *ORDINARY]
+    calls: Calls = []
+    labels: list[tuple[int, dict[str, Any], str, str]] = []
+    for n, about in items:
+        for a in names:
+            for b in names:
+                pair = zip(trials[n].inputs, (a, b), strict=True)
+                calls.append((n, [torch.full_like(t, special(s, about["torch"])) for t, s in pair]))
+                labels.append((n, about, a, b))
+    table: dict[str, dict[str, set[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(set))
+    for (n, about, a, b), (_, inputs), y in zip(labels, calls, run(calls), strict=True):
+        key = (n, a, b)
+        if key not in EXPECTED:
+            if (by_torch := OF_PAIRS.get(about["node"])) is not None:
+                EXPECTED[key] = by_torch(*inputs)
+            else:
+                body = trials[n].delegate.body
+                (EXPECTED[key],) = Interpreter(trials[n].weights).run_region(body, inputs)
+        wanted = EXPECTED[key]
+        deviating = table[about["node"]][about["dtype"]]
+        for ours, theirs, at in zip(
+            classes(y).tolist(), classes(wanted).tolist(), range(67), strict=True
+        ):
+            far = abs(float(y[at]) - float(wanted[at])) > 0.02 * abs(float(wanted[at]))
+            if ours != theirs or (ours == 6 and far):
+                kept = (
+                    "left"
+                    if same(y[at], inputs[0].flatten()[0])
+                    else "right"
+                    if same(y[at], inputs[1].flatten()[0])
+                    else named(float(y[at]), about["torch"])
+                )
+                deviating.add((f"of {a}", f"of {b}", NAMES[theirs], kept))
+    return {
+        node: {d: [list(row) for row in sorted(v)] for d, v in of.items()}
+        for node, of in table.items()
+    }
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two numbers have one class, sign and value."""
+    return (bool(torch.equal(one, other)) and bool(one.signbit() == other.signbit())) or bool(
+        one.isnan() & other.isnan()
+    )
+
+
+def of_several(
+    run: Any, items: list[tuple[int, dict[str, Any]]], trials: Any
+) -> dict[str, dict[str, list[Any]]]:
+    """[operand, special value, expected, result]: what differs where one number is special."""
+    from stepwell.ir.declared.interpretation import Interpreter
+
+    calls: Calls = []
+    labels: list[tuple[dict[str, Any], Any, int, str]] = []
+    for n, about in items:
+        for index, operand in enumerate(trials[n].inputs):
+            for s in (*SPECIAL, "big", "-big"):
+                if about["node"] in KILLED:
+                    continue
+                places = range(0, operand.numel(), max(1, operand.numel() // 11))
+                for place in (*places, None):
+                    inputs = [t.clone() for t in trials[n].inputs]
+                    flat = inputs[index].view(-1)
+                    flat[slice(None) if place is None else place] = special(s, operand.dtype)
+                    calls.append((n, inputs))
+                    labels.append((about, trials[n], index, s))
+    table: dict[str, dict[str, set[tuple[Any, ...]]]] = defaultdict(lambda: defaultdict(set))
+    answers = zip(labels, calls, run(calls), strict=True)
+    for at, ((about, trial, index, s), (_, inputs), y) in enumerate(answers):
+        if at not in EXPECTED:
+            with torch.no_grad():
+                made = Interpreter(trial.weights).run_region(trial.delegate.body, inputs)
+            EXPECTED[at] = made[0]
+        wanted = EXPECTED[at]
+        found = table[about["node"]][about["dtype"]]
+        ours, theirs = classes(y).flatten(), classes(wanted).flatten()
+        for place in (ours != theirs).nonzero().flatten().tolist():
+            found.add((index, s, NAMES[int(theirs[place])], NAMES[int(ours[place])]))
+    for node in KILLED:
+        table[node]["f32"] |= {(0, s, "finite", "nan") for s in ("nan", "inf", "-inf")}
+    return {
+        node: {d: [list(row) for row in sorted(v)] for d, v in of.items()}
+        for node, of in table.items()
+    }
+
+
+def quantized(
+    run: Any, items: list[tuple[int, dict[str, Any]]], trials: Any
+) -> dict[str, dict[str, list[Any]]]:
+    """[special value, expected, result] of stored integers that are not the interpreter's."""
+    from stepwell.ir.declared.interpretation import Interpreter
+
+    rows = [(n, a, s) for n, a in items for s in (*SPECIAL, "big", "-big")]
+    calls = [
+        (n, [torch.full_like(trials[n].inputs[0], special(s, a["torch"]))]) for n, a, s in rows
+    ]
+    table: dict[str, dict[str, set[tuple[str, ...]]]] = defaultdict(lambda: defaultdict(set))
+    for (n, a, s), (_, inputs), y in zip(rows, calls, run(calls), strict=True):
+        (wanted,) = Interpreter(trials[n].weights).run_region(trials[n].delegate.body, inputs)
+        found = table[a["node"]][a["dtype"]]
+        for theirs, ours in zip(wanted.tolist(), y.tolist(), strict=True):
+            if theirs != ours:
+                found.add((f"stored of {s}", str(theirs), str(ours)))
+    return {
+        node: {d: [list(row) for row in sorted(v)] for d, v in of.items()}
+        for node, of in table.items()
+    }
+
+
+def measured(cpu: str | None, program: bytes, trials: Any, about: Any) -> dict[str, Any]:
+    """Node → dtype → entries, on one CPU."""
+    run = runner_of(cpu, program)
+    items = list(enumerate(about))
+    for number, entry in items:
+        entry["torch"] = trials[number].inputs[0].dtype
+        entry["size"] = trials[number].inputs[0].numel()
+
+    def kind(name: str) -> list[tuple[int, dict[str, Any]]]:
+        return [(n, a) for n, a in items if a["kind"] == name]
+
+    return {
+        **unary(run, kind("unary")),
+        **binary(run, kind("binary"), trials),
+        **of_several(run, kind("several"), trials),
+        **quantized(run, kind("quantize"), trials),
+    }
+
+
+def main() -> int:
+    """Measure every family that is asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "-k", default="", metavar="NAME", help="only families that this expression finds"
+    )
+    parser.add_argument("--write", action="store_true", help="write the table and the page")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child)
+        return 0
+    from special_nodes import nodes
+
+    from stepwell.backends.executorch.writing.serialize import to_bytes
+    from stepwell.backends.xnnpack.alone import container_of
+
+    trials, about = nodes()
+    program = to_bytes(container_of(trials))
+    differing = False
+    for family, cpu in CPUS.items():
+        if not re.search(options.k, family):
+            continue
+        if (why := missing(cpu)) is not None:
+            print(f"{family} on {cpu}: not measured: {why}")
+            differing = True
+            continue
+        made = json.loads(json.dumps(measured(cpu, program, trials, about)))
+        found = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+        held = found.get(family, {})
+        others = [node for node in sorted({*made, *held}) if made.get(node) != held.get(node)]
+        where = cpu or "this machine"
+        print(f"{family} on {where}: {len(made)} nodes, {len(others)} not as in the table")
+        print(*(f"  {node}" for node in others), sep="\n", flush=True)
+        differing |= bool(others) and not options.write
+        if options.write:
+            TABLE.write_text(written(found | {family: made}))
+    if options.write:
+        from special_page import write
+
+        write()
+    return int(differing)
+
+
+def written(found: dict[str, Any]) -> str:
+    """The table as text: a line for each node and dtype."""
+    families: list[str] = []
+    for family, by_node in sorted(found.items()):
+        rows = [
+            f"  {json.dumps(node)}: "
+            + json.dumps(by_node[node], sort_keys=True, separators=(",", ":"))
+            for node in sorted(by_node)
+        ]
+        families.append(f"{json.dumps(family)}: {{\n" + ",\n".join(rows) + "\n}")
+    return "{\n" + ",\n".join(families) + "\n}\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""What a rewrite brings in without a word: engine nodes whose special values are not PyTorch's.
+
+A node made for an op whose own node in the stock flow it is deviates as that flow does, which
+`docs/semantics.md` accepts. Any other node loses what is measured of it on some family of CPUs,
+where its operands are not proven to be free of such numbers. An op of PyTorch is judged as the node
+that it becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cache
+from math import isnan
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation
+
+from stepwell.dialects.quant.types import quantization
+from stepwell.dialects.xnnpack import NODES, XnnpackOp
+from stepwell.ir.declared.engine_behavior import Change, engine_behavior, engines
+from stepwell.ir.declared.numerics import Deviation
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.judging import JUDGES
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise, lower_softmax
+from stepwell.translate.values import interval
+
+_BY_FUNCTIONS = {
+    "aten.max_pool2d": "xnnpack.max_pooling_2d",
+    "aten.avg_pool2d": "xnnpack.average_pooling_2d",
+    "aten.clamp": "xnnpack.clamp",
+    "aten.relu": "xnnpack.clamp",
+    "aten.hardtanh": "xnnpack.clamp",
+}
+"""Nodes of ops that functions lower, or rules with other fields, by how their names begin."""
+
+
+@cache
+def stock_nodes() -> dict[str, str]:
+    """The node that the stock flow makes of an op, by their names."""
+    found = {cls.name: cls.name for cls in NODES.values()}
+    for rewrite in (*lower_elementwise.RULES, *lower_softmax.RULES):
+        for form in rewrite.rule.forms:
+            made = [line.op for line in form.after if line.op.startswith("xnnpack.")]
+            if len(form.before) == len(made) == 1:
+                found[form.before[0].op] = made[0]
+    return found
+
+
+def node_of(name: str) -> str | None:
+    """The node that an op is, or becomes by itself, by their names."""
+    by_function = (node for start, node in _BY_FUNCTIONS.items() if name.startswith(start))
+    return stock_nodes().get(name) or next(by_function, None)
+
+
+def losses_of_nodes(
+    program: Program, replaced: Collection[str], made: Sequence[Operation]
+) -> Deviation | None:
+    """What nodes made in place of other ops lose on any family of CPUs; the first, in words.
+
+    Args:
+        program: what they are in; its values say which special values they may meet.
+        replaced: names of the ops whose place they take.
+        made: the new ops, of PyTorch or of XNNPACK.
+    """
+    known = {node_of(name) for name in replaced}
+    for op in (inner for outer in made for inner in outer.walk()):
+        name, values = node_of(op.name), [v for v in op.operands if isinstance(v.type, TensorType)]
+        if name is None or name in known or not values or quantization(values[0].type) is not None:
+            continue
+        dtype = str(element(values[0].type))
+        if isinstance(op, XnnpackOp):
+            name, dtype = op.measured_as()
+        losses = [(e, c) for e in engines() for c in engine_behavior(name, dtype, e).losses]
+        held = [interval(value, program) for value in values] if losses else []
+        given = [(float(numbers.low), float(numbers.high), numbers.nan) for numbers in held]
+        for engine, change in losses:
+            if change.may_meet(given):
+                return Deviation(f"{name} on {engine} makes {_told(change)}")
+    return None
+
+
+JUDGES["xnnpack"] = losses_of_nodes
+
+
+def _told(change: Change) -> str:
+    """`0 of NaN`, `inf of 88.38 to 88.72`."""
+    ranges = [wanted for wanted in change.operands if wanted is not None]
+    named = [
+        "NaN" if isnan(a) else f"{a:.4g}" if a == b else f"{a:.4g} to {b:.4g}" for a, b in ranges
+    ]
+    return f"{change.result} of {' and '.join(named)}"
