@@ -18,10 +18,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench._report import between_markers
-from tests.border import garbage, trees, trial
+from tests.border import garbage, memory, trees, trial
 
 PARTS = {
     "values": "kinds of tensors × which argument × how it is passed × what reads or writes it",
+    "memory": "programs that were drawn × ten ways to lie in memory × what two inputs share",
     "trees": "dictionaries, tuples, data classes, frozen numbers, right and wrong",
     "sizes": "open sizes in, out of and beside their ranges, expressions of each other",
     "public functions": "each parameter of each public function × 26 things it does not take",
@@ -37,6 +38,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for trials in (
             trial.value_trials(),
+            memory.memory_trials(range(memory.PROGRAMS)),
             trees.tree_trials(),
             trees.size_trials(),
             garbage.garbage_trials(Path(folder)),

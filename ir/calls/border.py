@@ -97,7 +97,7 @@ def why_not_written(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
         return "is written and requires gradients", "pass x.detach()"
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
         return "is written and was made in inference mode", "pass x.clone()"
-    if _overlaps_itself(tensor):
+    if overlaps_itself(tensor.shape, tensor.stride()):
         return "is written and has elements that share memory", "pass x.clone()"
     for other, one in enumerate(given):
         if other != at and isinstance(one, torch.Tensor) and _share(tensor, one):
@@ -105,9 +105,10 @@ def why_not_written(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
     return None
 
 
-def _overlaps_itself(tensor: torch.Tensor) -> bool:
+def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements of a tensor share memory, or may."""
     reach = 0
-    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+    for step, size in sorted(zip(strides, shape, strict=True)):
         if size > 1:
             if step <= reach:
                 return True

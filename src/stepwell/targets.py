@@ -150,15 +150,13 @@ def _run_pte(
 ) -> tuple[Any, ...]:
     from stepwell.backends.executorch.running.runner import PteSession
 
-    session = PteSession.load(artefact, cpu=cpu)
-    return session.run(*session.laid_out(inputs, method), method=method)
+    return PteSession.load(artefact, cpu=cpu).call(method, inputs)
 
 
 def _pte_session(artefact: bytes) -> Session:
     from stepwell.backends.executorch.running.runner import PteSession
 
-    loaded = PteSession.load(artefact)
-    return lambda method, inputs: loaded.run(*loaded.laid_out(inputs, method), method=method)
+    return PteSession.load(artefact).call
 
 
 XNNPACK_TARGET = Target(

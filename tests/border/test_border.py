@@ -16,6 +16,7 @@ import stepwell
 from stepwell.ir.diagnostics import InputMismatch, StepwellError
 
 from . import garbage, trees
+from .memory import PROGRAMS, memory_trials
 from .models import MODELS, Of
 from .trial import Trial, exported_of, value_trials
 from .values import VALUES
@@ -34,6 +35,10 @@ def test_tensors_of_every_kind_are_read_as_eager_reads_them() -> None:
 
 def test_what_is_written_is_written_for_the_caller_however_it_lies() -> None:
     assert not wrong(value_trials(["writes a row"]), 900)
+
+
+def test_programs_read_and_write_memory_of_every_form_as_eager_does() -> None:
+    assert not wrong(memory_trials(range(40)), 150)
 
 
 def test_inputs_nest_as_the_model_has_them() -> None:
@@ -59,6 +64,7 @@ def test_every_public_function_is_tried() -> None:
 @pytest.mark.slow
 def test_the_whole_border(tmp_path: Path) -> None:
     assert not wrong(value_trials(), 8000)
+    assert not wrong(memory_trials(range(PROGRAMS)), 10000)
     assert not wrong(trees.tree_trials(), 2500)
     assert not wrong(trees.size_trials(), 2000)
     assert not wrong(garbage.garbage_trials(tmp_path), 1200)

@@ -17,7 +17,7 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from xdsl.dialects.builtin import BoolAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -32,7 +32,7 @@ from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import WeightAttr, tensor_like
 from stepwell.translate.torch_in.graph import GraphImporter, Importing
 from stepwell.translate.torch_in.mutation import Writes
-from stepwell.translate.torch_in.values import dim_order
+from stepwell.translate.torch_in.values import dim_order, has_shared_elements
 
 _KINDS = {
     InputKind.PARAMETER: StringAttr("parameter"),
@@ -110,6 +110,7 @@ def import_method(shared: Importing, source: Source, name: str, mutable: set[str
     for node in writes.placeholders:
         _write_back(importer, node, method)
     ports, operands = _outputs(importer, exported, nodes[-1], method)
+    _refuse_shared_elements(importer, nodes, method)
     if shared.problems:
         return FuncOp(name, ((), ()))
     block.add_op(ReturnOp(*operands))
@@ -136,6 +137,20 @@ def _argument_types(
     return types
 
 
+_READ_STRIDES = frozenset(
+    "as_strided as_strided_ as_strided_copy as_strided_scatter stride sym_stride".split()
+)
+"""Operators whose results depend on how a tensor lies in memory."""
+
+
+def _reads_strides(node: Node) -> bool:
+    """Whether a program has such an operator, in a branch or a loop too."""
+    whole = node.graph.owning_module
+    graphs = [m.graph for m in whole.modules() if isinstance(m, GraphModule)] if whole else []
+    targets = (str(other.target).split(".") for graph in graphs for other in graph.nodes)
+    return not whole or any(_READ_STRIDES.intersection(target) for target in targets)
+
+
 def _user_input(
     importer: GraphImporter, node: Node, spec: InputSpec, method: _Method, arguments: Any
 ) -> None:
@@ -155,11 +170,12 @@ def _user_input(
     if isinstance(value, torch.Tensor):
         try:
             order = dim_order(value)
-        except StepwellError as error:
-            problem = error.problems[0]
-            importer.refuse(node, f"input {node.name}: {problem.fact}", problem.help)
-            next(arguments, None)
-            return
+        except StepwellError as error:  # A call lays it out densely, which strides alone can tell.
+            if _reads_strides(node):
+                problem = error.problems[0]
+                importer.refuse(node, f"input {node.name}: {problem.fact}", problem.help)
+                next(arguments, None)
+                return
     argument = next(arguments, None)
     if argument is None:
         importer.values[node] = None
@@ -193,6 +209,17 @@ def _write_back(importer: GraphImporter, node: Node, method: _Method) -> None:
     )
     op.location = importer.shared.locations.of(node)
     importer.block.add_op(op)
+
+
+def _refuse_shared_elements(importer: GraphImporter, nodes: list[Node], method: _Method) -> None:
+    """What is written through one element would be read through others, which no op says."""
+    written = {op.index.value.data for op in importer.block.ops if isinstance(op, MutateInputOp)}
+    for node in nodes:
+        value = node.meta.get("val")
+        is_written = method.user_inputs.get(node.name) in written
+        if is_written and isinstance(value, torch.Tensor) and has_shared_elements(value):
+            fact = f"input {node.name} is written and has elements that share memory"
+            importer.refuse(node, fact, "export with a .clone() of the example input")
 
 
 def _outputs(

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.calls.border import overlaps_itself
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.outside.torch_private import is_traceable_wrapper_subclass
@@ -89,6 +90,11 @@ def dim_order(value: torch.Tensor) -> tuple[int, ...] | None:
         f"an input of shape {shape} has strides {strides}: not dense",
         help="export with a .contiguous() example input",
     )
+
+
+def has_shared_elements(value: torch.Tensor) -> bool:
+    """Whether elements of an example input share memory."""
+    return overlaps_itself(list(map(_hint, value.shape)), list(map(_hint, value.stride())))
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:

@@ -151,6 +151,19 @@ class PteSession:
         except (RuntimeError, MemoryError) as error:
             raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
 
+    def call(self, method: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """As `run`, with tensors in whatever strides; one that the method writes to is written."""
+        given = self.laid_out(inputs, method)
+        outputs = self.run(*given, method=method)
+        described = self.container.method(method)
+        assert described is not None
+        declared = [described.values[index] for index in described.inputs]
+        for value, taken, held in zip(declared, with_frozen(described, inputs), given, strict=True):
+            is_written = isinstance(value, TensorValue) and value.storage is None
+            if is_written and held is not taken:
+                taken.copy_(held)
+        return outputs
+
     def measure(self, *inputs: Any, method: str = "forward", repeats: int = 1) -> Measured:
         """Call a method on an emulated core, and give the instructions of each call too.
 
