@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from honest import PROGRAMS, honest
-from tampering import KINDS, applied, checked, is_refused, sample
+from tampered_programs import sample
+from tampering import KINDS, applied, checked, is_refused
 
 from stepwell.certifying.verifying import verify_certificate
 
