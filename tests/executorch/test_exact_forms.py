@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 
 WIDE = (torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -218,3 +218,68 @@ def test_indices_of_int32_are_cast_for_kernels_that_take_int64(call: str) -> Non
     }
     at = torch.tensor([[0, 1, 2], [2, 1, 0]], dtype=torch.int32)
     assert_exact(calls[call], torch.randn(2, 3), at)
+
+
+OUT_OF_RANGE: dict[str, Callable[..., Any]] = {
+    "gather": lambda x, i, s: x.gather(0, rows_of(i)),
+    "index_select": lambda x, i, s: x.index_select(0, i),
+    "embedding": lambda x, i, s: F.embedding(i, x),
+    "scatter": lambda x, i, s: x.scatter(0, rows_of(i), s),
+    "scatter_add": lambda x, i, s: x.scatter_add(0, rows_of(i), s),
+    **{
+        f"scatter_reduce {how}": lambda x, i, s, how=how: x.scatter_reduce(0, rows_of(i), s, how)
+        for how in ("amax", "amin", "sum", "mean", "prod")
+    },
+    "index_reduce": lambda x, i, s: x.index_reduce(0, i, s, "amax"),
+    "index_add": lambda x, i, s: x.index_add(0, i, s),
+    "index_copy": lambda x, i, s: x.index_copy(0, i, s),
+    "one_hot": lambda x, i, s: F.one_hot(i, 4),
+    "nll_loss": lambda x, i, s: F.nll_loss(x[:2].log_softmax(1), i, reduction="none"),
+}
+
+
+def rows_of(index: torch.Tensor) -> torch.Tensor:
+    return index[:, None].expand(2, 3)
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+@pytest.mark.filterwarnings("ignore:index_reduce")
+def test_an_index_out_of_range_is_an_error_as_in_eager_mode(name: str) -> None:
+    """By the interpreter and on the runtime: none is passed over, none is counted from the end."""
+    x, source = torch.randn(4, 3), torch.randn(2, 3)
+    module = Function(OUT_OF_RANGE[name])
+    given = (x, torch.tensor([1, 0]), source)
+    lowered = stepwell.lower(export(module, given), "xnnpack")
+    assert torch.allclose(lowered.run(*given)[0], module(*given))
+    for place in (4, -1, 100):
+        wrong = (x, torch.tensor([1, place]), source)
+        with pytest.raises((RuntimeError, IndexError)):
+            module(*wrong)
+        for run in (lowered.run, lowered.program.run):
+            with pytest.raises(StepwellError):
+                run(*wrong)
+
+
+def test_a_place_that_is_filled_may_be_counted_from_the_end() -> None:
+    assert_exact(lambda x, i: x.index_fill(0, i, 2.0), torch.randn(4, 3), torch.tensor([1, -1]))
+
+
+@pytest.mark.parametrize("how", ["amax", "amin"])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_extrema_of_what_is_written_keep_what_was_there(how: str, is_known: bool) -> None:
+    """A NaN or an infinity of the tensor itself, at a place that is written and at another."""
+    index = torch.tensor([0, 0, 2])
+    written = torch.arange(9.0).reshape(3, 3)
+    module = Function(
+        lambda x, i: x.scatter_reduce(
+            0, (index if is_known else i)[:, None].expand(3, 3), written, how
+        )
+    )
+    lowered = stepwell.lower(export(module, (torch.zeros(5, 3), index)), "xnnpack")
+    for number in (torch.nan, torch.inf, -torch.inf):
+        for row in (0, 3):
+            x = torch.ones(5, 3)
+            x[row] = number
+            wanted = module(x, index)
+            for run in (lowered.run, lowered.program.run):
+                torch.testing.assert_close(run(x, index)[0], wanted, equal_nan=True)

@@ -40,9 +40,47 @@ REDUCE: dict[str, Callable[[Tensor, int], Tensor]] = {
 COMBINE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "sum": torch.add,
     "prod": torch.mul,
-    "amax": torch.maximum,
-    "amin": torch.minimum,
+    "amax": lambda x, found: torch.clamp(x, min=found),
+    "amin": lambda x, found: torch.clamp(x, max=found),
 }
+"""What joins what was there and what is written. Limits by tensors keep every NaN on each engine; a
+maximum need not.
+"""
+
+
+def checked(index: Tensor, size: int) -> Tensor:
+    """An index that is from 0 to below `size`: a look-up, whose kernel refuses any other.
+
+    PyTorch raises an error there; comparisons and negative places would pass over it in silence.
+    """
+    flat = index.reshape(-1).to(torch.int64)
+    return torch.index_select(torch.arange(size), 0, flat).reshape(index.shape)
+
+
+def one_hot(index: Tensor, num_classes: int = -1) -> Any:
+    """Ones at the places that an index says, of a number of classes that is given."""
+    if num_classes < 1 or not index.numel():
+        return NotImplemented
+    places = torch.arange(num_classes)
+    return torch.eq(checked(index, num_classes).unsqueeze(-1), places).to(torch.int64)
+
+
+def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    """Slices written at places along an axis."""
+    if x.dim() == 0:
+        return NotImplemented
+    dim %= x.dim()
+    indices = [None] * dim + [checked(index, x.shape[dim])]
+    return torch.ops.aten.index_put.default(x, indices, source)
+
+
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Any:
+    """One number written at places along an axis, which may be counted from its end."""
+    if x.dim() == 0:
+        return NotImplemented
+    number = torch.full([], value, dtype=x.dtype) if not isinstance(value, Tensor) else value
+    indices = [None] * (dim % x.dim()) + [index]
+    return torch.ops.aten.index_put.default(x, indices, number.to(x.dtype))
 
 
 def scatter_reduce(
@@ -75,6 +113,7 @@ def _compared(
 ) -> Tensor:
     """Every place looks at every index along the axis."""
     within(index.numel() * x.shape[dim], MOST)
+    index = checked(index, x.shape[dim])
     places = torch.arange(x.shape[dim]).unsqueeze(-1)
     is_here = torch.eq(index.transpose(dim, -1).unsqueeze(-2), places)
     written = src.transpose(dim, -1).unsqueeze(-2)
@@ -151,7 +190,8 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
         added = source.reshape(-1).sum()
         return x + (added if alpha == 1 else added * alpha)
     source = source if alpha == 1 else source * alpha
-    indices = [None] * (dim % x.dim()) + [index]
+    dim %= x.dim()
+    indices = [None] * dim + [checked(index, x.shape[dim])]
     return torch.ops.aten.index_put.default(x, indices, source.to(x.dtype), True)
 
 
@@ -361,6 +401,10 @@ SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.scatter.reduce: scatter_of,
     aten.scatter_add.default: scatter_add,
     aten.index_add.default: index_add,
+    aten.index_copy.default: index_copy,
+    aten.index_fill.int_Scalar: index_fill,
+    aten.index_fill.int_Tensor: index_fill,
+    aten.one_hot.default: one_hot,
     aten.index_put.default: index_put,
     aten.scatter.value_reduce: scatter_value_of,
     aten.index_reduce.default: index_reduce,

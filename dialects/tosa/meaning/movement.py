@@ -82,18 +82,28 @@ def _pad(op: t.PadOp, args: Args, ctx: Interpreter) -> Args:
     return (_of_dtype(torch.constant_pad_nd(_bits(x), flat, filled), x.dtype),)
 
 
+def _in_range(indices: Tensor, size: int) -> Tensor:
+    """Indices in int64; TOSA knows none from the end, and leaves open what one beyond it gives."""
+    if indices.numel() and not 0 <= int(indices.min()) <= int(indices.max()) < size:
+        raise IndexError(f"an index is out of range for {size} rows")
+    return indices.to(torch.int64)
+
+
 @interprets(t.GatherOp)
 def _gather(op: t.GatherOp, args: Args, ctx: Interpreter) -> Args:
     values, indices = args
     rows = torch.arange(values.shape[0]).unsqueeze(1)
-    return (_of_dtype(_bits(values)[rows, indices.to(torch.int64)], values.dtype),)
+    places = _in_range(indices, values.shape[1])
+    return (_of_dtype(_bits(values)[rows, places], values.dtype),)
 
 
 def gather_rows(values: Tensor, indices: Tensor, count: int) -> Tensor:
     """Rows `i … i + count - 1` of `[N, K, C]` for each index of `[N, W]`: `[N, W * count, C]`."""
     wanted = indices.to(torch.int64).unsqueeze(-1) + torch.arange(count)
     rows = torch.arange(values.shape[0]).unsqueeze(1)
-    return _of_dtype(_bits(values)[rows, wanted.flatten(1)], values.dtype)
+    return _of_dtype(
+        _bits(values)[rows, _in_range(wanted.flatten(1), values.shape[1])], values.dtype
+    )
 
 
 @interprets(t.RowGatherOp)
@@ -116,7 +126,7 @@ def _scatter(op: t.ScatterOp, args: Args, ctx: Interpreter) -> Args:
     values, indices, source = args
     result = _bits(values).clone()
     rows = torch.arange(values.shape[0]).unsqueeze(1)
-    result[rows, indices.to(torch.int64)] = _bits(source)
+    result[rows, _in_range(indices, values.shape[1])] = _bits(source)
     return (_of_dtype(result, values.dtype),)
 
 

@@ -36,8 +36,9 @@ _MIXES = Deviation("an element that is infinite or NaN makes NaN of what others 
 
 
 def _mixes(op: Any, program: Any) -> Deviation | None:
-    source = op.operands[-1] if op.name in SCATTERS else op.operands[0]
-    return _MIXES.unless(is_finite(source, program))
+    x, source = op.operands[0], op.operands[-1] if op.name in SCATTERS else op.operands[0]
+    is_hidden = op.name == "aten.scatter_reduce.two" and op.arg("include_self") is False
+    return _MIXES.unless(*(is_finite(one, program) for one in (source, *[x] * is_hidden)))
 
 
 SCATTERS = {
@@ -87,10 +88,10 @@ def scatter_by_product(
         found = found if reduce == "amax" else found * -1.0
     along = [count if axis == at else 1 for axis in range(x.rank)]
     if keeps and reduce != "sum":
-        never = torch.where(hit, 0.0, -_LARGEST if reduce == "amax" else _LARGEST)
-        return (found + x.constant(never.reshape(along), name)).call(
-            aten.MaximumDefault if reduce == "amax" else aten.MinimumDefault, x
-        )
+        never = torch.where(hit, 0.0, -torch.inf if reduce == "amax" else torch.inf)
+        found = found + x.constant(never.reshape(along), name)
+        limits = (found, None) if reduce == "amax" else (None, found)
+        return x.call(aten.ClampTensor, *limits)
     if not keeps:
         x = x.call(aten.MulTensor, x.constant((~hit).float().reshape(along), name))
     return x + found
