@@ -209,7 +209,10 @@ def flat_results(returned: Any) -> tuple[Any, ...]:
 def interpret(op: SchemaOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     """Call the operator. Its results are as torch gives them: views where it returns views."""
     positional, keywords = call_arguments(op, args)
-    returned = plan_of(type(op)).overload(*positional, **keywords)
+    try:
+        returned = plan_of(type(op)).overload(*positional, **keywords)
+    except AssertionError as error:  # Functions of PyTorch in Python check arguments so.
+        raise ValueError(str(error)) from error
     return (*flat_results(returned), *written_values(op, positional, keywords))
 
 

@@ -12,7 +12,7 @@ import stepwell.dialects  # noqa: F401  (makes the dialects known)
 from stepwell.dialects.aten.registry import op_class, torch_overload
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.dtypes import element_type
+from stepwell.ir.dtypes import element_type, f16
 from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
 from stepwell.ir.types import IntType, tensor_like
 from stepwell.ir.weights import WeightStore
@@ -159,6 +159,16 @@ def test_torchs_refusal_names_the_op() -> None:
     op = op_class("aten.mm.default").make(*block.args, result_types=[tensor_like(X)])
     with pytest.raises(StepwellError, match=r"aten\.mm\.default: .*must be a matrix"):
         Interpreter(WeightStore()).step(op, dict(zip(block.args, (X, IMAGE), strict=True)))
+
+
+def test_an_assertion_of_a_pytorch_function_names_the_op() -> None:
+    codes = torch.ones(4, dtype=torch.int8)
+    block = Block(arg_types=[tensor_like(codes)])
+    dequantize = op_class("quantized_decomposed.dequantize_per_tensor.default")
+    arguments = (*block.args, 0.1, 0, -128, 127, f16)
+    op = dequantize.make(*arguments, result_types=[tensor_like(codes.float())])
+    with pytest.raises(StepwellError, match=r"dequantize_per_tensor.*float16, but got torch\.int8"):
+        Interpreter(WeightStore()).step(op, {block.args[0]: codes})
 
 
 def test_a_memory_format_is_kept() -> None:

@@ -160,6 +160,8 @@ def test_a_power_of_integers_that_no_kernel_computes_is_refused() -> None:
         lambda x: F.instance_norm(x),
         lambda x: F.adaptive_avg_pool1d(x, 2),
         lambda x: F.interpolate(x, size=3, mode="area"),
+        lambda x: F.interpolate(x[None], size=(5, 7), mode="bilinear"),
+        lambda x: F.interpolate(x[None], size=(5, 3), mode="bilinear", align_corners=True),
     ],
 )
 def test_float64_keeps_its_precision(function: Callable[..., Any]) -> None:
@@ -260,8 +262,17 @@ def test_an_index_out_of_range_is_an_error_as_in_eager_mode(name: str) -> None:
                 run(*wrong)
 
 
-def test_a_place_that_is_filled_may_be_counted_from_the_end() -> None:
-    assert_exact(lambda x, i: x.index_fill(0, i, 2.0), torch.randn(4, 3), torch.tensor([1, -1]))
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: x.index_fill(0, i, 2.0),
+        lambda x, i: x.put(i, x[0, :2]),
+        lambda x, i: (x ^ 5).index_put((i,), x[:2]),
+        lambda x, i: torch.take(x, i),
+    ],
+)
+def test_a_place_may_be_counted_from_the_end(function: Callable[..., Any]) -> None:
+    assert_exact(function, torch.arange(12).reshape(4, 3), torch.tensor([1, -1]))
 
 
 @pytest.mark.parametrize("how", ["amax", "amin"])

@@ -98,6 +98,8 @@ def kernel_limit(op: SchemaOp) -> str | None:
         return "its kernel crops nothing: a negative amount needs static sizes"
     if op.name in _BY_LONG and element(op.operands[1].type) != i64:
         return "its kernel takes no indices but of int64: index.long()"
+    if op.name == "aten.upsample_bilinear2d.vec" and element(op.operands[0].type) == f64:
+        return "its kernel weighs pixels in single precision"
     if op.name in _JOINED and len({*_elements(op.operands), *_elements(op.results)}) > 1:
         return "its kernel copies bytes, and its operands are of several dtypes"
     between = dims(op.operands[0].type)[-1] if op.name in _PRODUCTS else 1

@@ -146,7 +146,7 @@ class MethodEmitter:
         self.external, self.files, self.filled = external, files, filled
         self.values: dict[SSAValue, int] = {}
         self.state: dict[str, int] = {}
-        self.in_place = in_place_writes(func)
+        self.in_place = in_place_writes(func, program)
         self.handle = 0
         self.handles: dict[str, int] = {}
         self.writes: list[UpdateOp | MutateInputOp] = []

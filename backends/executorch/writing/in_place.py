@@ -17,7 +17,9 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import YieldOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.dtypes import i1
+from stepwell.ir.program import Program
 from stepwell.ir.types import Dim, dims, element, is_static
+from stepwell.translate.values import interval
 
 
 def _has_a_slot_each(op: SchemaOp) -> bool:
@@ -67,8 +69,12 @@ Written = frozenset[tuple[Operation, int]]
 """Ops with the index of an operand that they write where it lies."""
 
 
-def in_place_writes(func: FuncOp) -> Written:
-    """The writes of a method that need no copy of what they write to."""
+def in_place_writes(func: FuncOp, program: Program) -> Written:
+    """The writes of a method that need no copy of what they write to.
+
+    The kernel that writes by index in place counts no place from the end: a temporary is written so
+    where no index is negative, a state wherever one may be.
+    """
     block = func.body.block
     position = {op: index for index, op in enumerate(block.ops)}
     states: dict[str, list[SSAValue]] = {}
@@ -85,9 +91,18 @@ def in_place_writes(func: FuncOp) -> Written:
     for op in position:
         for index, _ in _writes(op):
             value = op.operands[index]
-            if _is_a_temporary(value) and _is_last(op, [value], position):
+            if not _is_a_temporary(value) or not _is_last(op, [value], position):
+                continue
+            if op.name != "aten.index_put.default" or _is_from_the_start(op, program):
                 writes.add((op, index))
     return frozenset(writes)
+
+
+def _is_from_the_start(op: Operation, program: Program) -> bool:
+    """Whether no index of an `index_put` is negative."""
+    assert isinstance(op, SchemaOp)
+    indices = [index for index in op.arg("indices") if index is not None]
+    return all(interval(index, program).low >= 0 for index in indices)
 
 
 def _chain(

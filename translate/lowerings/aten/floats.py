@@ -245,8 +245,9 @@ def _is_read_wide(op: SchemaOp) -> bool:
         return False
     for value in op.operands:
         if isinstance(value.type, TensorType) and not isinstance(value.owner, WeightOp):
-            parts = [result for use in value.uses for result in use.operation.results]
-            if sum(estimated(dims(part.type)) for part in parts) < estimated(dims(value.type)):
+            results = [result.type for use in value.uses for result in use.operation.results]
+            parts = [estimated(dims(type_)) for type_ in results if isinstance(type_, TensorType)]
+            if sum(parts) < estimated(dims(value.type)):
                 return False
     return True
 
