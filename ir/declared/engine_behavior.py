@@ -92,7 +92,7 @@ def table_stands_in(engine: str, path: Path) -> None:
 
 
 def engines() -> tuple[str, ...]:
-    """Every engine that was measured, with its family of CPUs: `xnnpack/avx2`."""
+    """Every engine of an imported dialect that was measured, by family of CPUs: `xnnpack/avx2`."""
     return tuple(name for path in _TABLES.values() for name in _table(path))
 
 

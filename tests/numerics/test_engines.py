@@ -8,10 +8,14 @@ import pytest
 import torch
 
 import stepwell
+import stepwell.dialects.xnnpack
 from stepwell.ir.declared.engine_behavior import engine_behavior, engines
 
 sys.path.insert(0, str(Path(__file__).parent))
 from engine_classes import losses_by_engine
+from forms import FORMS, Form, declared
+from measuring import by_parts, judge
+from measuring import exported as exported_forms
 from planted_engine_losses import PLANTED, exported
 
 
@@ -87,3 +91,62 @@ def test_a_loss_of_a_rewrite_is_listed_where_it_is_allowed() -> None:
     )
     assert [taken.rewrite for taken in lowering.report.deviations] == [name]
     assert "xnnpack.exp on xnnpack/" in lowering.report.deviations[0].loses
+
+
+AS_STOCK = frozenset(
+    (
+        "exp(x)",
+        "log(x)",
+        "rsqrt(x)",
+        "sin(x)",
+        "cos(x)",
+        "sigmoid(x)",
+        "silu(x)",
+        "x * sigmoid(1.702 x)",
+        "glu(x)",
+        "swiglu",
+        "maximum(x, y)",
+        "minimum(x, y)",
+        "maximum(x, weight)",
+        "minimum(weight, x)",
+        "logaddexp(x, y)",
+        "std(x, -1)",
+        "max_pool2d(image)",
+        "max_pool2d(image, padded)",
+        "avg_pool2d(image)",
+        "avg_pool2d(image, inside)",
+        "interpolate(bilinear)",
+        "interpolate(bilinear, corners)",
+        "gelu by erf",  # PyTorch's own gelu overflows there, which the interpreter computes by.
+    )
+)
+"""Forms whose node the stock flow makes too, with the same loss on the same engine."""
+LIMITED = ("xnnpack/sse",)
+"""Engines whose matrix kernels limit results, and lose a NaN (`docs/semantics.md`)."""
+
+
+@pytest.mark.slow
+def test_lowerings_lose_no_class_on_an_engine_but_as_the_stock_flow_does() -> None:
+    families = [engine for engine in engines() if engine not in LIMITED]
+
+    def run(some: list[Form]) -> list[torch.Tensor]:
+        program = stepwell.lower(exported_forms(some, torch.float32), "xnnpack").program
+        inputs = [list(form.inputs(torch.float32)) for form in some]
+        outputs = [program.run(inputs, engine=engine) for engine in families]
+        return [torch.stack(list(of)) for of in zip(*outputs, strict=True)]
+
+    found = [
+        made
+        for start in range(0, len(FORMS), 40)
+        for made in by_parts(FORMS[start : start + 40], run)
+    ]
+    worse: set[tuple[str, str]] = set()
+    for form, made in zip(FORMS, found, strict=True):
+        assert isinstance(made, torch.Tensor), (form.name, made)
+        for engine, result in zip(families, made, strict=True):
+            verdict = judge(result, None, form, torch.float32)
+            if verdict is not None and bool(verdict.worse.any()):
+                worse.add((form.name, engine))
+    assert len({engine for _, engine in worse}) == len(families)
+    allowed = AS_STOCK | {form.name for form in FORMS if declared(form.name, torch.float32)}
+    assert {(name, engine) for name, engine in worse if name not in allowed} == set()

@@ -44,8 +44,8 @@ def _as_engine(
         masks = [_is_in(value, wanted) for value, wanted in pairs]
         if not all(bool(mask.any()) for mask in masks):
             continue
-        if not is_elementwise and change.expected in ("finite", "0", "-0"):
-            continue  # Which neighbors it reaches depends on the kernel's window.
+        if not is_elementwise and (change.is_flush or change.expected in ("finite", "0", "-0")):
+            continue  # Which elements it reaches depends on the kernel's window, and its order.
         if is_elementwise:
             where = masks[0] if len(masks) == 1 else masks[0] & masks[1]
         else:
