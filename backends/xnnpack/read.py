@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import f16, f32
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from stepwell.backends.executorch.container import Data, Delegate, NamedData
+from stepwell.backends.executorch.container import Container, Data, Delegate, NamedData
 from stepwell.backends.flatbuffer import Record, read_root
 from stepwell.backends.xnnpack.emit import unpack_int4
 from stepwell.backends.xnnpack.nodes import from_fields, input_names, output_names
@@ -104,6 +104,23 @@ class XnnpackReader:
                 help="read it at its largest sizes: read_pte(data, largest=True), show --largest",
             ) from error
         return DelegateOp.make(inputs, results, body)
+
+
+def check_payloads(container: Container) -> None:
+    """Check the form of XNNPACK payloads, and that the file has the data which they name.
+
+    The runtime ends its process where either is not so.
+
+    Raises:
+        ParseFailure: naming the fault.
+    """
+    known = {*container.named_data, *container.external_data}
+    for method in container.methods:
+        for delegate in method.delegates:
+            if delegate.backend == "XnnpackBackend":
+                for entry in _root(delegate.payload)[0]["constant_data"]:
+                    if (key := entry["named_key"]) and key not in known:
+                        raise ParseFailure(f"{WHAT}: the file has no data named {quoted(key)}")
 
 
 def read_payload(

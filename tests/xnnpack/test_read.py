@@ -10,6 +10,7 @@ from dialect_building import interpreted
 from dialect_cases import all_cases
 from xdsl.dialects.test import TestOp
 
+import stepwell
 from stepwell.backends.executorch.container import Container, DelegateCall, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.reading.lift import ReadContext
@@ -174,3 +175,15 @@ def test_a_call_of_other_types_than_the_payload_s_is_refused() -> None:
     wrong = tensor([2, 2], element_type(torch.int8))
     with pytest.raises(ParseFailure, match="an input is"):
         read_payload(data, [wrong], [wrong], WeightStore(), {})
+
+
+def test_a_file_without_the_data_that_a_payload_names_is_not_run() -> None:
+    """The runtime ends its process there; a name that is no UTF-8 ends it too."""
+    x = torch.ones(1, 3)
+    pte = stepwell.lower(torch.export.export(torch.nn.Linear(3, 2), (x,)), "xnnpack").to_pte()
+    stepwell.run_pte(pte, [x])
+    key = next(iter(read_container(bytearray(pte)).named_data)).encode()
+    at = pte.index(key)
+    for other, said in ((b"?" * len(key), "has no data named"), (b"\xff" * len(key), "UTF-8")):
+        with pytest.raises(ParseFailure, match=said):
+            stepwell.run_pte(pte[:at] + other + pte[at + len(key) :], [x])

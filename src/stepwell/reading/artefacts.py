@@ -105,10 +105,12 @@ def run_pte(
     from stepwell.backends.cortex_m.read import is_cortex_m, read_program
     from stepwell.backends.executorch.reading.read import read_container
     from stepwell.backends.executorch.running.runner import run_pte as run
+    from stepwell.backends.xnnpack.read import check_payloads
 
     held = content(data, ".pte")
     if is_cortex_m(container := read_container(bytearray(held))):
         return read_program(container).run(*inputs, method=method)
+    check_payloads(container)
     return run(held, inputs, method, cpu=cpu)
 
 
