@@ -3,6 +3,8 @@
 A batch norm or a norm's scale and shift that no layer took in is a product and a sum, each of which
 reads and writes the image. XNNPACK broadcasts a constant along the channels pixel by pixel; its
 depthwise convolution does both at once, in a half to a third of the time. Of one channel nothing is gained.
+Kernels fill a window up to their own size with weights of zero, so that the pixels beside an infinity
+become NaN.
 
 rule affine-to-depthwise
     A window of one pixel for each channel; the sum's output range stays.
@@ -22,7 +24,7 @@ where reads_once(%s) for cost else "the product is read without the sum too"
 where is_unclamped(%s) else "the product is clamped before the sum"
 where has_channels(%y) for target
     else "one channel: a number for all, which scores of −∞ may be scaled by"
-loses NEIGHBOURS
+proven is_finite(%x) else "an infinity or NaN makes the pixels beside it NaN"
 bound of roundings: "product and sum may be rounded once"
 for %g = weight : tensor<3 x f32>
 for %b = weight : tensor<1 x 1 x 1 x 3 x f32>
@@ -43,16 +45,12 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32
 from stepwell.ir.types import Dim, dims, element
 from stepwell.ir.weights import recipe
 from stepwell.translate.affine import recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.translate.rules import read_rules
-
-NEIGHBOURS = Deviation("an infinite pixel makes its neighbours NaN", accepted=True)
-"""Kernels fill a window up to their own size, with weights of zero: ∞ · 0 is NaN, as in the stock
-flow, which writes batch norms so."""
+from stepwell.translate.values import is_finite  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 @recipe("filter_of_pixel")
