@@ -32,7 +32,7 @@ MODELS = (
             "llama/LlamaForCausalLM", "gpt2/GPT2LMHeadModel", "gpt_neo/GPTNeoForCausalLM",
             "qwen2_moe/Qwen2MoeForCausalLM", "mixtral/MixtralForCausalLM", "bloom/BloomForCausalLM",
             "olmoe/OlmoeForCausalLM", "gemma2/Gemma2ForCausalLM", "opt/OPTForCausalLM",
-            "bert/BertForSequenceClassification", "distilbert/DistilBertForSequenceClassification",
+            "bert/BertForSequenceClassification",
             "xlm/XLMForSequenceClassification", "deberta-v2/DebertaV2ForSequenceClassification",
             "t5/T5ForConditionalGeneration", "vit/ViTForImageClassification",
             "swin/SwinForImageClassification", "swin2sr/Swin2SRForImageSuperResolution",
