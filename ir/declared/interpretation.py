@@ -49,25 +49,8 @@ def interprets(*classes: type[Operation]) -> Callable[[_F], _F]:
 
 
 Follower = Callable[[Any, Sequence[Value], Sequence[Value], "Interpreter"], Sequence[Value]]
-_FOLLOWERS: dict[type[Operation], Follower] = {}
-_E = TypeVar("_E", bound=Follower)
-
-
-def follows(cls: type[Operation]) -> Callable[[_E], _E]:
-    """Register what an engine makes of the results of these ops: (op, operands, results, ctx)."""
-
-    def register(function: _E) -> _E:
-        assert cls not in _FOLLOWERS, f"{cls} has two followers"
-        _FOLLOWERS[cls] = function
-        return function
-
-    return register
-
-
-def _follower(cls: type[Operation]) -> Follower | None:
-    return next((_FOLLOWERS[base] for base in cls.__mro__ if base in _FOLLOWERS), None)
-
-
+FOLLOWERS: dict[type[Operation], Follower] = {}
+"""What an engine makes of the results of a class's ops: (op, operands, results, interpreter)."""
 _HOMES: dict[str, str] = {}
 
 
@@ -145,8 +128,9 @@ class Interpreter:
         operands = [environment[value] for value in op.operands]
         try:
             results = rule(op, operands, self)
-            if self.engine is not None and (follow := _follower(type(op))) is not None:
-                results = follow(op, operands, results, self)
+            if self.engine is not None:
+                for base in (cls for cls in type(op).__mro__ if cls in FOLLOWERS):
+                    results = FOLLOWERS[base](op, operands, results, self)
         except StepwellError as error:
             if error.problems[0].where is not None:
                 raise

@@ -15,7 +15,7 @@ from stepwell.dialects.xnnpack.base import XnnpackOp
 from stepwell.dialects.xnnpack.elementwise import Binary, Maximum, Minimum, PReLU, Softmax, Unary
 from stepwell.dialects.xnnpack.spatial import MaxPooling2d
 from stepwell.ir.declared.engine_behavior import Range
-from stepwell.ir.declared.interpretation import Interpreter, follows, rule_for
+from stepwell.ir.declared.interpretation import FOLLOWERS, Interpreter, rule_for
 
 Tensor = torch.Tensor
 OF_PAIRS: dict[type[XnnpackOp], Callable[[Tensor, Tensor], Tensor]] = {
@@ -26,7 +26,6 @@ OF_PAIRS: dict[type[XnnpackOp], Callable[[Tensor, Tensor], Tensor]] = {
 """PyTorch's functions, where the interpreter's node has the choice of one family of CPUs."""
 
 
-@follows(XnnpackOp)
 def _as_engine(
     op: XnnpackOp, args: Sequence[Any], results: Sequence[Any], ctx: Interpreter
 ) -> Sequence[Any]:
@@ -88,3 +87,6 @@ def _without(
     pairs = zip(args, (*operands, *[None] * len(args)), strict=False)
     given = [a if r is None else torch.where(_is_in(a, r), fill, a).to(a.dtype) for a, r in pairs]
     return rule(op, given, ctx)[0]
+
+
+FOLLOWERS[XnnpackOp] = _as_engine
