@@ -57,7 +57,7 @@ def claim(start: stepwell.Program, end: stepwell.Program) -> str:
         argument.name_hint = old.name_hint
     _body(first, known, block, 0)
     _body(last, known, block, 10_000)
-    pairs = [[known[v] for v in observed(p)] for p in (start, end)]
+    pairs = [[known[v] for _, v in observed(p)] for p in (start, end)]
     block.add_op(ReturnOp(*pairs[0], *pairs[1]))
     types = [[a.type for a in block.args], [v.type for side in pairs for v in side]]
     func = FuncOp("equal", (types[0], types[1]), Region(block))

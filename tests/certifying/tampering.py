@@ -153,7 +153,7 @@ TYPES: dict[str, type[Any] | tuple[type[Any], ...]] = {
 }  # fmt: skip
 ENTRY: dict[str, Any] = {
     "step": str, "rewrite": str, "op": str, "node": (str, type(None)), "by": str,
-    "statement": str, "rule": (str, type(None)), "bound": list, "reason": str,
+    "statement": str, "rule": (str, type(None)), "reason": str,
 }  # fmt: skip
 ROW: dict[str, Any] = {
     "digest": str, "shape": list, "dtype": str, "recipe": str, "sources": list, "data": str,
@@ -210,13 +210,6 @@ for _name, _value in {
     "entries: of strings": ("entries", ["proved"]), "weights: of strings": ("weights", {"w": "1"}),
 }.items():  # fmt: skip
     kind(_name)(with_(lambda held, v=_value: held.get(v[0]) != v[1] and held.update([v])))
-
-for _name, _value in {
-    "NaN": [float("nan")] * 3, "infinite": [float("inf"), 0.0, 0], "negative": [-1.0, 0.0, 0],
-    "of two numbers": [0.0, 0.0], "of strings": ["0", "0", "0"], "enormous": [10**400, 0.0, 0],
-}.items():  # fmt: skip
-    kind(f"an entry's bound: {_name}")(_set(first_entry, "bound", _value))
-
 
 # -- weights as they are described -----------------------------------------------------------------
 

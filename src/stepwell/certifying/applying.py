@@ -21,7 +21,6 @@ from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite
 from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.ir.types import dims
 from stepwell.proving.known import covers, known
-from stepwell.translate.rules.compiling import Matched
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 _FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError,
@@ -60,40 +59,22 @@ def follows_rule(program: Program, hash_: str) -> str | None:
     rank = max((len(dims(t)) for t in tensors if isinstance(t, TensorType)), default=0)
     if not covers(verdict, rank):
         return f"{verdict.rule} is proved {verdict.scope}"
-    work = Program(program.module.clone(), program.weights)
-    pairs = pairs_of(work)
-    root = pairs[0][0].owner
-    if not isinstance(root, Operation):
-        return "nothing stands before"
-    last = work.method("equal").body.block.last_op
-    assert isinstance(last, ReturnOp)
-    try:
-        instance = rewrite()
-        match = instance.match(root, work)
-        if not isinstance(match, Matched):
-            return f"{verdict.rule} does not match"
-        olds: dict[SSAValue, int] = {result: at for at, result in enumerate(root.results)}
-        wanted = [(olds[old], new) for old, new in pairs]
-        instance.written(match, Rewriter(root, work))
-    except _FAILS as error:
-        return f"{verdict.rule} fails: {error}"
-    operands = list(last.operands)[: len(pairs)]
-    graph, numbers = _interned(work)
-    if graph.are_equal([numbers[v] for v in operands], [numbers[new] for _, new in wanted]):
-        return None
-    return f"{verdict.rule} writes something else"
+    return writes_otherwise(program, rewrite)
 
 
-def writes_otherwise(program: Program, rewrite: type[Any] | None) -> str | None:
-    """Why a statement is not what a rewrite in Python does; None where it writes the same."""
+def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | None:
+    """Why a rewrite, applied to what is before, does not write what is after; None: it does."""
     work = Program(program.module.clone(), program.weights)
     root = pairs_of(work)[0][0].owner
-    if rewrite is None or not isinstance(root, Operation):
-        return "nothing is there to be rewritten"
-    match = rewrite().match(root, work)
-    if match is None or isinstance(match, Refusal):
-        return f"{rewrite.name} does not match"
-    rewrite().build(match, Rewriter(root, work))
+    if not isinstance(root, Operation):
+        return "nothing is before"
+    try:
+        match = rewrite().match(root, work)
+        if match is None or isinstance(match, Refusal):
+            return f"{rewrite.name} does not match"
+        rewrite().build(match, Rewriter(root, work))
+    except _FAILS as error:
+        return f"{rewrite.name} fails: {error}"
     (graph, numbers), pairs = _interned(work), pairs_of(work)
     if graph.are_equal(*([numbers[pair[side]] for pair in pairs] for side in (0, 1))):
         return None

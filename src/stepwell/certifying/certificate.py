@@ -52,7 +52,6 @@ class Entry:
             `step`: the step as a whole was decided; `run`: it was run; `nothing`: not even that.
         statement: its text.
         rule: the hash of the rule's text.
-        bound: (relative, absolute, units) for what is run.
         reason: why it is not proved.
     """
 
@@ -63,7 +62,6 @@ class Entry:
     by: str
     statement: str = ""
     rule: str | None = None
-    bound: tuple[float, float, int] = (0.0, 0.0, 0)
     reason: str = ""
 
 
@@ -148,11 +146,7 @@ def _has_types(row: Any, wanted: Mapping[str, Any]) -> None:
 
 def _entry_of(row: Any) -> Entry:
     _has_types(row, _fields(Entry))
-    relative, absolute, units = row["bound"]
-    if not all(isinstance(each, int | float) and 0 <= each < 1e9 for each in row["bound"]):
-        raise ValueError(f"{row['bound']} is no bound")
-    bound = float(relative), float(absolute), int(units)
-    return Entry(**cast(Any, {**row, "bound": bound}))
+    return Entry(**row)
 
 
 def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -209,31 +203,30 @@ def _entry(application: Application, decisions: Decisions) -> Entry:
     if not application.claims:
         return Entry(*_place(application), "follows")
     held = allowed(application.bound)
-    bound = held.relative, held.absolute, held.units
     reason = "values stand for others"
     hash_ = hash_of_rule(application.rule)
     weights = decisions.weights
     for text in application.statements:
         if hash_ is not None and follows_rule(read(text, weights)[0], hash_) is None:
-            return Entry(*_place(application), "rule", text, hash_, bound)
+            return Entry(*_place(application), "rule", text, hash_)
         try:
-            return Entry(*_place(application), _decided(text, decisions), text, bound=bound)
+            return Entry(*_place(application), _decided(text, decisions), text)
         except Undecided as error:
             reason = str(error)
     for text in application.statements:
         with suppress(NotOfBytes, StepwellError):
             if apart_on_all(read(text, weights)[0], held) is None:
-                return Entry(*_place(application), VALUES, text, bound=bound)
+                return Entry(*_place(application), VALUES, text)
     for text in application.statements:
         try:
             program, _ = read(text, weights)
             if (apart := runs(program, held)) is None:
-                return Entry(*_place(application), "run", text, bound=bound, reason=reason)
+                return Entry(*_place(application), "run", text, reason=reason)
             reason = f"{reason}; run: {apart}"
         except StepwellError as error:
             reason = f"{reason}; {error.problems[0].fact}"
     text = application.statements[0] if application.statements else ""
-    return Entry(*_place(application), "nothing", text, bound=bound, reason=reason)
+    return Entry(*_place(application), "nothing", text, reason=reason)
 
 
 # -- weights -------------------------------------------------------------------------------------
@@ -290,24 +283,15 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
     store, begun = WeightStore(), set[str]()
     taken = 0
 
-    def check(key: str, digest: str) -> None:
-        nonlocal taken
-        for held in (each for each in given if key in each and each.is_known(key)):
-            if held.recipe_of(key) is not None and held.recipe_of(key) == store.recipe_of(key):
-                continue
-            is_made = store.recipe_of(key) is not None and store.is_known(key)
-            taken += store.recipe_of(key) is not None and not is_made
-            wanted = store.content_hash(key) if is_made else digest
-            if held.type_of(key) != store.type_of(key) or held.content_hash(key) != wanted:
-                raise StepwellError(f"the weight {quoted(key)} has other elements in the program")
-
     def add(key: str) -> None:
+        nonlocal taken
         if key in store:
             return
         row = rows.get(key)
         if row is None or key in begun:
             raise StepwellError(f"the weight {quoted(key)} is not described, or made of itself")
         begun.add(key)
+        holders = [each for each in given if key in each and each.is_known(key)]
         if "recipe" in row:
             _has_types(row, {"digest": str, "recipe": str, "sources": list, "parameters": dict})
             for source in row["sources"]:
@@ -317,7 +301,6 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
                 raise StepwellError(f"the weight {quoted(key)} is none that {row['recipe']} makes")
         else:
             type_ = _type_of(row)
-            holders = [each for each in given if key in each and each.is_known(key)]
             if "data" in row:
                 _add_constant(store, key, row)
             elif holders:
@@ -326,9 +309,15 @@ def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[Wei
                 store.add_unknown(key, type_)
             if store.type_of(key) != type_:
                 raise StepwellError(f"the weight {quoted(key)} has another type in the program")
-        if (wanted := row["digest"]) and store.is_known(key) and store.content_hash(key) != wanted:
+        made = store.recipe_of(key)
+        found = [each for each in holders if made is None or each.recipe_of(key) != made]
+        taken += bool(found) and not store.is_known(key)
+        known = [store] if store.is_known(key) and (found or row["digest"]) else []
+        digests = {each.content_hash(key) for each in (*found, *known)}
+        if (row["digest"] and known) or (found and not known):
+            digests.add(row["digest"])
+        if len(digests) > 1 or any(s.type_of(key) != store.type_of(key) for s in found):
             raise StepwellError(f"the weight {quoted(key)} has other elements in the program")
-        check(key, wanted)
 
     for key in rows:
         add(key)

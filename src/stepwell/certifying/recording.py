@@ -114,7 +114,7 @@ class Recorder:
                         made = self._now(op, op.operands)
                     self.graph.define(made)
                     self._before.update(dict.fromkeys(made.results, made))
-        return [self.number(value) for value in observed(self.program)]
+        return [self.number(value) for _, value in observed(self.program)]
 
     # -- the watch ---------------------------------------------------------------------------
 
@@ -232,9 +232,9 @@ def _bound(step: Step) -> Bound:
     return bound_of(step) if isinstance(step, Pass) else step.bound
 
 
-def observed(program: Program) -> Iterator[SSAValue]:
+def observed(program: Program) -> Iterator[tuple[str, SSAValue]]:
     """What a caller sees of a program: results, state and inputs that are written; in order."""
-    for _, func in sorted(program.methods.items()):
+    for name, func in sorted(program.methods.items()):
         written_: list[tuple[str, SSAValue]] = []
         for op in func.body.block.ops:
             if isinstance(op, UpdateOp):
@@ -242,9 +242,8 @@ def observed(program: Program) -> Iterator[SSAValue]:
             elif isinstance(op, MutateInputOp):
                 written_.append((f"input {op.index.value.data}", op.value))
             elif isinstance(op, ReturnOp):
-                yield from op.operands
-        for _, value in sorted(written_, key=lambda each: each[0]):
-            yield value
+                yield from ((f"result of {name}", value) for value in op.operands)
+        yield from sorted(written_, key=lambda each: each[0])
 
 
 def numbered(program: Program, number: Any) -> str:

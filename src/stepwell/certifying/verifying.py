@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.certifying.applying import allowed, by_hash, follows_rule, runs, writes_otherwise
@@ -33,7 +33,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import level_of
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
-from stepwell.ir.rewriting.rewrite import Bound, Step, bound_of
+from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Step, bound_of
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
 from stepwell.staging.steps import step_classes
@@ -199,8 +199,11 @@ class _Check:
                     self.graph.define(made)
                 if _has_effect(op, made):
                     effects.append(made)
-        self.wanted = [numbers[value] for value in observed(self.start)]
-        self.inputs = {n: [numbers[a] for a in f.body.block.args] for n, f in self.methods.items()}
+        self.wanted = [numbers[value] for _, value in observed(self.start)]
+        self.inputs = {
+            name: [numbers[argument] for argument in func.body.block.args]
+            for name, func in self.start.methods.items()
+        }
 
     def target(self) -> None:
         """The target must be known, and one whose programs are of the last program's level."""
@@ -211,11 +214,6 @@ class _Check:
         said = self.last.module.attributes.get("tosa.target")
         if isinstance(said, StringAttr) and find_target(said.data).name != find_target(name).name:
             raise Refused(f"the last program is for {said.data}, not {name}")
-
-    @property
-    def methods(self) -> dict[str, FuncOp]:
-        """Those of the first text."""
-        return self.start.methods
 
     def _number(self, value: SSAValue) -> int:
         """The number of a value that a text names."""
@@ -282,8 +280,8 @@ class _Check:
                 return "run"
             why = f"it was run: {why}"
         elif entry.by == "nothing" and entry.rewrite in TRUSTED:
-            why = writes_otherwise(program, step_classes().get(entry.rewrite))
-            if why is None:
+            step = cast("type[Rewrite[Any]]", step_classes()[entry.rewrite])
+            if (why := writes_otherwise(program, step)) is None:
                 return entry.rewrite
         else:
             why = f"it rests on {entry.by[:40]!r}, which is no proof"
@@ -310,7 +308,9 @@ class _Check:
             raise Refused("its method is not @equal, or returns nothing")
         if not last.operands or len(last.operands) % 2:
             raise Refused("its results are no pairs")
-        ranges = [r for f in self.methods.values() if (r := f.attributes.get("stepwell.ranges"))]
+        ranges = [
+            r for f in self.start.methods.values() if (r := f.attributes.get("stepwell.ranges"))
+        ]
         method.attributes.pop("stepwell.ranges", None)
         if ranges:
             method.attributes["stepwell.ranges"] = ranges[0]
@@ -356,11 +356,11 @@ class _Check:
         Raises:
             Refused: it does not.
         """
-        if (mine := list(program.methods)) != (theirs := list(self.methods)):
+        if (mine := list(program.methods)) != (theirs := list(self.start.methods)):
             raise Refused(f"it has the methods {mine}, the first program {theirs}")
         numbers: dict[SSAValue, int] = {}
         for name, func in program.methods.items():
-            first = self.methods[name]
+            first = self.start.methods[name]
             if func.function_type != first.function_type or func.attributes != first.attributes:
                 raise Refused(f"method @{name} has another signature than the first program's")
             numbers.update(zip(func.body.block.args, self.inputs[name], strict=True))
@@ -376,9 +376,9 @@ class _Check:
                 same = self._next(effects, made)
                 numbers.update(zip(op.results, same.results, strict=True))
             self._next(effects, None)
-        if list(_written(program)) != list(_written(self.start)):
+        if [name for name, _ in observed(program)] != [name for name, _ in observed(self.start)]:
             raise Refused("it writes to other state or inputs than the first program")
-        found = [numbers[value] for value in observed(program)]
+        found = [numbers[value] for _, value in observed(program)]
         if not self.graph.are_equal(found, self.wanted):
             raise Refused("it does not follow from the first program")
 
@@ -407,15 +407,3 @@ def _has_effect(op: Operation, made: Definition) -> bool:
     """Whether an op draws random numbers, or does something else than to give values."""
     is_shown = isinstance(op, UpdateOp | MutateInputOp | ReturnOp)  # By `observed`.
     return made.said.startswith(ONCE) or not (op.results or is_shown)
-
-
-def _written(program: Program) -> Iterator[tuple[str, list[str]]]:
-    """The state and the inputs that each method writes, ordered as by `observed`."""
-    for name, func in sorted(program.methods.items()):
-        keys: list[str] = []
-        for op in func.body.block.ops:
-            if isinstance(op, UpdateOp):
-                keys.append(f"state {op.key.data}")
-            elif isinstance(op, MutateInputOp):
-                keys.append(f"input {op.index.value.data}")
-        yield name, sorted(keys)
