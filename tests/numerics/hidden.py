@@ -329,3 +329,9 @@ def wrong(case: Case, lowered: stepwell.Lowered) -> list[Wrong]:
             if bool(bad.any()):
                 found.append(Wrong(name, hidden, float(want[bad][0]), float(got[bad][0])))
     return found
+
+
+def is_listed(lowered: stepwell.Lowered) -> bool:
+    """Whether the report names a lost NaN or infinity: more than denormals and orders of sums."""
+    lost = [d.loses for d in lowered.report.deviations]
+    return any("NaN" in loses or "infinit" in loses for loses in lost)
