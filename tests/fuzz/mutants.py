@@ -219,12 +219,6 @@ def try_gguf(data: bytes) -> None:
         load_causal_lm(file)
 
 
-def try_external(data: bytes) -> None:
-    from stepwell.backends.executorch.reading.external import read_external
-
-    read_external(data)
-
-
 def try_certificate(data: bytes) -> None:
     from stepwell.certifying.certificate import Certificate
     from stepwell.certifying.verifying import verify_certificate
@@ -239,6 +233,7 @@ def try_certificate(data: bytes) -> None:
 @cache
 def files() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
     """A file of each further kind that is read, and what reads it."""
+    from stepwell.backends.executorch.reading.external import read_external
     from stepwell.playing import Playground, sharing
 
     here = Path(__file__).parents[1]
@@ -253,7 +248,7 @@ def files() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
         "vgf": ((here / "tosa" / "vgf" / "twice.vgf").read_bytes(), try_load),
         "pte shown": (pte.artefact, try_shown(".pte")),
         "tosa shown": (lowered("tosa-1.0+int").artefact, try_shown(".tosa")),
-        "ptd": (pte.to_pte_and_ptd()[1], try_external),
+        "ptd": (pte.to_pte_and_ptd()[1], read_external),
         "playground": (held.file({}), sharing.from_file),
         "certificate": (pte.certificate.to_json().encode(), try_certificate),
     }
