@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.ir.calls.border import overlaps_itself
+from stepwell.ir.calls.border import why_not_written
 from stepwell.ir.diagnostics import InputMismatch, StepwellError
 
 from .trial import Trial
@@ -199,9 +199,9 @@ def _of_seed(seed: int, target: str) -> Iterator[Trial]:
             wanted = [result.clone() for result in model(*eager)]
         except RuntimeError:
             wanted = None
-        shares = any(overlaps_itself(t.shape, t.stride()) for t in tensors)
+        shares = any(why_not_written(at, tensors) for at in range(2))
         for name, entrance in entrances.items():
-            if name == "exported" and (alias in ("same", "view") or shares):
+            if name == "exported" and shares:
                 continue  # PyTorch's own exported programs do not look at what arguments share.
             mine = copied(tensors)
             before = [c.clone() for c in contents(mine)]

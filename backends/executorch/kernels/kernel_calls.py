@@ -85,17 +85,76 @@ def _kernel_of(cls: type[SchemaOp], registered: int) -> KernelSignature | None:
     return kernel_for(cls.SCHEMA)
 
 
+Holds = Callable[[SchemaOp], bool]
+
+
+def _rank(op: SchemaOp, operand: int = 0) -> int:
+    return len(dims(op.operands[operand].type))
+
+
+def _counts_in_its_type(op: SchemaOp) -> bool:
+    """Whether the numbers of an `arange` are those of its elements, as its size is counted."""
+    given = [op.arg(a.name) for a in op.SCHEMA.arguments if a.type.base == "Scalar"]
+    is_whole = not is_float(element(op.results[0].type))
+    return not any(isinstance(n, bool) or (is_whole and isinstance(n, float)) for n in given)
+
+
+def _has_elements(op: SchemaOp) -> bool:
+    return not any(0 in dims(value.type) for value in op.operands)
+
+
+_FROM_THE_FRONT = (
+    lambda op: op.arg("dim") >= 0,
+    "its kernel ends the process for an axis counted from the end",
+)
+_COUNTS = _counts_in_its_type, "its kernel counts the elements of an arange in their own type"
+PRECONDITIONS: dict[str, tuple[Holds, str]] = {
+    "aten.convolution.default": (
+        lambda op: _rank(op) in (3, 4),
+        "its kernel convolves batches of lines and of images only",
+    ),
+    "aten.constant_pad_nd.default": (
+        lambda op: not any(isinstance(n, int) and n < 0 for n in op.arg("pad")),
+        "its kernel crops nothing: a negative amount needs static sizes",
+    ),
+    "aten.linear.default": (
+        lambda op: _rank(op, 1) == 2 and _rank(op) > 0,
+        "its kernel takes no weight but a matrix",
+    ),
+    "aten.max_pool2d_with_indices_backward.default": (
+        lambda op: False,
+        "its kernel gives something else than PyTorch's",
+    ),
+    "aten.roll.default": (
+        lambda op: bool(op.arg("dims")),
+        "its kernel rolls along named axes, not all elements as one",
+    ),
+    "aten.narrow.default": _FROM_THE_FRONT,
+    "aten.narrow_copy.default": _FROM_THE_FRONT,
+    "aten.arange.default": _COUNTS,
+    "aten.arange.start": _COUNTS,
+    "aten.arange.start_step": _COUNTS,
+    "aten.addmm.default": (
+        lambda op: element(op.results[0].type) != i1 or _has_elements(op),
+        "its kernel refuses empty matrices of bool",
+    ),
+    "aten.split_with_sizes_copy.default": (
+        lambda op: 0 not in op.arg("split_sizes"),
+        "its kernel gives no empty piece",
+    ),
+}
+"""What a kernel checks, or takes for granted, beyond element types: by running every form of it
+that PyTorch's samples have (`tools/kernel_preconditions.py`)."""
+
+
 def kernel_limit(op: SchemaOp) -> str | None:
     """Why the kernel of an op's class cannot run this op, or None. Found by running it."""
     gives_list = any(returned.type.is_list for returned in op.SCHEMA.returns)
     if gives_list and not all(is_static(result.type) for result in op.results):
         return "its kernel does not resize its outputs, so their shapes must be static"
-    if op.name == "aten.convolution.default" and len(dims(op.operands[0].type)) not in (3, 4):
-        return "its kernel convolves batches of lines and of images only"
-    if op.name == "aten.constant_pad_nd.default" and any(
-        isinstance(amount, int) and amount < 0 for amount in op.arg("pad")
-    ):
-        return "its kernel crops nothing: a negative amount needs static sizes"
+    holds, reason = PRECONDITIONS.get(op.name, (lambda _: True, ""))
+    if not holds(op):
+        return reason
     if op.name in _BY_LONG and element(op.operands[1].type) != i64:
         return "its kernel takes no indices but of int64: index.long()"
     if op.name == "aten.upsample_bilinear2d.vec" and element(op.operands[0].type) == f64:
@@ -105,10 +164,6 @@ def kernel_limit(op: SchemaOp) -> str | None:
     between = dims(op.operands[0].type)[-1] if op.name in _PRODUCTS else 1
     if is_of_data(between) and least_of(between, op) < 1:
         return "its kernel leaves a product over nothing unwritten"
-    if op.name == "aten.max_pool2d_with_indices_backward.default":
-        return "its kernel gives something else than PyTorch's"
-    if op.name == "aten.roll.default" and not op.arg("dims"):
-        return "its kernel rolls along named axes, not all elements as one"
     source = op.operands[0] if op.name in BY_STRIDES else None
     if source is not None and is_static(source.type) and not is_laid_out(source):
         return "its kernel reads row by row, and how its operand lies is not known: x.contiguous()"
@@ -273,6 +328,8 @@ def argument_value(
     type_ = argument.type
     if type_.base in _LAYOUT or value is None:
         return builder.scalar(None)
+    if argument.name == "non_blocking":
+        return builder.scalar(False)  # Of a copy in one memory it says nothing; kernels refuse it.
     if not type_.is_list:
         return (
             lookup(value) if isinstance(value, SSAValue) else _scalar(builder, op, argument, value)

@@ -1,0 +1,250 @@
+"""Which forms of operators the runtime's kernels refuse, and whether `lower` says so first.
+
+    python tools/kernel_preconditions.py                    # the table, and what is emitted wrongly
+    python tools/kernel_preconditions.py --table docs/xnnpack.md
+
+PyTorch's own operator samples are called, and every ATen operator that is dispatched is a form:
+its ranks, element types, sizes and arguments. Each form that the emitter takes becomes a `.pte` of
+one kernel call, which runs on the runtime in a process of its own; a form that is emitted and that
+the runtime refuses, or dies over, ends this program with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import itertools
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench._report import between_markers
+
+from stepwell.backends.executorch.container import KernelCall
+from stepwell.backends.executorch.kernels.kernel_calls import kernel_of
+from stepwell.backends.executorch.kernels.missing_kernels import emission_problems
+from stepwell.backends.executorch.running.engine import runtime
+from stepwell.backends.executorch.writing.emit import emit
+from stepwell.backends.executorch.writing.serialize import to_bytes
+from stepwell.dialects.aten.registry import of_overload
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import element_type
+from stepwell.ir.program import Program
+from stepwell.ir.types import tensor_like
+from stepwell.ir.weights import WeightStore
+
+DTYPES = (torch.float32, torch.int64, torch.bool)
+SAMPLES = 24
+"""Of an operator and an element type, so many are called."""
+APART = ("linalg", "fft", "svd", "lu", "ormqr", "pca", "cholesky", "signal", "masked", "sparse")
+"""Operators that are no kernels, slow to call, and made of others that are called elsewhere."""
+RIGHT = ("runs", "a view", "no form", "refused")
+MOST = 20_000
+"""Elements of a tensor that is tried."""
+LAYOUT = ("device", "layout", "pin_memory", "memory_format")
+"""Arguments that say nothing in a program whose tensors are all row-major."""
+Form = tuple[Any, tuple[Any, ...], dict[str, Any], list[torch.Tensor]]
+
+
+class Dispatched(TorchDispatchMode):
+    """Keeps each new form of an ATen operator that has a kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.forms: list[Form] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+        result = function(*args, **(kwargs or {}))
+        self.keep(function, args, kwargs or {}, result)
+        return result
+
+    def keep(self, function: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        """A call, unless its form was seen."""
+        if function.namespace != "aten" or function._schema.is_mutable:
+            return
+        declared = [str(argument.type) for argument in function._schema.arguments]
+        if any(
+            isinstance(leaf, torch.Tensor) and "Tensor" not in text
+            for leaf, text in zip(args, declared, strict=False)
+        ):
+            return  # PyTorch takes a tensor of one number for a number, and exports that.
+        key = str((function, tree_map(described, (args, kwargs))))
+        results = [leaf for leaf in tree_leaves(result) if leaf is not None]
+        if key in self.seen or not all(isinstance(leaf, torch.Tensor) for leaf in results):
+            return
+        self.seen.add(key)
+        try:
+            has_kernel = kernel_of(of_overload(function)) is not None
+        except StepwellError:
+            return
+        leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if has_kernel and all(leaf.numel() <= MOST for leaf in (*leaves, *results)):
+            kwargs = {n: v for n, v in kwargs.items() if n not in LAYOUT}
+            held = {
+                id(leaf): leaf.detach().clone(memory_format=torch.contiguous_format)
+                for leaf in leaves
+            }
+            args, kwargs = tree_map(
+                lambda leaf: held.get(id(leaf), leaf), (tuple(args), dict(kwargs))
+            )
+            self.forms.append((function, args, kwargs, [r.detach() for r in results]))
+
+
+def described(leaf: Any) -> Any:
+    """What of an argument makes a form: not the numbers of a tensor, and few of its sizes."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.dtype, tuple(min(size, 2) for size in leaf.shape)
+    return leaf if isinstance(leaf, bool | int | str | type(None) | torch.dtype) else repr(leaf)
+
+
+def forms() -> list[Form]:
+    """The forms in PyTorch's samples; composite operators are called as they are, too."""
+    kept = Dispatched()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        for op in op_db:
+            if op.name.startswith(APART):
+                continue
+            for dtype in DTYPES:
+                torch.manual_seed(0)
+                try:
+                    samples = list(itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES))
+                except Exception:
+                    continue
+                for sample in samples:
+                    try:
+                        with kept:
+                            op(sample.input, *sample.args, **sample.kwargs)
+                        composite(kept, op, sample)
+                    except Exception:
+                        continue
+    return kept.forms
+
+
+def composite(kept: Dispatched, op: Any, sample: Any) -> None:
+    """Call an operator by its own overloads, which PyTorch else takes apart before they show."""
+    packet = getattr(torch.ops.aten, op.aten_name or op.name.rpartition(".")[2], None)
+    for name in packet.overloads() if packet is not None else ():
+        overload = getattr(packet, name)
+        try:
+            result = overload(sample.input, *sample.args, **sample.kwargs)
+        except Exception:
+            continue
+        kept.keep(overload, (sample.input, *sample.args), sample.kwargs, result)
+
+
+def program_of(form: Form) -> Program:
+    """A program of this one call."""
+    function, args, kwargs, results = form
+    leaves = {id(t): t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
+    block = Block(arg_types=[tensor_like(t) for t in leaves.values()])
+    values = dict(zip(leaves, block.args, strict=True))
+
+    def held(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return values[id(value)]
+        return element_type(value) if isinstance(value, torch.dtype) else value
+
+    positional, named = tree_map(held, (args, kwargs))
+    types = [tensor_like(result) for result in results]
+    op = of_overload(function).make(*positional, result_types=types, **named)
+    block.add_ops([op, ReturnOp(*op.results)])
+    inputs = [argument.type for argument in block.args]
+    func = FuncOp("forward", FunctionType.from_lists(inputs, types), Region(block))
+    return Program(ModuleOp([func]), WeightStore())
+
+
+def outcome(form: Form) -> str:
+    """What comes of a form: "runs", "a view", "no form", "refused", "fails", …."""
+    try:
+        program = program_of(form)
+        if emission_problems(program, ()):
+            return "refused"
+        container = emit(program)
+    except StepwellError:
+        return "no form"  # A number where the IR wants a value, which import makes one.
+    if not any(isinstance(i, KernelCall) for m in container.methods for i in m.instructions):
+        return "a view"
+    leaves = {id(t): t for t in tree_leaves(form[1:3]) if isinstance(t, torch.Tensor)}
+    try:
+        method = runtime().load_program(to_bytes(container)).load_method("forward")
+        found = method.execute(list(leaves.values()))
+    except RuntimeError:
+        return "fails"
+    shapes = [(t.shape, t.dtype) for t in found]
+    return "runs" if shapes == [(t.shape, t.dtype) for t in form[3]] else "other shapes"
+
+
+def outcomes(held: Sequence[Form]) -> Iterator[tuple[Form, str]]:
+    """Of each form; a process of its own goes on until one ends it."""
+    runtime()
+    at = 0
+    while at < len(held):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(reader)
+            with os.fdopen(writer, "w", buffering=1) as stream:
+                for form in held[at:]:
+                    try:
+                        found = outcome(form)
+                    except Exception as error:  # a fault of this tool
+                        found = f"raises {type(error).__name__}: {error}"
+                    stream.write(json.dumps(found) + "\n")
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as stream:
+            told = [json.loads(line) for line in stream if line.endswith("\n")]
+        os.waitpid(child, 0)
+        yield from zip(held[at:], told, strict=False)
+        at += len(told)
+        if at < len(held):
+            yield held[at], "ends the process"
+            at += 1
+
+
+def main() -> int:
+    """Try all; print what is emitted and refused, and the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--table", type=Path, help="a document to write the table into")
+    parser.add_argument("--only", default="", help="a part of an operator's name")
+    asked = parser.parse_args()
+    counts: collections.Counter[str] = collections.Counter()
+    operators: set[str] = set()
+    held = [form for form in forms() if asked.only in str(form[0])]
+    for form, found in outcomes(held):
+        counts[found] += 1
+        operators.add(str(form[0]))
+        if found not in RIGHT:
+            shown = tree_map(described, (form[1], form[2]))
+            print(f"{form[0]}{shown}: {found}", file=sys.stderr)
+    wrong = counts.total() - sum(counts[kind] for kind in RIGHT)
+    lines = [
+        "| operators | forms | run | need no kernel | refused by lower | refused by the runtime |",
+        "|---|---|---|---|---|---|",
+        f"| {len(operators)} | {counts.total() - counts['no form']} | {counts['runs']} "
+        f"| {counts['a view']} | {counts['refused']} | {wrong} |",
+    ]
+    print("\n".join(lines))
+    if asked.table:
+        between_markers(asked.table, "kernel preconditions", lines)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
