@@ -1,4 +1,4 @@
-"""Forms that a kernel of the runtime refuses, or dies over, are not emitted: others compute them."""
+"""Forms that a kernel of the runtime refuses are not emitted: other operators compute them."""
 
 from __future__ import annotations
 
