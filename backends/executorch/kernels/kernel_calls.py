@@ -103,11 +103,18 @@ def _has_elements(op: SchemaOp) -> bool:
     return not any(0 in dims(value.type) for value in op.operands)
 
 
-_FROM_THE_FRONT = (
+_FROM_THE_FRONT: tuple[Holds, str] = (
     lambda op: op.arg("dim") >= 0,
     "its kernel ends the process for an axis counted from the end",
 )
-_COUNTS = _counts_in_its_type, "its kernel counts the elements of an arange in their own type"
+_NO_EMPTY_PIECE: tuple[Holds, str] = (
+    lambda op: 0 not in op.arg("split_sizes"),
+    "its kernel refuses some empty pieces",
+)
+_COUNTS: tuple[Holds, str] = (
+    _counts_in_its_type,
+    "its kernel counts the elements of an arange in their own type",
+)
 PRECONDITIONS: dict[str, tuple[Holds, str]] = {
     "aten.convolution.default": (
         lambda op: _rank(op) in (3, 4),
@@ -138,10 +145,8 @@ PRECONDITIONS: dict[str, tuple[Holds, str]] = {
         lambda op: element(op.results[0].type) != i1 or _has_elements(op),
         "its kernel refuses empty matrices of bool",
     ),
-    "aten.split_with_sizes_copy.default": (
-        lambda op: 0 not in op.arg("split_sizes"),
-        "its kernel gives no empty piece",
-    ),
+    "aten.split_with_sizes.default": _NO_EMPTY_PIECE,
+    "aten.split_with_sizes_copy.default": _NO_EMPTY_PIECE,
 }
 """What a kernel checks, or takes for granted, beyond element types: by running every form of it
 that PyTorch's samples have (`tools/kernel_preconditions.py`)."""
