@@ -43,8 +43,8 @@ guards: $(READY)
 # Every rule as a theorem: verdicts, and docs/proofs.md's table anew; then each condition dropped.
 prove: $(READY)
 	@$(BIN)/python -c 'import z3' 2>/dev/null || $(BIN)/pip install -q -e '.[prove]'
-	$(BIN)/stepwell prove --keep --table docs/proofs.md
-	$(BIN)/stepwell prove --guards --keep --table docs/proofs.md
+	$(BIN)/stepwell prove --seconds 3600 --keep --table docs/proofs.md
+	$(BIN)/stepwell prove --guards --seconds 7200 --keep --table docs/proofs.md
 
 # The tests marked `kernels` as other CPUs would run them; needs Debian's qemu-user for two of them.
 other-cpus: $(READY)

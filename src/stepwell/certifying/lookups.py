@@ -73,9 +73,9 @@ def _axis_and_keeps(args: Any, kwargs: Any) -> tuple[Any, bool]:
 @handles("argmax", "argmin")
 def _place_of_greatest(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     axis, keeps = _axis_and_keeps(args, kwargs)
-    if axis is None:
-        return NotImplemented
     numbers = reading.numbers(args[0])
+    if axis is None or not numbers.dim():
+        return NotImplemented
     name = "max" if operator_and_overload(func)[0] == "argmax" else "min"
     found = digest(f"place of {name}", rows(numbers, axis % numbers.dim()))
     return reading.made(found.unsqueeze(axis) if keeps else found, torch.int64)

@@ -100,7 +100,9 @@ class Numbers:
     def total(self, x: Tensor, axes: list[int], keep: bool) -> Tensor:
         count = math.prod(x.shape[axis] for axis in axes)
         if not axes or count == 1:
-            return x.sum(axes, keep) if axes else x
+            alone = x.sum(axes, keep) if axes else x
+            is_float = axes and self.rounds and self.of.is_floating_point
+            return digest(f"alone:{self.of}", alone) if is_float else alone  # 0 + −0 is 0.
         if not self.rounds:
             return x.sum(axes, keep) % prime()
         return digest(f"dot:{self.of}", self.paired(x).sum(axes, keep) % prime())
@@ -153,7 +155,9 @@ def _products(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("neg")
 def _negative(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
-    return reading.made(prime() - args[0].held, args[0].dtype)
+    x, of = args[0].held, args[0].dtype
+    is_narrow = not of.is_floating_point and of.itemsize < 4  # −(−128) is −128 there.
+    return reading.made(digest(f"neg:{of}", x) if is_narrow else prime() - x, of)
 
 
 @handles("square", "reciprocal", "sqrt", "rsqrt", "expm1", "log1p")
@@ -356,7 +360,7 @@ def _folded(reading: Reading, func: Any, args: Any, kwargs: Any) -> Any:
     axes = _axes(args, kwargs)
     numbers = reading.numbers(args[0], n.of)
     if not numbers.dim():
-        return reading.made(numbers, n.of)
+        return reading.made(n.total(numbers.reshape(1), [0], False), n.of)
     found = n.total(numbers, axes, _keeps(args, kwargs))
     if operator_and_overload(func)[0] == "mean":
         count = math.prod(numbers.shape[axis] for axis in axes)

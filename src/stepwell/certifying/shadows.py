@@ -162,7 +162,9 @@ class Reading:
         if wanted.is_floating_point and given.itemsize > 0 and wanted.itemsize > 1:
             fits = given.itemsize > 1 or of_integers
             return held if fits and not self.is_exact else digest(f"{given}→{wanted}", held)
-        widens = of_integers and (given == torch.bool or wanted.itemsize > given.itemsize)
+        keeps_sign = wanted.is_signed or not given.is_signed
+        widens = given == torch.bool or wanted.itemsize > given.itemsize
+        widens &= of_integers and keeps_sign
         widens |= (
             of_integers and wanted.itemsize >= 4 and not self.is_exact
         )  # It does not overflow.

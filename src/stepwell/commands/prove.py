@@ -23,16 +23,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="rules at once (as many as there are cores)"
     )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=300.0,
+        metavar="N",
+        help="for all of them (300); then they are open",
+    )
     parser.add_argument("--new", action="store_true", help="only rules of which no proof is kept")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write a page's table anew")
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
-    """Print a verdict a rule; 1 if one is refuted."""
+    """Print a verdict a rule; 1 if one is refuted, or the prover itself fails."""
     from stepwell.proving.hashes import hash_of, whole_hash_of
     from stepwell.proving.known import is_of_this_prover, keep, known_conditions
     from stepwell.proving.known import known as kept
-    from stepwell.proving.running import prove_each
+    from stepwell.proving.running import FAILED, LATE, prove_each
     from stepwell.proving.verdicts import SAID, Verdict, rules
 
     known = rules()
@@ -54,7 +61,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     }
     is_new = arguments.new and is_of_this_prover()
     asked = [name for name in names if name not in held] if is_new else names
-    proved = prove_each(asked, arguments.jobs)
+    proved = prove_each(asked, arguments.jobs, arguments.seconds)
     for name in names:
         verdict = next(proved) if name in asked else replace(held[name], rule=name)
         verdicts.append(verdict)
@@ -68,7 +75,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     for said, count in counted.items():
         print(f"{count:4} {said}")
     every = {name: kept()[text] for name, text in texts.items() if text in kept()}
-    every |= {verdict.rule: verdict for verdict in verdicts}
+    is_none = (LATE, FAILED)
+    every |= {v.rule: v for v in verdicts if not v.reason.startswith(is_none)}
     rows = [replace(every[name], rule=name) for name in known if name in every]
     if arguments.keep:
         keep(rows)
@@ -80,7 +88,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
         files.append(arguments.table)
     told = [{**vars(v), "counterexample": str(v.counterexample or "")} for v in verdicts]
     result = {"verdicts": told, "counts": counted}
-    return Outcome(result, files, 1 if counted["refuted"] else 0)
+    failed = any(verdict.reason.startswith(FAILED) for verdict in verdicts)
+    return Outcome(result, files, 1 if counted["refuted"] or failed else 0)
 
 
 def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, str]) -> Outcome:
@@ -95,7 +104,7 @@ def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, st
         known_conditions,
     )
     from stepwell.proving.page import with_table
-    from stepwell.proving.running import without_conditions
+    from stepwell.proving.running import FAILED, LATE, without_conditions
     from stepwell.proving.verdicts import rules
 
     kept: dict[str, list[Dropped]] = {}
@@ -105,8 +114,11 @@ def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, st
     is_new = arguments.new and is_of_this_prover(CONDITIONS)
     asked = [name for name in names if not (is_new and name in kept)]
     shown: list[Dropped] = []
-    for name, rows in zip(asked, without_conditions(asked, arguments.jobs), strict=True):
-        kept[name] = rows
+    for name, rows in zip(
+        asked, without_conditions(asked, arguments.jobs, arguments.seconds), strict=True
+    ):
+        if not (rows and rows[0].reason.startswith((LATE, FAILED))):
+            kept[name] = rows
         for row in rows:
             print(f"{name:40} without {row.condition}: {row}", flush=True)
         shown += rows

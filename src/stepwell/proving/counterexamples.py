@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice, product
 from types import MappingProxyType
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
@@ -36,6 +38,8 @@ MODERATE = tuple(n for n in SPECIAL if n == 0 or 0.1 <= abs(n) < 100)
 FLOATS = (2.5, 0.0, -0.0, 1.0, -1.0, 0.3, -3.0, 1e-30, 3e38, -1e38, math.inf, math.nan)
 INTS = (2, 0, 1, -1, 5, 300)
 _MOST_NUMBERS = 60
+_TURNS = 6
+"""Runs of tensors of few elements, each with other special numbers."""
 _MAGNITUDE = 1e-5
 """Of the largest number on the way: what a bound of roundings allows here."""
 
@@ -88,48 +92,65 @@ def _literal(value: Any) -> str:
 
 
 def search(
-    statement: Statement, instance: Instance, bound: Bound
+    statement: Statement,
+    instance: Instance,
+    bound: Bound,
+    numbers: Mapping[str, int | float | bool] = MappingProxyType({}),
 ) -> Counterexample | Literal["agrees", "does not run"]:
     """Run an instance on special numbers, for a difference.
+
+    Args:
+        numbers: of a solver's counterexample, by names of elements and of numbers of the rule.
 
     `does not run` says that what stands before is no program that runs, whatever the numbers are.
     """
     runs = fails = False
-    for given in islice(concrete(instance), _MOST_NUMBERS):
+    elements = tuple(value for name, value in numbers.items() if not name.startswith("$"))
+    is_finite = statement.rewrite.deviation is not None
+    for given in islice(concrete(instance, numbers), _MOST_NUMBERS):
         try:
             written = statement.concrete(given)
         except NotWritten:
             continue
         except Unproven:
-            runs |= _runs(statement.before(given))
-            fails = True
+            runs, fails = runs or _runs(statement.before(given)), True
             continue
         if written is None:
             continue
         found = differs(written, bound)
         if isinstance(found, Counterexample):
             return found
-        runs |= found == "agrees"
+        for turn in range(0 if is_finite else _TURNS):
+            extreme = differs(written, bound, first=elements, turn=turn)
+            if isinstance(extreme, Counterexample):
+                return extreme
         fails |= found == "does not run"
+        runs = runs or found == "agrees" or _runs(statement.before(given))
     return "does not run" if fails and not runs else "agrees"
 
 
 def _runs(program: Program) -> bool:
-    """Whether what stands before is a program that runs."""
-    try:
-        values_of(program, inputs_of(program), list(root_of(program).results))
-    except (StepwellError, RuntimeError, IndexError):
-        return False
-    return True
+    """Whether what stands before is a program that runs: of special numbers, or of ones."""
+    special = inputs_of(program)
+    ones = tuple(torch.ones_like(v) if isinstance(v, torch.Tensor) else v for v in special)
+    for inputs in (special, ones):
+        with suppress(StepwellError, RuntimeError, IndexError):
+            values_of(program, inputs, list(root_of(program).results))
+            return True
+    return False
 
 
-def concrete(instance: Instance) -> Iterator[Mapping[str, Any]]:
-    """The instance with numbers for numbers and for sizes, small ones first."""
+def concrete(
+    instance: Instance, numbers: Mapping[str, int | float | bool] = MappingProxyType({})
+) -> Iterator[Mapping[str, Any]]:
+    """The instance with numbers for numbers and for sizes: those given, then small ones first."""
     unknown = [name for name, value in instance.given.items() if isinstance(value, Unknown)]
     if any(instance.given[name].is_late for name in unknown):
         return
-    numbers = [INTS if instance.given[name].is_int else FLOATS for name in unknown]
-    for picked in product(*numbers):
+    several = [INTS if instance.given[name].is_int else FLOATS for name in unknown]
+    first = [numbers[f"${name}"] for name in unknown if f"${name}" in numbers]
+    firsts = [tuple(first)] if first and len(first) == len(unknown) else []
+    for picked in (*firsts, *product(*several)):
         for scale in (1, 2) if instance.is_pointwise else (2, 1):
             yield pinned(instance, dict(zip(unknown, picked, strict=True)), scale)
 
@@ -161,7 +182,13 @@ def _size(size: Size, scale: int, is_pointwise: bool) -> int:
 
 
 def differs(
-    written: Written, bound: Bound, *, is_strict: bool = False, of_classes: bool = False
+    written: Written,
+    bound: Bound,
+    *,
+    is_strict: bool = False,
+    of_classes: bool = False,
+    first: tuple[int | float | bool, ...] = (),
+    turn: int | None = None,
 ) -> Counterexample | Literal["agrees", "does not run"]:
     """Run both sides on numbers.
 
@@ -170,11 +197,13 @@ def differs(
         bound: how far they may be apart.
         is_strict: whether numbers that the bound states count for every element type.
         of_classes: look only for what is infinite, or zero, on one side alone.
+        first: elements that are tried ahead of others.
+        turn: which of the special numbers tensors of few elements hold; none where none is said.
     """
     program = written.program
     is_special = bound.exact or (bound.absolute and not bound.derived) or of_classes
     table = SPECIAL if is_special else MODERATE
-    inputs = inputs_of(program, table)
+    inputs = inputs_of(program, (*first, *table), turn)
     olds, news = [[pair[side] for pair in written.pairs] for side in (0, 1)]
     try:
         wanted = values_of(program, inputs, olds)
@@ -243,7 +272,9 @@ def _shrunk(
     """The first wrong element alone, where elements are computed each for itself."""
     at = int(wrong.reshape(-1).nonzero()[0])
     whole = wrong.numel()
+    ops = [op for op in written.program.method().body.block.ops if not isinstance(op, ReturnOp)]
     are_alike = all(isinstance(v, torch.Tensor) and v.numel() in (1, whole) for v in inputs)
+    are_alike = are_alike and all(is_of(op, "elementwise") for op in ops)
     if whole >= len(MODERATE) and are_alike:
         small = tuple(v.reshape(-1)[at : at + 1] if v.numel() == whole else v for v in inputs)
         return _example(written, small, one.reshape(-1)[at], other.reshape(-1)[at], len(inputs))
@@ -299,11 +330,13 @@ def sizes_of(program: Program) -> dict[str, int] | None:
     return None
 
 
-def inputs_of(program: Program, numbers: tuple[float, ...] = SPECIAL) -> tuple[Any, ...]:
+def inputs_of(
+    program: Program, numbers: tuple[float, ...] = SPECIAL, turn: int | None = None
+) -> tuple[Any, ...]:
     """Inputs of special numbers, in sizes that are chosen where they are symbolic."""
     sizes = sizes_of(program) or {}
     types = [a.type for a in program.method().body.block.args]
-    return tuple(input_of(type_, at, numbers, sizes) for at, type_ in enumerate(types))
+    return tuple(input_of(type_, at, numbers, sizes, turn) for at, type_ in enumerate(types))
 
 
 def input_of(
@@ -311,6 +344,7 @@ def input_of(
     number: int,
     numbers: tuple[float, ...] = SPECIAL,
     sizes: Mapping[str, int] = MappingProxyType({}),
+    turn: int | None = None,
 ) -> Any:
     """Special numbers in an order of its own, so that two inputs meet in all pairs."""
     if isinstance(type_, IntType) and not isinstance(type_.size, int) and sizes:
@@ -331,7 +365,7 @@ def input_of(
     dtype = torch_dtype(of)
     if is_float(of):
         table = torch.tensor(numbers, dtype=torch.float64)
-        if count < len(SPECIAL):
+        if count < len(SPECIAL) and turn is None:
             return (torch.arange(1, count + 1) * (number + 0.75)).reshape(shape).to(dtype)
     elif dtype == torch.bool:
         table = torch.tensor([True, False])
@@ -339,12 +373,15 @@ def input_of(
         table = torch.tensor([complex(n, -n) for n in numbers])
     else:
         info = torch.iinfo(dtype)
-        limits = [
-            v for v in (1, 0, 2, 3, 7, -1, -2, info.max, info.min) if info.min <= v <= info.max
-        ]
-        if count < 64:
-            limits = [1, 0, 2]
-        table = torch.tensor(limits)
+        whole = [int(v) for v in numbers if math.isfinite(v) and v == int(v)]
+        whole += [2, 3, -2, info.max, info.min, info.max // 2 + 1]
+        if info.min == 0:
+            whole = [v % (info.max + 1) for v in whole]
+        whole = [v for v in dict.fromkeys(whole) if info.min <= v <= info.max]
+        table = torch.tensor(whole if count >= 64 or turn is not None else [1, 0, 2])
+    if turn is not None and count < len(table):  # Each input begins at a place of its own.
+        begin = turn * max(count, 1) + number * 5 * (turn + 1)
+        return table[(torch.arange(count) + begin) % len(table)].reshape(shape).to(dtype)
     every = len(table) ** number if number < 3 else 1
     return table[torch.arange(count) // every % len(table)].reshape(shape).to(dtype)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -12,6 +14,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
+from stepwell.proving.expressions import held_as
 from stepwell.proving.laws import laws
 from stepwell.proving.numbers import Number, Path, Tokens, Unproven
 from stepwell.proving.reals import Reals
@@ -43,11 +46,14 @@ class Decision:
     Attributes:
         has_symbols: whether sizes were symbols.
         reason: why no more is.
+        counterexample: what elements and numbers are in a solver's counterexample, where every
+            function in what it was asked is what the op computes.
     """
 
     proof: Proof
     has_symbols: bool
     reason: str = ""
+    counterexample: Mapping[str, int | float | bool] | None = None
 
 
 def decide(
@@ -76,6 +82,7 @@ def decide(
     if one is other:
         return Decision(Proof.BITS, True)
     is_exact = bound.exact and not of_finite
+    is_exact |= not is_float(held_as(one.type))
     if most is Proof.REALS and not is_exact:
         return _in(Reals(), one, other, weights, tokens, path, bound, SLOW)
     decision = _in(
@@ -138,19 +145,20 @@ def _at(
     """The elements at some indices; the least that is proved of one is proved of all."""
     domain = tensors.domain
     proofs: list[Proof] = []
-    reason = ""
+    reason, counterexample = "", None
     for at in indices:
         left, right = tensors.at(one, at), tensors.at(other, at)
         if left.of != right.of:
             return Decision(Proof.NONE, tensors.has_symbols, f"{left.of} is no {right.of}")
         conditions = [domain.condition(node, answer) for node, answer in path.conditions]
-        proof, reason = _equal(
+        proof, reason, counterexample = _equal(
             domain, left.term, right.term, conditions, tensors, is_float(left.of), patience
         )
         proofs.append(proof)
         if proof is Proof.NONE:
             break
-    return Decision(min(proofs, default=Proof.BITS), tensors.has_symbols, reason)
+    least = min(proofs, default=Proof.BITS)
+    return Decision(least, tensors.has_symbols, reason, counterexample)
 
 
 def _indices(value: SSAValue) -> list[tuple[Any, ...]]:
@@ -169,35 +177,89 @@ def _equal(
     tensors: Tensors,
     are_floats: bool,
     patience: int,
-) -> tuple[Proof, str]:
+) -> tuple[Proof, str, Mapping[str, int | float | bool] | None]:
     best = Proof.BITS if domain.is_exact else Proof.REALS
     left, right = z3.simplify(left), z3.simplify(right)
     if left.eq(right):
-        return best, ""
+        return best, "", None
     facts = [*conditions, *domain.facts, *tensors.ranges]
     if isinstance(domain, Reals):
         facts += laws(domain)
         facts += tensors.finite
-    left, right, facts = _with_equal_places(left, right, facts, tensors)
+    left, right, facts, is_placed = _with_equal_places(left, right, facts, tensors)
     if left.eq(right):
-        return best, ""
+        return best, "", None
     facts = _reached(facts, left, right)
-    answer = _check([*facts, left != right], patience)
+    question = [*facts, left != right]
+    answer = _check(question, patience)
     if answer == z3.unsat:
-        return best, ""
+        return best, "", None
     if not domain.is_exact and are_floats and (tensors.relative or tensors.absolute):
         apart, size = (z3.If(t < 0, -t, t) for t in (left - right, left))
         allowed = domain.constant(tensors.relative / 2, f64) * size
         allowed = allowed + domain.constant(tensors.absolute, f64)
+        question = [*facts, apart > 2 * allowed]
         if _check([*facts, apart > allowed], patience) == z3.unsat:
-            return best, "within half of its bound"
+            return best, "within half of its bound", None
+        answer = _check(question, patience)
     if domain.is_exact and are_floats:
         nans = z3.And(z3.fpIsNaN(left), z3.fpIsNaN(right))
         if _check([*facts, z3.Not(z3.Or(nans, z3.fpEQ(left, right)))], patience) == z3.unsat:
-            return Proof.ZEROS, "the sign of a zero"
+            return Proof.ZEROS, "the sign of a zero", None
     kind = "bit for bit" if domain.is_exact else "over the reals"
+    is_sure = answer == z3.sat and is_placed and _is_concrete(question, tensors)
     said = "the solver has a counterexample" if answer == z3.sat else "the solver gives up"
-    return Proof.NONE, f"{kind}: {said}"
+    if answer == z3.sat and not is_sure:
+        said += " in which what has no meaning here is any function"
+    numbers = _model_of(question, patience) if is_sure else None
+    return Proof.NONE, f"{kind}: {said}", numbers
+
+
+def _is_concrete(assertions: list[Any], tensors: Tensors) -> bool:
+    """Whether all that is not interpreted are elements of inputs, numbers of the rule, indices."""
+    inputs = set(tensors.names.values())
+    for term in _subterms(assertions):
+        if z3.is_app_of(term, z3.Z3_OP_DIV) and not z3.is_rational_value(term.arg(1)):
+            return False  # Of 0 it is any.
+        if not z3.is_app(term) or term.decl().kind() != z3.Z3_OP_UNINTERPRETED:
+            continue
+        name = term.decl().name()
+        is_known = name.startswith("$") or name.split("!")[0].split(".")[0] in inputs
+        if name.endswith(".whole") or not (is_known or z3.is_int(term)):
+            return False
+    return True
+
+
+def _subterms(terms: list[Any]) -> Iterator[Any]:
+    waiting, seen = list(terms), set[int]()
+    while waiting:
+        each = waiting.pop()
+        if each.get_id() not in seen:
+            seen.add(each.get_id())
+            yield each
+            waiting += each.children()
+
+
+def _model_of(assertions: list[Any], patience: int) -> dict[str, int | float | bool]:
+    """The numbers of a counterexample, by the names of elements and of numbers of the rule."""
+    solver = _solver(assertions, patience)
+    found: dict[str, int | float | bool] = {}
+    if solver.check() != z3.sat:
+        return found
+    model = solver.model()
+    for declaration in model.decls():
+        value: Any = model[declaration]
+        if z3.is_bv_value(value):
+            found[declaration.name()] = value.as_signed_long()
+        elif z3.is_bool(value):
+            found[declaration.name()] = z3.is_true(value)
+        elif z3.is_fp_value(value) and (value.isNaN() or value.isInf()):
+            name = "nan" if value.isNaN() else "-inf" if value.isNegative() else "inf"
+            found[declaration.name()] = float(name)
+        elif z3.is_fp_value(value) or z3.is_rational_value(value):
+            real = z3.simplify(z3.fpToReal(value)) if z3.is_fp_value(value) else value
+            found[declaration.name()] = float(real.as_fraction())
+    return found
 
 
 def go_together(conditions: list[tuple[Number, bool]]) -> bool:
@@ -218,16 +280,10 @@ def _reached(facts: list[Any], left: Any, right: Any) -> list[Any]:
 
 
 def _has_places(term: Any) -> bool:
-    waiting, seen = [term], set[int]()
-    while waiting:
-        each = waiting.pop()
-        if each.get_id() in seen:
-            continue
-        seen.add(each.get_id())
+    for each in _subterms([term]):
         is_place = z3.is_int(each) and z3.is_const(each) and not z3.is_int_value(each)
         if is_place and not each.decl().name().startswith("$"):
             return True
-        waiting += each.children()
     return False
 
 
@@ -243,17 +299,24 @@ def _check(assertions: list[Any], patience: int) -> Any:
 
 
 def _asked(assertions: list[Any], patience: int) -> Any:
+    return _solver(assertions, patience).check()
+
+
+def _solver(assertions: list[Any], patience: int) -> Any:
     solver = z3.Solver()
     solver.set("rlimit", patience)
     solver.set("timeout", _MOST_MILLISECONDS)
     solver.add(*assertions)
-    return solver.check()
+    return solver
 
 
 def _with_equal_places(
     left: Any, right: Any, facts: list[Any], tensors: Tensors
-) -> tuple[Any, Any, list[Any]]:
-    """Elements of inputs as constants: one for those whose places are provably the same."""
+) -> tuple[Any, Any, list[Any], bool]:
+    """Elements of inputs as constants: one for those whose places are provably the same.
+
+    With them whether those that are two stand at two places for certain.
+    """
     found = _applications([left, right, *facts], tensors.weight_names | set(tensors.names.values()))
     constants: list[tuple[Any, Any]] = []
     substitutions: list[tuple[Any, Any]] = []
@@ -264,9 +327,15 @@ def _with_equal_places(
             constants.append((each, same))
         substitutions.append((each, same))
     if not substitutions:
-        return left, right, facts
+        return left, right, facts, True
+    counted = Counter(each.decl().name() for each, _ in constants)
+    is_placed = all(
+        counted[e.decl().name()] == 1 or all(map(z3.is_int_value, e.children()))
+        for e, _ in constants
+    )
     changed = [z3.simplify(z3.substitute(t, *substitutions)) for t in (left, right)]
-    return changed[0], changed[1], [z3.substitute(f, *substitutions) for f in facts]
+    facts = [z3.substitute(f, *substitutions) for f in facts]
+    return changed[0], changed[1], facts, is_placed
 
 
 def _at_one_place(one: Any, other: Any, tensors: Tensors) -> bool:

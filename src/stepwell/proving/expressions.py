@@ -217,6 +217,8 @@ class Expression:
         body = domain.converted(self.of(term.operands[0], bound), of).term
         self.tensors.is_rank_free = False
         function = term.function
+        if not counts and function in ("total", "average") and domain.is_exact and is_float(of):
+            return Typed(domain.alone(body, of), of)
         if not counts:
             self.tensors.elements[body.get_id()] = body  # A fold of one, as finite as others.
             return Typed(body, of)

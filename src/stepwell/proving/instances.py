@@ -16,7 +16,7 @@ from xdsl.ir import Attribute
 
 from stepwell.ir import dtypes
 from stepwell.ir.declared.families import families_of
-from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i8, i32, i64, ui8
+from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i8, i16, i32, i64, ui8
 from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import Dim, Size
 from stepwell.ir.types import dims, element, tensor
@@ -32,9 +32,9 @@ from stepwell.translate.rules.notation import (
 from stepwell.translate.rules.operators import Parameter, SchemaOperator
 from stepwell.translate.rules.rewrite import RuleRewrite
 
-ELEMENTS: tuple[Attribute, ...] = (f32, f16, bf16, f64, i32, i64, i8, ui8, i1)
-MIXED = ((f32, f16), (f32, f64), (f32, i32), (f16, bf16), (i32, i64), (i8, ui8), (i32, f32),
-         (i1, i32), (f16, i1), (f32, i1))  # fmt: skip
+ELEMENTS: tuple[Attribute, ...] = (f32, f16, bf16, f64, i32, i64, i16, i8, ui8, i1)
+MIXED = ((f32, f16), (f32, f64), (f32, i32), (f16, bf16), (i32, i64), (i8, ui8), (i32, i8),
+         (i32, f32), (i1, i32), (f16, i1), (f32, i1))  # fmt: skip
 """Element types of most inputs, and of one that has another."""
 SOME = 3
 """The size of the one axis of ops that compute elementwise: any, as elements do not see it."""

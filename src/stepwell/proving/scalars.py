@@ -308,6 +308,8 @@ class Bits(Domain):
         sort = self.float_sort(of)
         if given == of:
             return term
+        if given == f64 and of in (f16, bf16) and not is_of_rule(term):
+            return self.rounded(self.rounded(term, f64, f32), f32, of)  # As PyTorch does.
         if z3.is_app_of(term, z3.Z3_OP_ITE):
             parts = [self.rounded(part, given, of) for part in term.children()[1:]]
             return z3.If(term.arg(0), *parts)
@@ -348,6 +350,8 @@ class Bits(Domain):
     def of_integer(self, term: Any, given: Attribute, of: Attribute) -> Any:
         if given == i64 and is_of_rule(term):
             return self.rounded(self._whole(term), f64, of)
+        if of in (f16, bf16):
+            return self.rounded(self.of_integer(term, given, f32), f32, of)
         make: Callable[..., Any] = z3.fpSignedToFP if is_signed(given) else z3.fpUnsignedToFP
         return make(z3.RNE(), term, self.float_sort(of))
 
@@ -427,6 +431,13 @@ class Bits(Domain):
         is_below = z3.Xor(z3.fpIsNegative(x), z3.fpIsNegative(y))
         zero = z3.If(is_below, z3.fpZero(sort, True), z3.fpZero(sort, False))
         return z3.If(is_nan, z3.fpNaN(sort), zero)
+
+    def alone(self, x: Any, of: Attribute) -> Any:
+        """A sum of one number: 0 of −0 where the sum begins with 0, as kernels may or may not."""
+        sort = self.float_sort(of)
+        is_below = self.function(f"alone:{of}", sort, z3.BoolSort())(x)
+        zero = z3.If(is_below, z3.fpZero(sort, True), z3.fpZero(sort, False))
+        return z3.If(z3.fpIsZero(x), zero, x)
 
     def _extremum(self, x: Any, y: Any, takes_other: Any) -> Any:
         """Torch's: NaN if either is; of equal numbers the first."""

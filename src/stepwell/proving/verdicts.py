@@ -9,19 +9,20 @@ from dataclasses import field, replace
 from functools import cache
 from typing import Literal
 
-from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from stepwell.certifying.deciding import Undecided
 from stepwell.certifying.deciding import decide as decide_expressions
 from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
-from stepwell.dialects.quant.types import quantization
+from stepwell.certifying.field import chosen_by
 from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.engine_behavior import engines
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import UNKNOWN
-from stepwell.ir.types import IntType, dims, element, is_static, symbols_of
+from stepwell.ir.types import IntType, dims, is_static, symbols_of
 from stepwell.proving.counterexamples import Counterexample, failure_of, search
 from stepwell.proving.deciding import Decision, Proof, decide, go_together
 from stepwell.proving.hashes import hash_of
@@ -29,6 +30,7 @@ from stepwell.proving.instances import Instance, Instances
 from stepwell.proving.instantiating import NotWritten, Statement, Written
 from stepwell.proving.numbers import Path, Unproven, paths
 from stepwell.proving.recipes import POSITIVE
+from stepwell.proving.steps import step_between
 from stepwell.translate.rules.examples import root_of
 from stepwell.translate.rules.notation import Rule
 from stepwell.translate.rules.rewrite import RuleRewrite
@@ -142,17 +144,12 @@ def keys_of(program: Program) -> list[str]:
     return [op.key.data for op in program.module.walk() if isinstance(op, WeightOp)]
 
 
-def _is_of_integers(program: Program) -> bool:
-    """Whether all tensors hold integers: where sums of products are the same polynomials, they are
-    the same numbers, as they wrap.
-    """
-    values = [v for op in program.module.walk() for v in op.results]
-    types = [v.type for v in (*values, *program.method().body.block.args)]
-    return all(
-        isinstance(type_, TensorType)
-        and (quantization(type_) is not None or isinstance(element(type_), IntegerType))
-        for type_ in types
-    )
+class Refutable(Unproven):
+    """What the solver has a counterexample to, with its numbers."""
+
+    def __init__(self, found: Decision) -> None:
+        super().__init__(f"{'of a symbolic size: ' if found.has_symbols else ''}{found.reason}")
+        self.numbers = dict(found.counterexample or {})
 
 
 @dataclass
@@ -168,6 +165,8 @@ class _Case:
     pointwise: bool = True
     loses_signs: bool = False
     doubts: list[str] = field(default_factory=list[str])
+    changed_by_engines: set[str] = field(default_factory=set[str])
+    """Nodes that a rule writes, and that do not say what they make of special values."""
 
     @property
     def bound(self) -> Bound:
@@ -190,7 +189,7 @@ class _Case:
                     if self._is_hopeless(begun):
                         break
         left = [doubt for doubt in self.doubts if not self._is_of_size(doubt)]
-        if left or not self.pairs:
+        if left or not self.of_numbers + self.of_symbols:
             return self._of("open", (left or self.doubts or ["no instance of it was written"])[0])
         return replace(self._of(_KINDS[self.worst], ""), rule=name, scope=self.scope())
 
@@ -217,11 +216,14 @@ class _Case:
                 if isinstance(error, Unproven)
                 else f"{type(error).__name__}: {error}"
             )
-            found = search(statement, instance, self.bound)
+            numbers = error.numbers if isinstance(error, Refutable) else {}
+            found = search(statement, instance, self.bound, numbers)
             if isinstance(found, Counterexample):
                 return found
             if found == "agrees":
-                self.doubts.append(f"{reason} ({instance})")
+                tried = ", ".join(f"{name} = {value}" for name, value in numbers.items())
+                spurious = f", which is spurious: run with {tried}, both sides agree"
+                self.doubts.append(f"{reason}{spurious if tried else ''} ({instance})")
         return None
 
     def _of(self, kind: Kind, reason: str, found: Counterexample | None = None) -> Verdict:
@@ -239,7 +241,13 @@ class _Case:
         return _is_symbolic(reason) and self.of_numbers + self.of_symbols > 0
 
     def scope(self) -> str:
-        """For which shapes it is proved."""
+        """For which shapes it is proved, and of which nodes an engine does otherwise."""
+        nodes = " and ".join(sorted(self.changed_by_engines))
+        return self._of_shapes() + (
+            f", but for special values that engines change at {nodes}" if nodes else ""
+        )
+
+    def _of_shapes(self) -> str:
         if self.pointwise:
             return "all shapes" + limits(self.rewrite)
         if self.of_symbols and not any(map(self._is_of_size, self.doubts)):
@@ -256,6 +264,10 @@ class _Case:
             self.instances += 1
             self.partial += instance.is_partial
             self.pointwise &= instance.is_pointwise
+            for op in written.fresh if self.rewrite.deviation is None else ():
+                behavior = getattr(op, "behavior", None)
+                if behavior and any(behavior(engine).losses for engine in engines()):
+                    self.changed_by_engines.add(op.name)
             if written.misfits:
                 raise Unproven(f"types do not fit: {written.misfits[0]}")
             if not statement.rule.root.results:
@@ -304,8 +316,13 @@ class _Case:
             found = decide(*pair, weights, tokens, path, self.bound, self.worst, of_finite)
         except Unproven as error:
             found = Decision(Proof.NONE, False, error.problems[0].fact)
+        if found.counterexample is not None:
+            raise Refutable(found)
         if found.proof is Proof.NONE:
             found = self._by_expressions(statement, written, pair, found)
+        step = step_between(pair, weights) if found.proof is Proof.REALS else None
+        if step is not None:
+            raise Unproven(f"real numbers prove nothing here: {step}")
         return found
 
     def _by_expressions(
@@ -328,13 +345,13 @@ class _Case:
         if any(held.node.function != "variable" for held in numbers.values()):
             raise Unproven(undecided.reason)
         named = {number: str(held.node.operands[0]) for number, held in numbers.items()}
-        is_ring = _is_of_integers(written.program)
-        kinds = ("bits",) if self.bound.exact and not is_ring else ("bits", "reals")
+        kinds = ("bits",) if self.bound.exact else ("bits", "reals")
         try:
-            kind = decide_expressions(written.program, kinds, pairs=[pair], numbers=named)
+            with chosen_by(int(hash_of(self.rewrite), 16)):  # No constant is near a multiple.
+                kind = decide_expressions(written.program, kinds, pairs=[pair], numbers=named)
         except Undecided:
             raise Unproven(undecided.reason) from None
-        return Decision(Proof.BITS if kind == "bits" or is_ring else Proof.REALS, False)
+        return Decision(Proof.BITS if kind == "bits" else Proof.REALS, False)
 
     def _written(self, statement: Statement, instance: Instance) -> Iterator:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
         return paths(lambda path: statement.written(instance, path), possible=go_together)  # pyright: ignore[reportUnknownVariableType]
