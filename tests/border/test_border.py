@@ -82,6 +82,18 @@ def test_values_that_can_be_read_are_not_refused() -> None:
     assert found == {"equal"}
 
 
+def test_five_axes_in_memory_as_the_example_had_them_reach_the_runtime() -> None:
+    function, numbers = MODELS["writes"][0], torch.arange(48.0).reshape(2, 3, 2, 2, 2)
+    for order in ((0, 4, 1, 2, 3), (4, 1, 2, 3, 0)):
+        example = numbers.permute(order)
+        exported = torch.export.export(Of(function), (example.clone(), example + 1))
+        lowered = stepwell.lower(exported, "xnnpack")
+        for one in (example, example.contiguous()):
+            given, wanted = one.clone(), one.clone()
+            (found,) = lowered.run(given, one + 1)
+            assert torch.equal(found, function(wanted, one + 1)) and torch.equal(given, wanted)
+
+
 def test_cortex_m_writes_the_callers_tensor_and_tosa_refuses_to() -> None:
     """An interpreted `.pte` writes where the runtime would; a TOSA graph has no such form."""
     lowered = stepwell.lower(exported_of("writes"), "cortex-m55")

@@ -473,10 +473,5 @@ class MethodEmitter:
 
 
 def _as_taken(port: Port) -> Port:
-    """An input in an order the runtime refuses (neither row-major nor channels-last) is taken
-    row-major.
-    """
-    order = port.dim_order
-    if order is None or order in ((0, 2, 3, 1), (0, 2, 3, 4, 1)):
-        return port
-    return Port(port.name, None, port.constant)
+    """An input in an order the runtime refuses (five axes channels-last too) is taken row-major."""
+    return port if port.dim_order == (0, 2, 3, 1) else Port(port.name, None, port.constant)
