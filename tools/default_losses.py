@@ -1,11 +1,12 @@
 """What `numerics="torch"` leaves outside beside another checkout, and what ranges win back.
 
-    python tools/default_losses.py [--against WORKTREE] [PATTERN …]
+    python tools/default_losses.py [--against WORKTREE]… [PATTERN …]
 
 Each model (of `stepwell.zoo`, with random weights; decoders again with a dynamic length) is
-exported once, and lowered to XNNPACK by this checkout and by the other one: by default, with ranges
-of its float inputs (±8), and with `numerics="finite"`. Rows whose delegates or ops outside differ
-are printed; in them the p10 of 30 runs too, both programs' runs taking turns, on one thread.
+exported once, and lowered to XNNPACK by default, by the other checkouts in order and by this one.
+Rows whose ops outside differ are printed, with what this one makes of them with ranges of float
+inputs (±8) and with `numerics="finite"`, and the p10 of 30 runs of the first program and of this
+one, in turns, on one thread.
 """
 
 from __future__ import annotations
@@ -32,11 +33,24 @@ MODELS = (
             "llama/LlamaForCausalLM", "gpt2/GPT2LMHeadModel", "gpt_neo/GPTNeoForCausalLM",
             "qwen2_moe/Qwen2MoeForCausalLM", "mixtral/MixtralForCausalLM", "bloom/BloomForCausalLM",
             "olmoe/OlmoeForCausalLM", "gemma2/Gemma2ForCausalLM", "opt/OPTForCausalLM",
-            "bert/BertForSequenceClassification",
-            "xlm/XLMForSequenceClassification", "deberta-v2/DebertaV2ForSequenceClassification",
+            "phimoe/PhimoeForCausalLM", "granitemoe/GraniteMoeForCausalLM",
+            "ernie4_5_moe/Ernie4_5_MoeForCausalLM", "jetmoe/JetMoeForCausalLM",
+            "deepseek_v3/DeepseekV3ForCausalLM", "mpt/MptForCausalLM", "falcon/FalconForCausalLM",
+            "gptj/GPTJForCausalLM", "codegen/CodeGenForCausalLM", "gpt_neox/GPTNeoXForCausalLM",
+            "bert/BertForMaskedLM", "mpnet/MPNetForMaskedLM", "electra/ElectraForMaskedLM",
+            "distilbert/DistilBertForMaskedLM", "xlnet/XLNetLMHeadModel",
+            "deberta-v2/DebertaV2ForMaskedLM", "deberta/DebertaForMaskedLM",
             "t5/T5ForConditionalGeneration", "vit/ViTForImageClassification",
             "swin/SwinForImageClassification", "swin2sr/Swin2SRForImageSuperResolution",
             "vitdet/VitDetBackbone", "roformer/RoFormerForMaskedLM", "mamba/MambaForCausalLM",
+        )
+    ),
+    *(
+        f"timm/{name}"
+        for name in (
+            "vit_tiny_patch16_224", "efficientnet_b0", "regnety_002", "regnetx_002", "densenet121",
+            "convnext_atto", "mobilenetv3_small_050", "resnet10t", "swin_tiny_patch4_window7_224",
+            "maxvit_rmlp_pico_rw_256", "ghostnet_050", "levit_128s", "mixer_s32_224",
         )
     ),
 )  # fmt: skip
@@ -130,7 +144,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("patterns", nargs="*", default=MODELS)
-    parser.add_argument("--against", type=Path, default=ROOT)
+    parser.add_argument("--against", type=Path, action="append", default=[])
     parser.add_argument("--jobs", type=json.loads)
     arguments = parser.parse_args()
     if arguments.jobs is not None:
@@ -144,33 +158,43 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         files = exported(tuple(arguments.patterns), Path(folder))
-        here = lowered_by(ROOT, "here", [(file, kind) for file in files for kind in KINDS])
-        there = lowered_by(arguments.against, "there", [(file, "torch") for file in files])
-        report(files, here, there)
+        jobs = [(file, "torch") for file in files]
+        sides = [
+            lowered_by(checkout, f"{at}", jobs) for at, checkout in enumerate(arguments.against)
+        ]
+        sides.append(lowered_by(ROOT, "here", jobs))
+        differ = [file for file in files if not are_same([s[f"{file} torch"] for s in sides])]
+        kinds = [kind for kind in KINDS if kind != "torch"]
+        sides[-1] |= lowered_by(ROOT, "here", [(file, kind) for file in differ for kind in kinds])
+        report(differ, sides)
+        print(f"\n{len(files) - len(differ)} of {len(files)} programs have the same ops outside.")
 
 
-def report(files: list[str], here: dict[str, Any], there: dict[str, Any]) -> None:
-    """Rows whose delegates or ops outside differ, and how many do not."""
+def are_same(rows: list[dict[str, Any]]) -> bool:
+    """Whether all leave the same ops outside."""
+    return all("error" not in row and row["outside"] == rows[0]["outside"] for row in rows)
+
+
+def report(files: list[str], sides: list[dict[str, Any]]) -> None:
+    """The rows of these programs."""
     import torch
 
-    print(
-        "| model | before | torch | ranges | finite | ms before, torch |\n|---|---|---|---|---|---|"
-    )
-    same = 0
+    before = "".join(f" before {at} |" for at in range(len(sides) - 1))
+    print(f"| model |{before} torch | ranges | finite | ms before, torch |")
+    print("|---" * (len(sides) + 4) + "|")
     for file in files:
-        before, now = there[f"{file} torch"], here[f"{file} torch"]
-        if before.get("outside") == now.get("outside") and "error" not in before:
-            same += 1
-            continue
-        cells = [shown(row) for row in (before, *(here[f"{file} {kind}"] for kind in KINDS))]
+        rows = [side[f"{file} torch"] for side in sides]
+        cells = [
+            shown(row)
+            for row in (*rows, *(sides[-1][f"{file} {kind}"] for kind in list(KINDS)[1:]))
+        ]
         times = ""
-        if "error" not in before and "error" not in now:
+        if "error" not in rows[0] and "error" not in rows[-1]:
             inputs = torch.load(Path(file).with_suffix(".inputs"))
-            taken = milliseconds([before["pte"], now["pte"]], inputs)
+            taken = milliseconds([rows[0]["pte"], rows[-1]["pte"]], inputs)
             times = ", ".join(f"{one:.2f}" for one in taken)
         name = Path(file).with_suffix(".name").read_text()
-        print(f"| {name} | {' | '.join(cells)} | {times} |")
-    print(f"\n{same} of {len(files)} programs have the same ops outside.")
+        print(f"| {name} | {' | '.join(cells)} | {times} |", flush=True)
 
 
 def shown(row: dict[str, Any]) -> str:

@@ -134,6 +134,8 @@ class Values(Analysis[Interval]):
         op = value.owner
         if not isinstance(op, Operation):
             return self.given(value)
+        if op.name == "aten.scaled_dot_product_attention.default":
+            return kind.held(Evaluation(self, op, kind).attention())
         said = meaning(op)
         if said is None or (said.element is not None and value is not op.results[0]):
             return self._in_range(op, self.given(value))

@@ -20,9 +20,11 @@ from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.records import dataclass
 from stepwell.ir.signature import least_of
 from stepwell.ir.types import dims, element
-from stepwell.translate.values.interval import ANY, Interval, Kind, kind_of
+from stepwell.translate.values.interval import ANY, SLACK, Interval, Kind, kind_of, of_number
 from stepwell.translate.values.intervals import LEAST_EPSILON, RULES
 
+ABSORBED = 1e30
+"""Numbers below it leave the largest singles as they are, and infinities."""
 DEEPEST = 4
 """Ops behind a value in which a condition of its operands is looked for."""
 
@@ -193,16 +195,46 @@ class Evaluation:
         size = sizes[at]
         return 0.5 / size if is_summed and at == over and isinstance(size, int) and size else 0.0
 
-    def sum_of_products(self, given: Scalar) -> float | None:
-        """What sums of products of an operand with a layer's weight are at most; None if others."""
+    def sum_of_products(self, given: Scalar) -> tuple[float, bool] | None:
+        """What sums of products are at most, before rounding, and whether they may be NaN.
+
+        Known of products with a layer's weight, and with weights of a softmax: those are not
+        negative, and a row of them sums to 1 or less, so that the sum is no more than the greatest
+        of what is weighed. None of others.
+        """
         if not isinstance(given, Term) or given.function != "multiply":
             return None
-        x, weight = given.operands
-        size = self(x).most
-        if not isinstance(weight, Term) or weight.value is None or size == inf:
+        x, y = given.operands
+        if not isinstance(y, Term) or y.value is None:
             return None
-        rows = self.values.most_of_rows(weight.value) if _has_rows(self.op) else inf
-        return size * rows if rows < inf else None
+        if isinstance(x, Term) and x.value is not None and is_softmax_of_rows(x.value, self.op):
+            weighed = self(y)
+            found = weighed.most * (1 + SLACK), self(x).nan or weighed.nan
+            return found if weighed.is_bounded else None
+        size = self(x).most
+        rows = self.values.most_of_rows(y.value) if size < inf and _has_rows(self.op) else inf
+        return (size * rows, self(x).nan) if rows < inf else None
+
+    def attention(self) -> Interval:
+        """What an attention gives: numbers among its values, where no score is infinite or NaN.
+
+        The weights of a query are not negative and sum to 1, or are all 0 where a mask closes the
+        row, as torch defines it. Scores below `ABSORBED`, and a mask with nothing above it, are
+        neither infinite nor NaN before what closes is added, and that leaves a number or −∞.
+        """
+        op = self.op
+        assert isinstance(op, SchemaOp)
+        q, k, v = map(self.values.of, op.operands[:3])
+        mask, scale, depth = op.operand("attn_mask"), op.arg("scale"), dims(op.operands[0].type)[-1]
+        masked = of_number(0) if mask is None else self.values.of(mask)
+        if not isinstance(depth, int) or not isinstance(scale, int | float | None):
+            return ANY
+        scores = 2 * max(depth, 1) * max(q.most, 1) * max(k.most, 1) * max(abs(scale or 1), 1)
+        is_known = scores < ABSORBED < self.largest and masked.high < ABSORBED
+        if op.arg("dropout_p") or not is_known or any(x.nan for x in (q, k, v, masked)):
+            return ANY
+        low, high = 2 * min(float(v.low), 0.0), 2 * max(float(v.high), 0.0)
+        return Interval(low, high, not v.is_bounded or max(-low, high) > self.largest)
 
     def under(self, condition: Scalar, given: Scalar, holds: bool) -> Interval:
         """What a term can be where a condition holds, or where it does not."""
@@ -298,6 +330,30 @@ _EXACT = frozenset(
 
 
 _SOFTMAX = ("aten._softmax.default", "aten.softmax.int")
+_OF_ROWS = (*_SOFTMAX, "aten._safe_softmax.default")
+_BY_ROWS = frozenset(f"aten.{name}.default" for name in ("mm", "bmm", "matmul")) | {
+    "xnnpack.batch_matrix_multiply"
+}
+"""Products of the rows of the first operand."""
+
+
+def is_softmax_of_rows(value: SSAValue, product: Operation) -> bool:
+    """Whether each row that a product sums over is one of a softmax, moved as a whole."""
+    if product.name not in _BY_ROWS or value is not product.operands[0]:
+        return False
+    while isinstance(op := value.owner, Operation):
+        last = len(dims(value.type)) - 1
+        if op.name == "xnnpack.softmax":
+            return True
+        if op.name in _OF_ROWS:
+            assert isinstance(op, SchemaOp)
+            return op.arg("dim") % (last + 1) == last
+        axes = axis_map(op) if is_of(op, "movement") and len(op.operands) == 1 else None
+        before = len(axes.shapes[0]) - 1 if axes is not None else -1
+        if axes is None or before < 0 or axes.after(0, before) != last:
+            return False
+        value = op.operands[0]
+    return False
 
 
 def _has_rows(op: Operation) -> bool:

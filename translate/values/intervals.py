@@ -56,7 +56,7 @@ class Ask(Protocol):
     def elements_of_norm(self, x: Scalar, factor: Scalar) -> int | None: ...
     def is_part_of_sum(self, x: Scalar, sum_: Scalar) -> bool: ...
     def least_total(self, given: Scalar) -> float: ...
-    def sum_of_products(self, given: Scalar) -> float | None: ...
+    def sum_of_products(self, given: Scalar) -> tuple[float, bool] | None: ...
     def under(self, condition: Scalar, given: Scalar, holds: bool) -> Interval: ...
 
 
@@ -327,11 +327,11 @@ def _total(ask: Ask, term: Term) -> Interval:
     operand = term.operands[0]
     x, count = ask(operand), ask.count
     least = ask.least_total(operand)
-    rows = ask.sum_of_products(operand)
-    if rows is not None and rows < inf:
-        assert isinstance(operand, Term)
+    found = ask.sum_of_products(operand)
+    if found is not None:
+        rows, nan = found
         overflows = 2 * rows > ask.largest or ask.slack > SLACK  # Halves are summed as halves.
-        return Interval(-2 * rows, 2 * rows, ask(operand.operands[0]).nan or overflows)
+        return Interval(-2 * rows, 2 * rows, nan or overflows)
     mixed = x.low < 0 < x.high
     if count is None and ask.is_float and x.most * MOST_ELEMENTS < ask.largest:
         count = MOST_ELEMENTS

@@ -57,6 +57,33 @@ def test_a_mixture_of_experts_is_one_delegate(taken: int, biased: bool, turned: 
     torch.testing.assert_close(lowered.run(x)[0], module(x), rtol=1e-5, atol=1e-5)
 
 
+class Decoder(nn.Module):
+    """A table, attention behind a norm, and experts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.norm = nn.Embedding(9, 16), nn.RMSNorm(16, eps=1e-6)
+        self.into, self.experts = nn.Linear(16, 48), Experts(4, 2)
+
+    def attended(self, x: Tensor) -> Tensor:
+        rows = self.into(self.norm(x)).view(1, 6, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        made = nn.functional.scaled_dot_product_attention(*rows, is_causal=True)
+        return self.experts(x + made.transpose(1, 2).reshape(6, 16))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.attended(self.table(ids))
+
+
+def test_a_router_behind_attention_of_rows_of_a_table_is_proved_finite():
+    module, ids = Decoder().eval(), torch.tensor([3, 0, 8, 8, 1, 5])
+    lowered = stepwell.lower(export(module, (ids,)), "xnnpack")
+    assert (lowered.report.delegates, sum(lowered.report.outside.values())) == (1, 1)
+    torch.testing.assert_close(lowered.run(ids)[0], module(ids), rtol=1e-5, atol=1e-5)
+    module.forward = module.attended
+    rows = stepwell.lower(export(module, (torch.randn(6, 16),)), "xnnpack")
+    assert rows.report.delegates > 1
+
+
 def test_a_token_of_nan_leaves_the_others_alone():
     module, x = Experts(4, 2).eval(), torch.randn(6, 16)
     x[2, 3] = torch.nan

@@ -21,10 +21,8 @@ from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.signature import least_of
 from stepwell.ir.types import dims, element
 from stepwell.translate.values import interval
+from stepwell.translate.values.evaluation import ABSORBED
 from stepwell.translate.values.trusting import ANY, trusts_finite
-
-ABSORBED = 1e30
-"""Numbers below it leave the largest singles as they are, and infinities."""
 
 
 def unopened_rows(mask: SSAValue, program: Program, trusts: bool = True) -> Refusal | None:

@@ -1,0 +1,81 @@
+"""What attention gives lies among its values, where scores are proved to be numbers."""
+
+from math import inf
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import stepwell
+from stepwell.translate.values import interval
+
+FINFO = torch.finfo(torch.float32)
+IDS, X = torch.randint(0, 5, (1, 2, 3)), torch.randn(1, 2, 3, 4)
+KEEP, TERM = torch.rand(1, 2, 3, 3) > 0.5, torch.randn(1, 2, 3, 3)
+BY = "scaled_dot_product_attention"
+
+
+class Attends(nn.Module):
+    """Attention of rows of a table, in which no number is beyond 1."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.table, self.form = nn.Embedding(5, 4), form
+        nn.init.uniform_(self.table.weight, -1, 1)
+        self.table.weight.data[0, 0] = 1
+
+    def forward(self, ids, x, keep, term):
+        v = self.table(ids)
+        match self.form:
+            case "plain":
+                return F.scaled_dot_product_attention(v, v, v)
+            case "causal":
+                return F.scaled_dot_product_attention(v, v, v, is_causal=True)
+            case "rows may be closed":
+                return F.scaled_dot_product_attention(v, v, v, keep)
+            case "closed by the least number":
+                mask = torch.where(keep, 0.0, FINFO.min)
+                return F.scaled_dot_product_attention(v, v, v, mask)
+            case "taken apart":
+                return (v @ v.mT).softmax(-1).view(2, 3, 3) @ v.view(2, 3, 4)
+            case "any query":
+                return F.scaled_dot_product_attention(x, v, v)
+            case "any key":
+                return F.scaled_dot_product_attention(v, x, v)
+            case "any value":
+                return F.scaled_dot_product_attention(v, v, x)
+            case "any mask":
+                return F.scaled_dot_product_attention(v, v, v, term)
+            case "scores that overflow":
+                return F.scaled_dot_product_attention(v, v, v, scale=1e38)
+            case "columns sum to 1":
+                return (v @ v.mT).softmax(-2) @ v
+            case _:
+                return (v @ v.mT).softmax(-1).mT @ v
+
+
+PROVED = ("plain", "causal", "rows may be closed", "closed by the least number", "taken apart")
+ALIEN = ("any query", "any key", "any value", "any mask", "scores that overflow")
+WIDER = ("columns sum to 1", "columns are rows of a softmax")
+
+
+@pytest.mark.parametrize("form", [*PROVED, *ALIEN, *WIDER])
+def test_what_attention_gives(form: str) -> None:
+    inputs = IDS, X, KEEP, TERM
+    program = stepwell.from_exported_program(torch.export.export(Attends(form), inputs))
+    returned = program.method().body.block.last_op
+    assert returned is not None
+    found = interval(returned.operands[0], program)
+    if form in ALIEN:
+        assert found.nan and found.most == inf
+    else:  # Three rows of weights, each up to 1, where they are not the rows of a softmax.
+        assert not found.nan
+        assert (found.most < 2.01) == (form in PROVED)
+
+
+@pytest.mark.parametrize("form", PROVED)
+def test_eager_gives_what_is_proved(form: str) -> None:
+    module = Attends(form).requires_grad_(False)
+    for keep in (KEEP, KEEP & False, KEEP | True):
+        assert float(module(IDS, X, keep, TERM).abs().max()) <= 1 + 1e-6
