@@ -83,6 +83,17 @@ def losses_of_nodes(
 JUDGES["xnnpack"] = losses_of_nodes
 
 
+def losing_nodes(program: Program) -> dict[str, tuple[str, ...]]:
+    """By node of a lowered program: engines on which its special values are not PyTorch's."""
+    ops = (op for op in program.module.walk() if isinstance(op, XnnpackOp) and op.operands)
+    nodes = sorted({op.measured_as() for op in ops})
+    on = {
+        f"{name} {dtype}": tuple(e for e in engines() if engine_behavior(name, dtype, e).losses)
+        for name, dtype in nodes
+    }
+    return {node: losing for node, losing in on.items() if losing}
+
+
 def _told(change: Change) -> str:
     """`0 of NaN`, `inf of 88.38 to 88.72`."""
     ranges = [wanted for wanted in change.operands if wanted is not None]

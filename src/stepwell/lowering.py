@@ -28,6 +28,7 @@ from stepwell.staging.pipeline_text import prepared
 from stepwell.staging.stages import stretch
 from stepwell.target import PipelineLike, Target
 from stepwell.targets import PIPELINES, find_target
+from stepwell.translate.engine_losses import losing_nodes
 from stepwell.translate.rewrites.sizes.pin_known_sizes import PinKnownSizes
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes, Sizes
 
@@ -162,6 +163,7 @@ def lower_as_far(
         numerics=numerics_of(work.context),
         ranges=work.context.option("ranges") or {},
         deviations=tuple(run.history.deviations),
+        engine_losses=losing_nodes(work),
         check=checked,
         left=left,
         work=total,

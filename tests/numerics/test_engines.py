@@ -47,6 +47,25 @@ def test_denormal_numbers_are_flushed_as_measured() -> None:
         assert program.run(torch.tensor([1e-40, 4.0]), engine=engine)[0].tolist() == [0.0, 2.0]
 
 
+def test_a_report_says_of_each_node_on_which_cpus_it_makes_other_numbers() -> None:
+    exported = torch.export.export(Lines(), (torch.ones(2, 4),))
+    report = stepwell.lower(exported, "xnnpack").report
+    assert report.deviations == ()
+    assert report.engine_losses == {
+        "xnnpack.fully_connected f32": ("xnnpack/sse",),
+        "xnnpack.sine f32": engines(),
+    }
+    assert "engine     other special values on xnnpack/sse: xnnpack.fully_connected f32" in str(
+        report
+    )
+    assert not stepwell.lower(exported, "tosa-1.0+fp").report.engine_losses
+
+
+class Lines(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(-1, keepdim=True).sin() + x.relu()
+
+
 def test_an_engine_that_was_not_measured_is_refused() -> None:
     program = lowered(torch.exp, torch.zeros(2))
     with pytest.raises(stepwell.StepwellError, match="xnnpack/avx512"):

@@ -43,6 +43,8 @@ class Report(Shown):
         numerics: the contract about classes of numbers that was kept (`docs/semantics.md`).
         ranges: the least and the largest number of inputs, as declared; calls are held to them.
         deviations: each class of numbers that may be lost, and where.
+        engine_losses: by node, the families of CPUs on which its kernel makes another number of a
+            NaN, an infinity or a large number than PyTorch (`docs/special_values.md`).
         check: what `lower(..., check=True)` compared.
         left: what is left to the runtime's own kernels, with what was said of it.
         work: of the whole program, in the units of `left` (`costs.operations`); 0 if nothing is.
@@ -57,6 +59,7 @@ class Report(Shown):
     events: tuple[Event, ...] = field(default=(), repr=False)
     numerics: Numerics = "torch"
     deviations: tuple[TakenDeviation, ...] = ()
+    engine_losses: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     check: CheckResult | None = field(default=None, repr=False)
     left: tuple[Left, ...] = field(default=(), repr=False)
     work: int = 0
@@ -95,6 +98,7 @@ class Report(Shown):
             "steps": self.steps,
             "refusals": self.refusals,
             "deviations": self.deviations,
+            "engine_losses": dict(self.engine_losses),
             "advice": self.advice,
             "checked": len(self.check.steps) if self.check else 0,
         }
@@ -124,6 +128,7 @@ class Report(Shown):
             f"seconds    {self.seconds:.3f}",
             f"numerics   {self.numerics}",
             *(f"input      {name}: {low} to {high}" for name, (low, high) in self.ranges.items()),
+            *self._engines(),
             *([f"checked    {len(self.check.steps)} steps"] if self.check else []),
             *self._mistakes(),
             "",
@@ -149,6 +154,16 @@ class Report(Shown):
             rows += ["", "refused:"]
             rows += self._every_refusal() if verbose else self._refusals_once()
         return "\n".join(rows)
+
+    def _engines(self) -> list[str]:
+        """Which nodes make other special values than PyTorch, and on which CPUs."""
+        nodes: dict[tuple[str, ...], list[str]] = {}
+        for node, engines in self.engine_losses.items():
+            nodes.setdefault(engines, []).append(node)
+        return [
+            f"engine     other special values on {', '.join(on)}: {', '.join(each)}"
+            for on, each in nodes.items()
+        ]
 
     def _mistakes(self) -> list[str]:
         """That steps failed, and what shows how."""
