@@ -47,6 +47,7 @@ def main() -> int:
                 rows[each.part][each.outcome if each.is_right else "wrong"] += 1
                 if not each.is_right:
                     print(f"{each.what}: {each.outcome}", file=sys.stderr)
+            print({part: dict(found) for part, found in rows.items() if found}, file=sys.stderr)
     lines = ["| combinations | tried | as eager | refused by name | wrong |"]
     lines.append("|---|---|---|---|---|")
     for part, found in rows.items():

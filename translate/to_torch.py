@@ -1,8 +1,9 @@
 """`to_exported_program`: a method at the aten level becomes a torch program again.
 
 A method that came from a functional graph gives that graph back node for node: names, targets,
-arguments, order and signature. State is written the functional way, by returned values. Constants
-that rewrites made are registered as buffers, which every consumer of programs accepts.
+arguments, order and signature. State is written the functional way, by returned values, so that a
+module refuses to write to an input that shares memory with another. Constants that rewrites made
+are registered as buffers, which every consumer of programs accepts.
 """
 
 from __future__ import annotations
@@ -34,8 +35,15 @@ from xdsl.ir import Operation
 
 from stepwell.dialects.symbols import Symbols
 from stepwell.ir.above import gives
+from stepwell.ir.calls.border import why_it_shares, why_no_numbers
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
-from stepwell.ir.diagnostics import StepwellError, UnsupportedError, node_name
+from stepwell.ir.diagnostics import (
+    InputMismatch,
+    Problem,
+    StepwellError,
+    UnsupportedError,
+    node_name,
+)
 from stepwell.ir.outside.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
@@ -49,6 +57,33 @@ _KINDS = {
     "constant": InputKind.CONSTANT_TENSOR,
 }
 _PREFIXES = {InputKind.PARAMETER: "p", InputKind.BUFFER: "b", InputKind.CONSTANT_TENSOR: "c"}
+
+
+class _Writing(ExportedProgram):
+    """Writes to inputs once all is computed, which is eager's way only where they lie apart."""
+
+    def module(self, check_guards: bool = True) -> torch.fx.GraphModule:
+        found = super().module(check_guards)
+        found.register_forward_pre_hook(partial(_lies_apart, self), with_kwargs=True)
+        return found
+
+
+def _lies_apart(program: ExportedProgram, _: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    """Refuse a call that writes to an input which shares memory, as `calls.border` has it."""
+    signature, in_spec = program.graph_signature, program.call_spec.in_spec
+    assert in_spec is not None
+    ordered = [kwargs[name] for name in in_spec.children()[1].context if name in kwargs]
+    leaves = pytree.tree_leaves((args, ordered))
+    specs = [one for one in signature.input_specs if one.kind is InputKind.USER_INPUT]
+    written = signature.user_inputs_to_mutate.values()
+    problems = [
+        Problem(reason[0], f"input {spec.arg.name}", reason[1])
+        for at, (spec, leaf) in enumerate(zip(specs, leaves, strict=False))
+        if spec.arg.name in written and why_no_numbers(leaf) is None
+        if (reason := why_it_shares(at, leaves)) is not None
+    ]
+    if problems:
+        raise InputMismatch(problems)
 
 
 @gives("torch", Program)
@@ -157,7 +192,7 @@ class _Method:
             outputs.append(value)
             specs.append(OutputSpec(OutputKind.USER_OUTPUT, _argument(value), None))
         self.graph.output(tuple(outputs))
-        return ExportedProgram(
+        return (_Writing if mutations else ExportedProgram)(
             self.root,
             self.graph,
             ExportGraphSignature(self.inputs, specs),

@@ -97,6 +97,12 @@ def why_not_written(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
         return "is written and requires gradients", "pass x.detach()"
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
         return "is written and was made in inference mode", "pass x.clone()"
+    return why_it_shares(at, given)
+
+
+def why_it_shares(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
+    """What a tensor that is written shares memory with, or None."""
+    tensor = given[at]
     if overlaps_itself(tensor.shape, tensor.stride()):
         return "is written and has elements that share memory", "pass x.clone()"
     for other, one in enumerate(given):

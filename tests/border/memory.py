@@ -16,14 +16,12 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.ir.calls.border import why_not_written
 from stepwell.ir.diagnostics import InputMismatch, StepwellError
 
 from .trial import Trial
 
 PART = "memory"
 PROGRAMS = 2400
-"""So many are drawn; PyTorch exports five of six."""
 Form = Callable[[Sequence[int]], torch.Tensor]
 
 
@@ -199,10 +197,7 @@ def _of_seed(seed: int, target: str) -> Iterator[Trial]:
             wanted = [result.clone() for result in model(*eager)]
         except RuntimeError:
             wanted = None
-        shares = any(why_not_written(at, tensors) for at in range(2))
         for name, entrance in entrances.items():
-            if name == "exported" and shares:
-                continue  # PyTorch's own exported programs do not look at what arguments share.
             mine = copied(tensors)
             before = [c.clone() for c in contents(mine)]
             outcome = _outcome(entrance, mine, wanted, eager, before)
