@@ -71,8 +71,19 @@ class Evaluation:
             is_ratio = not self.kind.is_float and given.function == "divide"  # Not yet rounded.
             if given.function not in _TRUTHS and not is_exact and not is_ratio:
                 found = self.kind.held(found)
+            if self._absorbs(given):
+                ends = max(found.low, self.kind.low), min(found.high, self.kind.high)
+                found = Interval(*ends, found.nan, found.whole)
             self.known[given] = found
         return found
+
+    def _absorbs(self, term: Term) -> bool:
+        """Whether a sum stays finite, as one side is too small to move the greatest number."""
+        if term.function not in ("add", "subtract") or not self.is_float:
+            return False
+        sides = [self(side) for side in term.operands]
+        is_small = any(side.most < ABSORBED for side in sides)
+        return is_small and self.largest > ABSORBED and all(side.is_bounded for side in sides)
 
     @property
     def is_float(self) -> bool:

@@ -60,6 +60,17 @@ SIGMOID = f"%s = aten.sigmoid.default(%x) : ({F}) -> {F}"
 TRUTHS = f"%t = aten.gt.Scalar(%x, 0.0) : ({F}) -> tensor<3xi1>"
 
 
+LARGEST = (2 - 2.0**-23) * 2.0**127
+
+
+def limited_twice(least: float) -> tuple[str, ...]:
+    return (
+        f"%s = aten.clamp.default(%x, {least}, 0.0) : ({F}) -> {F}",
+        f"%t = aten.clamp.default(%x, {-LARGEST}, 0.0) : ({F}) -> {F}",
+        f"%y = aten.add.Tensor(%s, %t) : ({F}, {F}) -> {F}",
+    )
+
+
 @pytest.mark.parametrize(
     ("lines", "low", "high"),
     [
@@ -70,9 +81,12 @@ TRUTHS = f"%t = aten.gt.Scalar(%x, 0.0) : ({F}) -> tensor<3xi1>"
         ((SIGMOID, f"%y = aten.constant_pad_nd.default(%s, [1, -1], 3.0) : ({F}) -> {F}"), 0.0, 3.0),
         ((SIGMOID, f"%o = aten.add.Scalar(%s, 1.0) : ({F}) -> {F}",
           f"%y = aten.log.default(%o) : ({F}) -> {F}"), 0.0, 0.69315),
+        (limited_twice(-9.9e29), -LARGEST, 0.0),  # Half of its last place is 1.0e31.
+        (limited_twice(-2.1e31), -inf, 0.0),
         ((SIGMOID, f"%y = aten.log.default(%s) : ({F}) -> {F}"), -inf, 0.0),
     ],
-    ids=["a fill", "a choice", "a padding", "a logarithm", "the logarithm of 0"],
+    ids=["a fill", "a choice", "a padding", "a logarithm", "the logarithm of 0", "what the least number absorbs",
+         "what it does not"],
 )  # fmt: skip
 def test_both_ends(method: Any, lines: tuple[str, ...], low: float, high: float) -> None:
     found = interval(*value(method, *lines))
