@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
+import importlib
 import itertools
 import json
 import os
@@ -24,6 +26,7 @@ from typing import Any
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from xdsl.dialects.builtin import FunctionType, ModuleOp
@@ -47,11 +50,15 @@ from stepwell.ir.program import Program
 from stepwell.ir.types import tensor_like
 from stepwell.ir.weights import WeightStore
 
-DTYPES = (torch.float32, torch.int64, torch.bool)
-SAMPLES = 24
+SAMPLES = {torch.float32: 24, torch.int64: 24, torch.bool: 24} | dict.fromkeys(
+    (torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32), 6
+)
 """Of an operator and an element type, so many are called."""
+MIXED = 4
+"""Of so many samples, the first tensor takes each other element type: operands of two types."""
 APART = ("linalg", "fft", "svd", "lu", "ormqr", "pca", "cholesky", "signal", "masked", "sparse")
 """Operators that are no kernels, slow to call, and made of others that are called elsewhere."""
+NAMESPACES = ("aten", "quantized_decomposed")
 RIGHT = ("runs", "a view", "no form", "refused")
 MOST = 20_000
 """Elements of a tensor that is tried."""
@@ -75,7 +82,10 @@ class Dispatched(TorchDispatchMode):
 
     def keep(self, function: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         """A call, unless its form was seen."""
-        if function.namespace != "aten" or function._schema.is_mutable:
+        if (
+            function.namespace not in ("aten", "quantized_decomposed")
+            or function._schema.is_mutable
+        ):
             return
         declared = [str(argument.type) for argument in function._schema.arguments]
         if any(
@@ -112,28 +122,78 @@ def described(leaf: Any) -> Any:
     return leaf if isinstance(leaf, bool | int | str | type(None) | torch.dtype) else repr(leaf)
 
 
-def forms() -> list[Form]:
+def forms(part: int = 0, parts: int = 1) -> list[Form]:
     """The forms in PyTorch's samples; composite operators are called as they are, too."""
     kept = Dispatched()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        for op in op_db:
+        for op in op_db[part::parts]:
             if op.name.startswith(APART):
                 continue
-            for dtype in DTYPES:
+            for dtype, most in SAMPLES.items():
                 torch.manual_seed(0)
                 try:
-                    samples = list(itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES))
+                    samples = list(itertools.islice(op.sample_inputs("cpu", dtype), most))
                 except Exception:
                     continue
-                for sample in samples:
+                others = SAMPLES if dtype in (torch.float32, torch.int64) else ()
+                for sample in samples + [
+                    SampleInput(one.input.to(other), one.args, one.kwargs)
+                    for one, other in itertools.product(samples[:MIXED], others)
+                    if isinstance(one.input, torch.Tensor) and other is not dtype
+                ]:
                     try:
                         with kept:
                             op(sample.input, *sample.args, **sample.kwargs)
                         composite(kept, op, sample)
                     except Exception:
                         continue
+        if not part:
+            quantized(kept)
     return kept.forms
+
+
+def quantized(kept: Dispatched) -> None:
+    """Call the operators of quantized numbers, of which PyTorch has no samples."""
+    importlib.import_module("torch.ao.quantization.fx._decomposed")  # They are registered there.
+    ops = torch.ops.quantized_decomposed
+    for dtype, real in itertools.product(
+        (torch.int8, torch.uint8, torch.int16, torch.int32),
+        (torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    ):
+        ends = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+        for shape in ((), (3,), (2, 3), (1, 3, 4), (2, 3, 4, 5), (1, 2, 2, 2, 2), (0, 3)):
+            x, q = torch.randn(shape, dtype=real), torch.ones(shape, dtype=dtype)
+            scale, zero = torch.tensor([0.5]), torch.tensor([1])
+            calls = [
+                (ops.quantize_per_tensor, (x, 0.5, 1, *ends, dtype)),
+                (ops.quantize_per_tensor.tensor, (x, scale, zero, *ends, dtype)),
+                (ops.dequantize_per_tensor, (q, 0.5, 1, *ends, dtype)),
+                (ops.dequantize_per_tensor.tensor, (q, scale, zero, *ends, dtype)),
+                (ops.choose_qparams.tensor, (x, *ends, 1e-5, dtype)),
+                (ops.choose_qparams_symmetric.tensor, (x, *ends, 1e-5, dtype)),
+                (ops.choose_qparams_per_token_asymmetric, (x, dtype)),
+            ]
+            for axis in range(-1, len(shape)):
+                count = shape[axis] if shape else 1
+                scales, zeros = torch.full((count,), 0.5), torch.zeros(count, dtype=torch.int64)
+                calls += [
+                    (ops.quantize_per_channel, (x, scales, zeros, axis, *ends, dtype)),
+                    (ops.dequantize_per_channel, (q, scales, zeros, axis, *ends, dtype)),
+                ]
+            if shape:
+                scales = torch.full((*shape[:-1], 1), 0.5)
+                zeros = torch.zeros((*shape[:-1], 1), dtype=torch.int64)
+                calls += [
+                    (ops.quantize_per_token, (x, scales, zeros, *ends, dtype)),
+                    (ops.dequantize_per_token, (q, scales, zeros, *ends, dtype, real)),
+                ]
+            rows, places = torch.full((len(q) if shape else 1,), 0.5), torch.tensor([0, 0])
+            for name in ("embedding_byte", "embedding_2bit", "embedding_4bit"):
+                calls.append((getattr(ops, name, None), (q, rows, None, 0, 3, places)))
+            for function, args in calls:
+                with contextlib.suppress(Exception), kept:
+                    function(*args)
 
 
 def composite(kept: Dispatched, op: Any, sample: Any) -> None:
@@ -193,6 +253,7 @@ def outcome(form: Form) -> str:
 def outcomes(held: Sequence[Form]) -> Iterator[tuple[Form, str]]:
     """Of each form; a process of its own goes on until one ends it."""
     runtime()
+    importlib.import_module("executorch.kernels.quantized")
     at = 0
     while at < len(held):
         reader, writer = os.pipe()
@@ -223,10 +284,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--table", type=Path, help="a document to write the table into")
     parser.add_argument("--only", default="", help="a part of an operator's name")
+    parser.add_argument("--slice", type=int, nargs=2, default=(0, 1), help="which, of how many")
     asked = parser.parse_args()
     counts: collections.Counter[str] = collections.Counter()
     operators: set[str] = set()
-    held = [form for form in forms() if asked.only in str(form[0])]
+    held = [form for form in forms(*asked.slice) if asked.only in str(form[0])]
     for form, found in outcomes(held):
         counts[found] += 1
         operators.add(str(form[0]))

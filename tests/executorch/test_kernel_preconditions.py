@@ -6,17 +6,21 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # It registers the operators.
 from torch import nn
 
 import stepwell
+from stepwell.ir.diagnostics import StepwellError
+
+OPS = torch.ops.quantized_decomposed
 
 
 class Of(nn.Module):
-    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, function: Callable[[torch.Tensor], object]) -> None:
         super().__init__()
         self.function = function
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> object:
         return self.function(x)
 
 
@@ -35,3 +39,29 @@ def test_what_a_kernel_refuses_is_computed_by_others(name: str, dtype: torch.dty
     x, model = torch.arange(12).reshape(3, 4).to(dtype), Of(FORMS[name])
     lowered = stepwell.lower(torch.export.export(model, (x,)), "xnnpack")
     assert torch.equal(lowered.run(x)[0], model(x))
+
+
+QUANTIZED: dict[str, tuple[Callable[[torch.Tensor], object], str]] = {
+    "scales of float32": (
+        lambda x: OPS.quantize_per_token(
+            x.double(), x[:, :1], torch.ones(3, 1, dtype=torch.int64), -128, 127, torch.int8
+        ),
+        "takes scales of float64 only",
+    ),
+    "steps past 32 bits": (
+        lambda x: OPS.choose_qparams.tensor(x, -(2**31), 2**31 - 1, 1e-5, torch.int32),
+        "counts the steps between quant_min and quant_max in 32 bits",
+    ),
+    "a token without axes": (
+        lambda x: OPS.choose_qparams_per_token_asymmetric(x[0, 0], torch.int8),
+        "needs an axis",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_what_no_other_operator_computes_is_refused_when_it_is_lowered(name: str) -> None:
+    function, reason = QUANTIZED[name]
+    exported = torch.export.export(Of(function), (torch.rand(3, 4) + 1,))
+    with pytest.raises(StepwellError, match=reason):
+        stepwell.lower(exported, "xnnpack")

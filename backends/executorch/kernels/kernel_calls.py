@@ -147,6 +147,18 @@ PRECONDITIONS: dict[str, tuple[Holds, str]] = {
     ),
     "aten.split_with_sizes.default": _NO_EMPTY_PIECE,
     "aten.split_with_sizes_copy.default": _NO_EMPTY_PIECE,
+    "quantized_decomposed.choose_qparams.tensor": (
+        lambda op: op.arg("quant_max") - op.arg("quant_min") < 2**31,
+        "its kernel counts the steps between quant_min and quant_max in 32 bits",
+    ),
+    "quantized_decomposed.choose_qparams_per_token_asymmetric.default": (
+        lambda op: _rank(op) > 0,
+        "its kernel needs an axis",
+    ),
+    "quantized_decomposed.quantize_per_token.default": (
+        lambda op: element(op.operands[1].type) == f64,
+        "its kernel takes scales of float64 only",
+    ),
 }
 """What a kernel checks, or takes for granted, beyond element types: by running every form of it
 that PyTorch's samples have (`tools/kernel_preconditions.py`)."""

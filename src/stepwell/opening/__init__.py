@@ -189,7 +189,7 @@ def _kinds(dynamic: Dynamic) -> dict[str, int | None]:
         kinds = dict(dynamic) if isinstance(dynamic, Mapping) else dict.fromkeys(dynamic)
     for kind, most in kinds.items():
         if kind not in KINDS:
-            near = nearest(kind, list(KINDS))
+            near = nearest(str(kind), list(KINDS))
             raise StepwellError(
                 f"{kind!r} is no kind of size", help=f"{near}there are {', '.join(KINDS)}"
             )
