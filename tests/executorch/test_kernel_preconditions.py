@@ -29,6 +29,7 @@ FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "a vector as weight": lambda x: nn.functional.linear(x, x[0]),
     "a copy that does not block": lambda x: x.to(torch.float64, non_blocking=True).floor() * 3,
     "an empty piece": lambda x: torch.split(x, [1, 0, 2])[2] + 1,
+    "a negative bound of bytes": lambda x: torch.ops.aten.hardtanh.default(x.to(torch.uint8), -0.5),
     "whole steps from a fraction": lambda x: x + torch.arange(0.9, 4.9, 1.0, dtype=torch.int64),
 }
 

@@ -132,6 +132,10 @@ PRECONDITIONS: dict[str, tuple[Holds, str]] = {
         lambda op: False,
         "its kernel gives something else than PyTorch's",
     ),
+    "aten.hardtanh.default": (
+        lambda op: element(op.results[0].type) != ui8 or op.arg("min_val") >= 0,
+        "its kernel takes no negative bound of uint8",
+    ),
     "aten.roll.default": (
         lambda op: bool(op.arg("dims")),
         "its kernel rolls along named axes, not all elements as one",
