@@ -1,12 +1,12 @@
 """What `numerics="torch"` leaves outside beside another checkout, and what ranges win back.
 
-    python tools/default_losses.py [--against WORKTREE]… [PATTERN …]
+    python tools/default_losses.py [--all] [--against WORKTREE]… [PATTERN …]
 
 Each model (of `stepwell.zoo`, with random weights; decoders again with a dynamic length) is
 exported once, and lowered to XNNPACK by default, by the other checkouts in order and by this one.
-Rows whose ops outside differ are printed, with what this one makes of them with ranges of float
-inputs (±8) and with `numerics="finite"`, and the p10 of 30 runs of the first program and of this
-one, in turns, on one thread.
+Rows whose ops outside differ (all, with `--all`) are printed, with what this one makes of them with
+ranges of float inputs (±8) and with `numerics="finite"`, and the p10 of 30 runs of the first
+program and of this one, in turns, on one thread.
 """
 
 from __future__ import annotations
@@ -145,6 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("patterns", nargs="*", default=MODELS)
     parser.add_argument("--against", type=Path, action="append", default=[])
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--jobs", type=json.loads)
     arguments = parser.parse_args()
     if arguments.jobs is not None:
@@ -164,9 +165,10 @@ def main() -> None:
         ]
         sides.append(lowered_by(ROOT, "here", jobs))
         differ = [file for file in files if not are_same([s[f"{file} torch"] for s in sides])]
+        printed = files if arguments.all else differ
         kinds = [kind for kind in KINDS if kind != "torch"]
-        sides[-1] |= lowered_by(ROOT, "here", [(file, kind) for file in differ for kind in kinds])
-        report(differ, sides)
+        sides[-1] |= lowered_by(ROOT, "here", [(file, kind) for file in printed for kind in kinds])
+        report(printed, sides)
         print(f"\n{len(files) - len(differ)} of {len(files)} programs have the same ops outside.")
 
 
@@ -199,7 +201,8 @@ def report(files: list[str], sides: list[dict[str, Any]]) -> None:
 
 def shown(row: dict[str, Any]) -> str:
     """Delegates and ops outside."""
-    return row.get("error") or f"{row['delegates']} / {sum(row['outside'].values())}"
+    refused = row.get("error", "").partition("\n")[0]
+    return refused or f"{row['delegates']} / {sum(row['outside'].values())}"
 
 
 if __name__ == "__main__":
