@@ -342,6 +342,35 @@ def _of_nobody(case: Honest, held: Json) -> bytes | None:
     return written(held) if runs else None
 
 
+def _rare(op: str) -> Tamper:
+    """One statement more, which is false of few inputs and named after an honest rewrite."""
+
+    def tamper(case: Honest, held: Json) -> bytes | None:
+        found = re.search(r"@forward\(%(v\d+): (tensor<3x4xf32>)", held["start"])
+        entry = next((each for each in held["entries"] if each["by"] == "run"), None)
+        if found is None or entry is None:
+            return None
+        name, type_ = found.groups()
+        text = f"""builtin.module {{
+  func.func @equal(%{name}: {type_}) -> ({type_}, {type_}) {{
+    %v900001 = aten.{op.format(f"%{name}")} : ({type_}) -> {type_}
+    func.return %{name}, %v900001 : {type_}, {type_}
+  }}
+}}"""
+        held["entries"].append({**entry, "statement": text})
+        return written(held)
+
+    return tamper
+
+
+for _name, _op in {
+    "of large numbers": "clamp.default({}, -1000, 1000)",
+    "of very large numbers": "clamp.default({}, -10000000000.0, 10000000000.0)",
+    "of infinities and NaN": "nan_to_num.default({})",
+}.items():
+    kind(f"statements: false {_name}, run")(_rare(_op))
+
+
 @kind("statements: without their texts")
 def _untold(case: Honest, held: Json) -> bytes:
     for entry in held["entries"]:

@@ -64,12 +64,19 @@ def follows_rule(program: Program, hash_: str) -> str | None:
 
 def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | None:
     """Why a rewrite, applied to what is before, does not write what is after; None: it does."""
+    old = [one.owner for one, _ in pairs_of(program) if isinstance(one.owner, Operation)]
+    ops = list(program.method("equal").body.block.ops)
+    places = dict.fromkeys(ops.index(op) for op in (*old, *ops[:-1]))
+    said = [_writes_otherwise(program, rewrite, place) for place in places]
+    return None if None in said else next(iter(said), "nothing is before")
+
+
+def _writes_otherwise(program: Program, rewrite: type[Rewrite[Any]], place: int) -> str | None:
+    """As `writes_otherwise`, at one op."""
     work = Program(program.module.clone(), program.weights)
-    root = pairs_of(work)[0][0].owner
-    if not isinstance(root, Operation):
-        return "nothing is before"
+    root = list(work.method("equal").body.block.ops)[place]
     try:
-        match = rewrite().match(root, work)
+        match = rewrite().match(root, work) if isinstance(root, rewrite.anchors) else None
         if match is None or isinstance(match, Refusal):
             return f"{rewrite.name} does not match"
         rewrite().build(match, Rewriter(root, work))
@@ -120,8 +127,18 @@ class _Bounded(Interpreter):
         super().step(op, environment)
 
 
-def runs(program: Program, bound: Bound, seed: int = 0) -> str | None:
+DRAWS = ("ordinary", "large", "special")
+"""Inputs that a statement is run on."""
+
+
+def runs(program: Program, bound: Bound, seed: int = 0, draw: str = "ordinary") -> str | None:
     """What differs if a statement is run on random numbers; None: nothing beyond its bound.
+
+    Args:
+        program: the statement.
+        bound: how far its pairs may be apart.
+        seed: of the numbers.
+        draw: one of `DRAWS`: of any size, or NaN, infinities and zeros among them.
 
     Raises:
         StepwellError: it cannot be run here.
@@ -130,7 +147,7 @@ def runs(program: Program, bound: Bound, seed: int = 0) -> str | None:
 
     generator = torch.Generator().manual_seed(seed)
     block = program.method("equal").body.block
-    environment: dict[SSAValue, Any] = {a: _input(a.type, generator) for a in block.args}
+    environment: dict[SSAValue, Any] = {a: _input(a.type, generator, draw) for a in block.args}
     interpreter = _Bounded(program.weights)
     try:
         with torch.no_grad():
@@ -146,7 +163,7 @@ def runs(program: Program, bound: Bound, seed: int = 0) -> str | None:
     return None
 
 
-def _input(type_: Any, generator: torch.Generator) -> Any:
+def _input(type_: Any, generator: torch.Generator, draw: str) -> Any:
     if not isinstance(type_, TensorType):
         raise StepwellError(f"an input of type {type_}")
     shape = dims(type_)
@@ -159,5 +176,16 @@ def _input(type_: Any, generator: torch.Generator) -> Any:
             type_quantization.low, type_quantization.high + 1, sizes, generator=generator
         ).to(dtype)
     if dtype.is_floating_point and dtype.itemsize > 1:
-        return torch.randn(sizes, generator=generator).to(dtype)
-    return torch.randint(0, 2, sizes, generator=generator).to(dtype)
+        numbers = torch.randn(sizes, generator=generator, dtype=torch.float64)
+        if draw == "large":
+            most = 4 if dtype == torch.float16 else 30
+            numbers *= 10 ** (torch.rand(sizes, generator=generator, dtype=torch.float64) * most)
+        elif draw == "special":
+            among = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0])
+            picked = among[torch.randint(0, len(among), sizes, generator=generator)].double()
+            numbers = torch.where(torch.rand(sizes, generator=generator) < 0.2, picked, numbers)
+        return numbers.to(dtype)
+    least, most = (0, 2)
+    if draw == "large" and dtype != torch.bool and not dtype.is_floating_point:
+        least, most = torch.iinfo(dtype).min // 2, torch.iinfo(dtype).max // 2
+    return torch.randint(least, most, sizes, generator=generator).to(dtype)
