@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench._report import between_markers
 
+import stepwell
 from stepwell.backends.executorch.container import KernelCall
 from stepwell.backends.executorch.kernels.kernel_calls import kernel_of
 from stepwell.backends.executorch.kernels.missing_kernels import emission_problems
@@ -44,7 +45,7 @@ from stepwell.backends.executorch.running.engine import runtime
 from stepwell.backends.executorch.writing.emit import emit
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.aten.registry import of_overload
-from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
 from stepwell.ir.types import tensor_like
@@ -242,8 +243,8 @@ def outcome(form: Form) -> str:
         return "a view"
     leaves = {id(t): t for t in tree_leaves(form[1:3]) if isinstance(t, torch.Tensor)}
     try:
-        method = runtime().load_program(to_bytes(container)).load_method("forward")
-        found = method.execute(list(leaves.values()))
+        loaded = runtime().load_program(to_bytes(container))  # Its method reads bytes it holds.
+        found = loaded.load_method("forward").execute(list(leaves.values()))
     except RuntimeError:
         return "fails"
     shapes = [(t.shape, t.dtype) for t in found]
@@ -279,22 +280,68 @@ def outcomes(held: Sequence[Form]) -> Iterator[tuple[Form, str]]:
             at += 1
 
 
+class Of(torch.nn.Module):
+    """An operator as a model of its first tensor."""
+
+    def __init__(self, op: Any, sample: SampleInput) -> None:
+        super().__init__()
+        self.op, self.sample = op, sample
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.op(x, *self.sample.args, **self.sample.kwargs)
+
+
+def channels_last() -> collections.Counter[str]:
+    """Lower samples of four axes whose first tensor lies channels-last; run them beside eager."""
+    counts: collections.Counter[str] = collections.Counter()
+    for op in op_db:
+        if op.name.startswith(APART) or "dropout" in op.name:
+            continue
+        taken: list[SampleInput] = []
+        with contextlib.suppress(Exception):
+            taken = list(itertools.islice(op.sample_inputs("cpu", torch.float32), 40))
+        firsts = [s for s in taken if isinstance(s.input, torch.Tensor) and s.input.dim() == 4]
+        for sample in [s for s in firsts if 0 < s.input.numel() <= MOST][:2]:
+            x, model = sample.input.detach().to(memory_format=torch.channels_last), Of(op, sample)
+            try:
+                exported, wanted = torch.export.export(model, (x,)), tree_leaves(model(x))
+            except Exception:
+                continue
+            try:
+                found = stepwell.lower(exported, "xnnpack").run(x)
+                torch.testing.assert_close(
+                    list(found), wanted, equal_nan=True, rtol=1e-4, atol=1e-4, check_stride=False
+                )
+                counts["as eager"] += 1
+            except UnsupportedError:
+                counts["refused by lower"] += 1
+            except (StepwellError, AssertionError) as error:
+                counts["wrong"] += 1
+                print(f"{op.name}, {tuple(x.shape)}: {error}", file=sys.stderr)
+    return counts
+
+
 def main() -> int:
     """Try all; print what is emitted and refused, and the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--table", type=Path, help="a document to write the table into")
     parser.add_argument("--only", default="", help="a part of an operator's name")
     parser.add_argument("--slice", type=int, nargs=2, default=(0, 1), help="which, of how many")
+    parser.add_argument("--channels-last", action="store_true", help="samples that lie so instead")
     asked = parser.parse_args()
+    if asked.channels_last:
+        found = channels_last()
+        print(dict(found))
+        return int(found["wrong"] > 0)
     counts: collections.Counter[str] = collections.Counter()
     operators: set[str] = set()
     held = [form for form in forms(*asked.slice) if asked.only in str(form[0])]
-    for form, found in outcomes(held):
-        counts[found] += 1
+    for form, came in outcomes(held):
+        counts[came] += 1
         operators.add(str(form[0]))
-        if found not in RIGHT:
+        if came not in RIGHT:
             shown = tree_map(described, (form[1], form[2]))
-            print(f"{form[0]}{shown}: {found}", file=sys.stderr)
+            print(f"{form[0]}{shown}: {came}", file=sys.stderr)
     wrong = counts.total() - sum(counts[kind] for kind in RIGHT)
     lines = [
         "| operators | forms | run | need no kernel | refused by lower | refused by the runtime |",
