@@ -135,9 +135,6 @@ def runs(program: Program, bound: Bound, seed: int = 0, draw: str = "ordinary") 
     """What differs if a statement is run on random numbers; None: nothing beyond its bound.
 
     Args:
-        program: the statement.
-        bound: how far its pairs may be apart.
-        seed: of the numbers.
         draw: one of `DRAWS`: of any size, or NaN, infinities and zeros among them.
 
     Raises:
