@@ -439,14 +439,14 @@ class Net:
         """A trained net; Adam, one cycle."""
         torch.manual_seed(0)
         model = self.make().train()
-        optimiser = torch.optim.AdamW(model.parameters(), self.rate, weight_decay=0.01)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, self.rate, self.steps)
+        optimizer = torch.optim.AdamW(model.parameters(), self.rate, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.rate, self.steps)
         for step in range(self.steps):
             x, y = self.data("train", self.batch, 1000 + step)
             loss = F.cross_entropy(model(x).flatten(0, -2), y.flatten())
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             schedule.step()
         self.after(model)
         return model.eval()

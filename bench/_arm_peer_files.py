@@ -30,7 +30,7 @@ def onnx_float(module: torch.nn.Module, inputs: Inputs, path: Path) -> None:
 
 
 def onnx_int8(plain: Path, inputs: Inputs, path: Path) -> None:
-    """ONNX Runtime's static quantiser: pairs of quantise and dequantise, int8 on both sides."""
+    """ONNX Runtime's static quantizer: pairs of quantize and dequantize, int8 on both sides."""
     quantization = importlib.import_module("onnxruntime.quantization")
     prepared = path.with_suffix(".prepared")
     quantization.shape_inference.quant_pre_process(
@@ -57,7 +57,7 @@ def tflite_float(module: torch.nn.Module, inputs: Inputs, path: Path) -> None:
 
 
 def tflite_int8(plain: Path, inputs: Inputs, path: Path) -> None:
-    """Google's quantiser of LiteRT files, with its recipe of static int8."""
+    """Google's quantizer of LiteRT files, with its recipe of static int8."""
     quantizer = importlib.import_module("ai_edge_quantizer.quantizer").Quantizer(str(plain))
     recipe = importlib.import_module("ai_edge_quantizer.recipe")
     quantizer.load_quantization_recipe(recipe.static_wi8_ai8())

@@ -1,6 +1,6 @@
 """Nets that are harder on int8 than those of `_accuracy_nets.py`, trained as those are.
 
-Fine classes (pairs of digits, stripes of sixteen kinds in two colours), one scale for much that
+Fine classes (pairs of digits, stripes of sixteen kinds in two colors), one scale for much that
 differs (concatenations, long residuals, channels uneven by construction), gates, recurrences,
 attention with outliers, a class for each pixel.
 """
@@ -262,7 +262,7 @@ HARDER: dict[str, Net] = {
         300,
         64,
         2e-3,
-        hard="attention over colours, 32 fine classes",
+        hard="attention over colors, 32 fine classes",
     ),
     "pair-mixer": Net(lambda: Mixer(32, 100), pairs, 400, hard="100 classes"),
     "dense": Net(Dense, faint, 300, 96, hard="one scale for results of five layers"),

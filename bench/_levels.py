@@ -34,10 +34,10 @@ OTHER_WAYS = {
     "cortex-m55": ("cortex-m55", "xnnpack"),
     "vgf": ("vgf", "xnnpack"),
 }
-"""Whose artefacts are raised, and to which targets they are lowered from there."""
+"""Whose artifacts are raised, and to which targets they are lowered from there."""
 TOSA_DELEGATE = "ethosu.delegate"
 FLOATS, STEPS = 1e-4, 2.0
-"""How much further from the model than the artefact a raised program may be: in parts of the
+"""How much further from the model than the artifact a raised program may be: in parts of the
 largest number; and as a factor."""
 
 
@@ -110,8 +110,8 @@ def _read_again(program: stepwell.Program, folder: str) -> stepwell.Program:
     return stepwell.load(path)
 
 
-def artefact(model: Model, target: str) -> str:
-    """Our artefact, read and written again."""
+def artifact(model: Model, target: str) -> str:
+    """Our artifact, read and written again."""
     lowered, data = model.emitted(target)
     with suppress(stepwell.StepwellError):
         if stepwell.emit(stepwell.load(data), target) == data:
@@ -147,7 +147,7 @@ def stock(model: Model, target: str) -> str:
 
 
 def raised(model: Model, target: str) -> str:
-    """An artefact raised to torch, run there, and lowered again: to its target and to another."""
+    """An artifact raised to torch, run there, and lowered again: to its target and to another."""
     direct, data = model.emitted(target)
     port = direct.program.method("forward")
     held, given = _read(data, model)
@@ -180,7 +180,7 @@ def _takes(model: Model, target: str) -> bool:
 
 
 def _read(data: bytes, model: Model) -> tuple[stepwell.Program, Sequence[Any]]:
-    """An artefact as a program, and inputs for it.
+    """An artifact as a program, and inputs for it.
 
     One whose sizes vary says the largest alone: it is read at these, and takes other inputs.
     """
@@ -240,7 +240,7 @@ def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
         return float(torch.where(same, 0, (one - other).abs()).max()) / most
 
 
-ASKED = {"stages": stages, "artefact": artefact, "stock": stock, "raised": raised}
+ASKED = {"stages": stages, "artifact": artifact, "stock": stock, "raised": raised}
 
 
 def is_asked(question: str, target: str) -> bool:

@@ -46,16 +46,16 @@ class Writer:
         return op.results[0]
 
     def weight(self, value: torch.Tensor, held: UniformQuantizedType | None = None) -> SSAValue:
-        """A constant, with the quantised type its stored integers have."""
+        """A constant, with the quantized type its stored integers have."""
         constant = self(WeightOp(self.weights.constant(value), tensor_like(value)))
         return constant if held is None else self.cast(constant, held)
 
     def cast(self, value: SSAValue, held: UniformQuantizedType) -> SSAValue:
-        """Stored integers as the quantised values they are."""
+        """Stored integers as the quantized values they are."""
         return self(StorageCast(value, with_element(value.type, held)))
 
     def dynamic(self, value: SSAValue, count: int = 1) -> SSAValue:
-        """A float tensor, quantised at run time."""
+        """A float tensor, quantized at run time."""
         return self(xnnpack.Convert.make(value, element=DynamicInt8Type(count)))
 
     def corner(self, value: SSAValue) -> SSAValue:
@@ -64,7 +64,7 @@ class Writer:
         return self(xnnpack.StaticSlice.make(value, offsets=[0] * rank, sizes=[1] * rank))
 
     def finish(self, outputs: Sequence[SSAValue]) -> DelegateOp:
-        """The delegate that yields these values, quantised ones as stored integers."""
+        """The delegate that yields these values, quantized ones as stored integers."""
         plain = [
             value
             if (held := quantization(value.type)) is None

@@ -7,8 +7,8 @@ as it is there (a second call goes on behind them):
 
 - `rank`: the cheap rank of layers beside each of them measured alone, on the same net: Spearman's
   correlation of the divergence from the float model, and the share of CPU seconds;
-- `int8`: points of accuracy that quantising loses, and classes of the first batch that the
-  artefact gives otherwise on its engine; where it is more than 0.1, `saved`: what cures leave of
+- `int8`: points of accuracy that quantizing loses, and classes of the first batch that the
+  artifact gives otherwise on its engine; where it is more than 0.1, `saved`: what cures leave of
   it, and `why`: the sentence, and what is left with int16 where it says (a second call, as these
   rows are chosen by what the file holds);
 - `lost`: what int4 by torchao, tables of 4 and 8 bits and caches of int8 lose on language models;
@@ -40,10 +40,10 @@ from stepwell.attributing.measure import imported
 from stepwell.attributing.metrics import Batch, Judged, Tally, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.remedies import with_int16
-from stepwell.attributing.sites import Quantised, paired
+from stepwell.attributing.sites import Quantized, paired
 from stepwell.attributing.stages import in_floats
 from stepwell.curing.mixing import bits_a_weight, bits_read
-from stepwell.quantising import by_torchao, unwrapped
+from stepwell.quantizing import by_torchao, unwrapped
 
 ALL = {**NETS, **HARDER}
 MX = "tosa-1.1+fp+mx_common+mx_fp4e2m1+mx_fp8e4m3"
@@ -99,7 +99,7 @@ NEEDS = {
 CURES = {**NEEDS, **{f"{name} fp4e2m1": 0.0 for name in NETS if f"{name} fp4e2m1" not in NEEDS}}
 """The same with all other nets, which may lose nothing by cures."""
 INT8 = {"xnnpack": "int8-xnnpack", "cortex-m55": "int8-cortex-m", "tosa-1.0+int": "int8-tosa"}
-"""Targets, with the quantiser of each."""
+"""Targets, with the quantizer of each."""
 INT8_CURES = ("rounding", "distilling")
 """What is tried where int8 takes more than `MOST_POINTS` of the score."""
 BALANCED_FROM = 1.0
@@ -130,8 +130,8 @@ def trained(name: str, folder: Path) -> torch.nn.Module:
     return model.eval()
 
 
-def pair_of(model: torch.nn.Module, net: Net, form: str) -> Quantised:
-    """A net and its quantised form, calibrated on training data."""
+def pair_of(model: torch.nn.Module, net: Net, form: str) -> Quantized:
+    """A net and its quantized form, calibrated on training data."""
     fit = net.batches("train", 2)
     source = imported(model, fit[0][0])
     if form.startswith("fp"):
@@ -139,7 +139,7 @@ def pair_of(model: torch.nn.Module, net: Net, form: str) -> Quantised:
     if form in LANGUAGE_FORMS:
         made = LANGUAGE_FORMS[form](copy.deepcopy(model), *fit[:1])
     else:
-        made = stepwell.quantise(model, form, [x for x, _ in fit])
+        made = stepwell.quantize(model, form, [x for x, _ in fit])
     return paired(imported(made, fit[0][0]), source)
 
 
@@ -173,7 +173,7 @@ def rank(name: str, form: str, folder: Path) -> dict[str, Any]:
     return {"spearman": round(found, 3), "cost": round(cheap_seconds / whole, 3), **sites}
 
 
-def answers(pair: Quantised, batches: list[Batch], free: bool = False) -> list[Judged]:
+def answers(pair: Quantized, batches: list[Batch], free: bool = False) -> list[Judged]:
     """What a program gives for batches, judged."""
     with torch.no_grad():
         runs = [Playback(pair, inputs, free=free).outputs for inputs, _ in batches]
@@ -193,13 +193,13 @@ def lost(name: str, form: str, folder: Path) -> dict[str, Any]:
 
 
 def int8(name: str, target: str, folder: Path) -> dict[str, Any]:
-    """What quantising loses, and the artefact beside the program."""
+    """What quantizing loses, and the artifact beside the program."""
     net, model, pair, data = measured(name, target, folder)
     floats, low = of_module(model, data), answers(pair, data)
     loss = by_row(floats, "loss", net.rows) - by_row(low, "loss", net.rows)
     told: dict[str, Any] = {"score": round(means(floats)[1], 5), "samples": len(loss),
                             "lost_loss": round(-float(loss.mean()), 5)}  # fmt: skip
-    return {**told, **points_lost(floats, low, net), **artefact_of(pair, target, data[0][0])}
+    return {**told, **points_lost(floats, low, net), **artifact_of(pair, target, data[0][0])}
 
 
 def saved(name: str, target: str, folder: Path) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def saved(name: str, target: str, folder: Path) -> dict[str, Any]:
     accept: list[Any] = net.batches("accept", TEXTS)
     lost = points_lost(of_module(model, accept), answers(pair, accept), net)["lost_points"]
     found = stepwell.accuracy(
-        model, target, accept, quantised=pair.program, levels=0, most=1,
+        model, target, accept, quantized=pair.program, levels=0, most=1,
         cures=("balancing", *INT8_CURES) if lost > BALANCED_FROM else INT8_CURES,
         fit=net.batches("train", FIT),
     )  # fmt: skip
@@ -219,7 +219,7 @@ def saved(name: str, target: str, folder: Path) -> dict[str, Any]:
     kept = {"cures": [cure.name for cure in found.cures if cure.kept], "seconds": spent}
     left = points_lost(of_module(model, data), answers(better, data), net)
     alike = {"ops_alike": ops_of(found.program) == ops_of(pair.program)}
-    return {**kept, **left, **alike, **artefact_of(better, target, data[0][0])}
+    return {**kept, **left, **alike, **artifact_of(better, target, data[0][0])}
 
 
 def why(name: str, target: str, folder: Path) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def why(name: str, target: str, folder: Path) -> dict[str, Any]:
     net, model, pair, data = measured(name, target, folder)
     batches = data[: max(TEXTS, WHY // len(pair.sites))]
     started = time.process_time()
-    found = stepwell.accuracy(model, target, batches, quantised=pair.program, levels=0, most=SITES)
+    found = stepwell.accuracy(model, target, batches, quantized=pair.program, levels=0, most=SITES)
     told: dict[str, Any] = {"sentence": found.sentence, "seconds": seconds(started),
                             "samples": len(batches) * net.rows}  # fmt: skip
     if found.wider:
@@ -241,21 +241,21 @@ def why(name: str, target: str, folder: Path) -> dict[str, Any]:
 
 def measured(
     name: str, target: str, folder: Path
-) -> tuple[Net, torch.nn.Module, Quantised, list[Batch]]:
-    """A net, its model, that quantised, and all that is held out to report on."""
+) -> tuple[Net, torch.nn.Module, Quantized, list[Batch]]:
+    """A net, its model, that quantized, and all that is held out to report on."""
     net, model = ALL[name], trained(name, folder)
     return net, model, pair_of(model, net, INT8[target]), [*net.batches("test", held_out(net))]
 
 
-def artefact_of(pair: Quantised, target: str, inputs: Any) -> dict[str, Any]:
-    """Classes of a batch that the artefact gives otherwise than the program; or that it refuses."""
+def artifact_of(pair: Quantized, target: str, inputs: Any) -> dict[str, Any]:
+    """Classes of a batch that the artifact gives otherwise than the program; or that it refuses."""
     try:
         lowered = stepwell.lower(pair.program, target)
     except stepwell.StepwellError as error:
         return {"refused": str(error).splitlines()[0]}
     given = in_floats(lowered.program, lowered.run)(*inputs)[0].argmax(-1)
     wanted = Playback(pair, inputs, free=False).outputs[0].argmax(-1)
-    return {"artefact_flips": int((given != wanted).sum()), "of": given.numel()}
+    return {"artifact_flips": int((given != wanted).sum()), "of": given.numel()}
 
 
 def held_out(net: Net) -> int:
@@ -265,7 +265,7 @@ def held_out(net: Net) -> int:
 
 
 def of_module(model: torch.nn.Module, data: list[Any]) -> list[Judged]:
-    """What the module gives: what its quantiser puts in between has no float form."""
+    """What the module gives: what its quantizer puts in between has no float form."""
     with torch.no_grad():
         return [judged(y, labels, y) for (x, labels) in data for y in [(model(*x),)]]
 
@@ -286,7 +286,7 @@ def cure(name: str, form: str, folder: Path) -> dict[str, Any]:
     pair = pair_of(model, net, form)
     found = stepwell.accuracy(
         model, MX if form.startswith("fp") else "xnnpack", net.batches("accept", ACCEPT),
-        quantised=pair.program, cures=names, fit=net.batches("train", FIT), levels=0,
+        quantized=pair.program, cures=names, fit=net.batches("train", FIT), levels=0,
     )  # fmt: skip
     assert found.program is not None
     better = paired(found.program, pair.original)
@@ -427,8 +427,8 @@ def int8_table(rows: dict[str, Any]) -> list[str]:
             left = row if better is None or not better["cures"] else better
             if "of" in left:
                 part = (
-                    left["artefact_flips"] / left["of"],
-                    f"{left['artefact_flips']} of {left['of']}",
+                    left["artifact_flips"] / left["of"],
+                    f"{left['artifact_flips']} of {left['of']}",
                 )
                 flips[target] = max(flips.get(target, part), part)
             least[target].append((left["lost_points"], f"`{name}` {points(left)}"))
@@ -448,7 +448,7 @@ def int8_table(rows: dict[str, Any]) -> list[str]:
     summary = (
         f"Of {counts['cells']} cells {counts['plain']} lose at most {MOST_POINTS} point plainly, "
         f"{counts['cured']} more with cures; the worst behind them: {worst}. Of classes of a batch "
-        "artefacts on their engines give otherwise than the quantised program at most "
+        "artifacts on their engines give otherwise than the quantized program at most "
         f"{', '.join(f'{text} ({target})' for target, (_, text) in flips.items())}."
     )
     return [*lines, "", summary, *([""] if said else []), *said]

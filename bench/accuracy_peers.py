@@ -4,7 +4,7 @@
 
 The faults are those of `tests/accuracy/test_planted_faults.py`, in an int8 net of three linear
 layers. Ours must name the layer and the cause. torchao's debugger puts a signal-to-noise ratio
-beside each node of the float and the quantised graph, and the Inspector a gap beside what the
+beside each node of the float and the quantized graph, and the Inspector a gap beside what the
 runtime gives: they name no cause, and so a fault counts where the first node below `POOR` decibels,
 or whose gap is the largest, lies in the layer that has it. AIMET's QuantAnalyzer (where aimet-torch
 is installed) has a mean square error beside each layer of its own simulation of the net: faults are
@@ -46,8 +46,8 @@ POOR = 20.0
 """Decibels: int8 that is sound has 30 and more in this net."""
 
 
-def quantised(model: torch.nn.Module, size: float = 1.0) -> Any:
-    """As the tests quantise it, with torchao's handles at its nodes."""
+def quantized(model: torch.nn.Module, size: float = 1.0) -> Any:
+    """As the tests quantize it, with torchao's handles at its nodes."""
     inputs = [x for x, _ in planted.batches(2, size)]
     exported = torch.export.export(model, inputs[0])
     pt2e.generate_numeric_debug_handle(exported)
@@ -64,7 +64,7 @@ def quantised(model: torch.nn.Module, size: float = 1.0) -> Any:
 
 def ours(model: Any, graph: Any, site: str, cause: str) -> tuple[bool, str]:
     """The sentence."""
-    found = stepwell.accuracy(model, "xnnpack", planted.batches(3), quantised=graph, levels=0)
+    found = stepwell.accuracy(model, "xnnpack", planted.batches(3), quantized=graph, levels=0)
     said = found.sentence
     return cause in said and (f"`{site}`" in said or not site), "layer and cause"
 
@@ -86,7 +86,7 @@ def debugger(model: Any, graph: Any, site: str, cause: str) -> tuple[bool, str]:
 
 
 def gap(model: Any, graph: Any, site: str, cause: str) -> tuple[bool, str]:
-    """The outputs that the Inspector has gaps of: the runtime's, from the quantised program's."""
+    """The outputs that the Inspector has gaps of: the runtime's, from the quantized program's."""
     (x,) = planted.batches(1)[0][0]
     lowered = stepwell.lower(torch.export.export(graph, (x,)), "xnnpack")
     with tempfile.TemporaryDirectory() as folder:
@@ -186,8 +186,8 @@ AIMET = "AIMET's analyzer"
 def main() -> int:
     """Plant every fault, ask every tool."""
     asked = asked_for_rows(__doc__)
-    planted.quantised = quantised
-    sound = quantised(planted.net())
+    planted.quantized = quantized
+    sound = quantized(planted.net())
     tools = dict[str, Any](TOOLS)
     if importlib.util.find_spec("aimet_torch"):
         tools[AIMET] = analyzer

@@ -52,7 +52,7 @@ def by_token(x: Tensor) -> Tensor:
     return (((x / scale).round() + zero).clamp(0, 255) - zero) * scale
 
 
-def quantised(model: nn.Module, form: str) -> nn.Module:
+def quantized(model: nn.Module, form: str) -> nn.Module:
     """Its linear layers' weights and inputs rounded."""
     made = copy.deepcopy(model)
     for layer in made.modules():
@@ -230,7 +230,7 @@ def main() -> int:
             ways = [[permuted(model, fit, False), permuted(model, fit, True)],
                     [rotated(model, 0), rotated(model, 1)],
                     [values_rotated(model)], [split(model, fit, form)]]  # fmt: skip
-            plain = divergence(model, quantised(model, form), test)
+            plain = divergence(model, quantized(model, form), test)
             cells: list[str] = []
             for way in ways:
                 parts: list[str] = []
@@ -238,7 +238,7 @@ def main() -> int:
                     if made is None:
                         continue
                     assert divergence(model, made, test) < 1e-5
-                    part = divergence(model, quantised(made, form), test) / plain
+                    part = divergence(model, quantized(made, form), test) / plain
                     parts.append(f"{part:.2f}")
                 cells.append(", ".join(parts) or "–")
             lines.append(f"| {name} {form} | {plain:.4f} | {' | '.join(cells)} |")

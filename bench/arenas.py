@@ -3,10 +3,10 @@
     python bench/arenas.py [NET …] [--cpu cortex-m4 cortex-m55] --keep ROWS
     python bench/arenas.py --keep ROWS --table PAGE
 
-The nets are those of `cortex_m.py` and the small ones of `_small_nets.py`. Each is quantised by
+The nets are those of `cortex_m.py` and the small ones of `_small_nets.py`. Each is quantized by
 ExecuTorch's quantizer on channels-last images, and lowered by its flow and by this one; and by this
 project's quantizer as it is written (NCHW) and on channels-last images (NHWC), with int8 at the
-border. Each lowering by default and with `optimise="memory"`, of NCHW with `io_layout="channels
+border. Each lowering by default and with `optimize="memory"`, of NCHW with `io_layout="channels
 last"`. The bound is the greater of what no order of the program's operators gets below, where that
 was searched, and the bytes alive at the busiest moment of the calls that it became (row by row, or
 floats taken apart for ExecuTorch's kernels), in the plan's units of 16 bytes. Rows are kept, an
@@ -33,7 +33,7 @@ from _report import between_markers, keep_rows, kept_rows
 Row = dict[str, list[int] | None]
 """A lowering → bytes of its arena and of its bound; of the stock flow's the first alone."""
 LAST = {"io_layout": "channels last"}
-MEMORY = {"optimise": "memory"}
+MEMORY = {"optimize": "memory"}
 
 
 def given(name: str, channels_last: bool) -> tuple[Any, tuple[torch.Tensor, ...]]:
@@ -79,14 +79,14 @@ def row(name: str, cpu: str) -> Row:
     from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
     found: Row = {}
-    theirs = tried(lambda: cortex_m.quantised(*given(name, True), Stock()))
+    theirs = tried(lambda: cortex_m.quantized(*given(name, True), Stock()))
     if theirs is not None:
         data = tried(lambda: cortex_m.stock(theirs, cpu))
         found["stock"] = None if data is None else [cortex_m.examine(data)["arena"]]
         found["same"] = planned(theirs, cpu)
         found["same, memory"] = planned(theirs, cpu, **MEMORY)
     for order, channels_last in (("NCHW", False), ("NHWC", True)):
-        ours = cortex_m.quantised(*given(name, channels_last), CortexMQuantizer())
+        ours = cortex_m.quantized(*given(name, channels_last), CortexMQuantizer())
         border = {"io": "int8"} if planned(ours, cpu, io="int8") else {}
         found[order] = planned(ours, cpu, **border)
         layout = {} if channels_last else LAST

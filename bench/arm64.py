@@ -55,31 +55,31 @@ def example(place: str) -> Callable[[], Made]:
 def vision_block() -> Made:
     """A block of DeiT-Tiny on 50 tokens."""
     from deit import Block
-    from random_weights import random_input, randomise
+    from random_weights import random_input, randomize
 
-    return randomise(Block(192, 3)), (random_input(1, 50, 192),)
+    return randomize(Block(192, 3)), (random_input(1, 50, 192),)
 
 
 def two_blocks() -> Made:
     """DeiT-Tiny on a whole image, 197 tokens, with two of its twelve blocks."""
     from deit import VisionTransformer
-    from random_weights import random_input, randomise
+    from random_weights import random_input, randomize
 
-    return randomise(VisionTransformer(192, 2, 3)), (random_input(1, 3, 224, 224),)
+    return randomize(VisionTransformer(192, 2, 3)), (random_input(1, 3, 224, 224),)
 
 
 def mixer_block() -> Made:
     """A block of Mixer on 49 patches of 128 channels."""
     from mixer import MixerBlock
-    from random_weights import random_input, randomise
+    from random_weights import random_input, randomize
 
-    return randomise(MixerBlock(49, 128)), (random_input(1, 49, 128),)
+    return randomize(MixerBlock(49, 128)), (random_input(1, 49, 128),)
 
 
 def llama_block() -> Made:
     """A block of Llama on 16 tokens, with rotary tables of the model's own element type."""
     from llama import WIDTH, Block, rotary_table
-    from random_weights import random_input, randomise
+    from random_weights import random_input, randomize
 
     class Whole(nn.Module):
         def __init__(self) -> None:
@@ -91,13 +91,13 @@ def llama_block() -> Made:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.block(x, self.cos, self.sin)
 
-    return randomise(Whole()), (random_input(1, 16, WIDTH),)
+    return randomize(Whole()), (random_input(1, 16, WIDTH),)
 
 
 SMALL: dict[str, Callable[[], Made]] = {
     "perceptron": example("tiny:mlp"),
     "keyword spotting": example("tiny:ds_cnn"),
-    "conv net": example("quantised:small_conv_net"),
+    "conv net": example("quantized:small_conv_net"),
     "encoder, 2 layers": example("transformer:transformer_encoder_2layers"),
     "Llama block": llama_block,
     "DeiT block": vision_block,
@@ -162,7 +162,7 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
 
 def case(make: Callable[[], Made], form: str) -> Case | None:
     """The model in a form, or None: int4 by groups is of linear layers alone."""
-    from quantised import by_groups, quantise
+    from quantized import by_groups, quantize
 
     module, inputs = make()
     module = copy.deepcopy(module).eval()
@@ -177,7 +177,7 @@ def case(make: Callable[[], Made], form: str) -> Case | None:
             return None
         exported = by_groups(module, inputs)
     else:
-        exported = quantise(module, inputs, per_channel=True, dynamic=form == "dynamic")
+        exported = quantize(module, inputs, per_channel=True, dynamic=form == "dynamic")
     return Case(exported, inputs, exported.module()(*inputs))
 
 

@@ -50,9 +50,9 @@ def ours(name: str, form: str, core: str, exact: torch.Tensor) -> Figures:
     """Our program, lowered for the core."""
     module, inputs = model(name)
     if form == "static":
-        from quantised import quantise
+        from quantized import quantize
 
-        exported = quantise(module, inputs, per_channel=True)
+        exported = quantize(module, inputs, per_channel=True)
     else:
         exported = torch.export.export(module, inputs)
     program = stepwell.lower(exported, "xnnpack", numerics="finite", cpu=core).to_pte()

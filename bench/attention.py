@@ -39,7 +39,7 @@ class Products(nn.Module):
         return (values @ torch.softmax(scores, -1).transpose(1, 2)).transpose(1, 2)
 
 
-def quantised(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def quantized(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Integers, zero points and scales of rows."""
     scales = x.abs().amax(-1, keepdim=True) / 127
     return (x / scales).round().to(torch.int8), torch.zeros_like(scales, dtype=torch.int8), scales
@@ -56,7 +56,7 @@ def ways(query_heads: int, heads: int, size: int, length: int) -> dict[str, Way]
     shape, shared = (heads, length + 1, 1, size), query_heads // heads
     by_heads = [[torch.randn(shape, generator=seeded) for _ in "kv"] for _ in range(LAYERS)]
     by_tokens = [[x.transpose(0, 2).contiguous() for x in pair] for pair in by_heads]
-    integers = [[quantised(x) for x in pair] for pair in by_heads]
+    integers = [[quantized(x) for x in pair] for pair in by_heads]
     query = torch.randn(heads, 1, shared, size, generator=seeded)
     attend, attend_int8 = torch.ops.llama.custom_sdpa, torch.ops.llama.custom_quantized_sdpa
 
@@ -83,7 +83,7 @@ def ways(query_heads: int, heads: int, size: int, length: int) -> dict[str, Way]
 
     def int8(layer: int, at: int) -> Tensor:
         (keys, *of_keys), (values, *of_values) = integers[layer]
-        given, *of_query = quantised(query)
+        given, *of_query = quantized(query)
         scales = (*of_query, *of_keys, *of_values)
         made = attend_int8(given, keys, values, at, None, 0.0, True, None, *scales, False)
         return made.view(query_heads, size)

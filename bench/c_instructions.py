@@ -3,7 +3,7 @@
     python bench/c_instructions.py --cmsis-nn FOLDER [NET …] [--cpu cortex-m55] [--table PAGE]
 
 `FOLDER/<cpu>/libcmsis-nn.a` is CMSIS-NN built for the CPU (`-O2`), its headers lie in
-`FOLDER/<cpu>/Include`. Each net is quantised by this project's quantizer on channels-last images,
+`FOLDER/<cpu>/Include`. Each net is quantized by this project's quantizer on channels-last images,
 lowered with int8 at the border, built by `arm-none-eabi-gcc -O2` and run by qemu with `-icount
 shift=0`, where an instruction takes a nanosecond of the board's clock. SysTick counts, and a loop
 of known length says how many instructions a tick is. A count is of instructions, not of cycles.
@@ -120,7 +120,7 @@ def main() -> None:
     folder = arguments.cmsis_nn
     for name in arguments.nets or NETS:
         given = cortex_m.prepared(name)
-        exported = cortex_m.quantised(*given, CortexMQuantizer())
+        exported = cortex_m.quantized(*given, CortexMQuantizer())
         lowered = stepwell.lower(exported, arguments.cpu, io="int8")
         counts = [
             instructions(lowered, given[1], arguments.cpu, kernels, beside)

@@ -4,12 +4,12 @@
     python bench/c_programs.py --boards --cpu cortex-m0plus cortex-m4 cortex-m7 cortex-m55
     python bench/c_programs.py … --state STATE     kept; then: --state STATE --table PAGE
 
-Each net is quantised by this project's quantizer, by ExecuTorch's, and not at all; its C is built
-with gcc (or g++) as strictly as the tests do and run three times, so that state counts. Quantised
+Each net is quantized by this project's quantizer, by ExecuTorch's, and not at all; its C is built
+with gcc (or g++) as strictly as the tests do and run three times, so that state counts. Quantized
 programs are compared with the interpreter, which is CMSIS-NN's arithmetic bit for bit
 (`tests/cmsis/test_kernels_golden.py`), float ones with ExecuTorch's runtime on the same `.pte`. An
 integer is off if it differs, a float if it does by more than the bound (`_small_nets.BOUND`). Of
-quantised programs it says how many operators still compute with floats. With `--boards` the same
+quantized programs it says how many operators still compute with floats. With `--boards` the same
 `main` is built by `arm-none-eabi-gcc` and run by qemu, with `--cmsis-nn` over Arm's own kernels
 (`FOLDER/<cpu>/libcmsis-nn.a`, and its headers in `FOLDER/<cpu>/Include`), with `--mixed` over both.
 """
@@ -54,7 +54,7 @@ def all_nets() -> dict[str, Any]:
 
 
 def exported(name: str, quantizer: str) -> tuple[ExportedProgram, tuple[Tensor, ...]]:
-    """A net by name, quantised by `ours` or `stock`, or as it is (`float`), and an input."""
+    """A net by name, quantized by `ours` or `stock`, or as it is (`float`), and an input."""
     from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as Stock
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 

@@ -10,7 +10,7 @@
 For each model: CPU seconds of this process from the PT2E ExportedProgram to `.pte` bytes (the first
 run in a process with both flows imported, then the best), bytes, constants that nothing names,
 planned activation memory, int32 bytes of linear layers' biases and kernel sums, copies of layout,
-and ops outside the `cortex_m` library. The programs are quantised by ExecuTorch's own quantizer on
+and ops outside the `cortex_m` library. The programs are quantized by ExecuTorch's own quantizer on
 channels-last inputs, as its flow needs; a last line gives this project's quantizer on the model as
 it is.
 """
@@ -53,7 +53,7 @@ MEMORY = {
 TINY = ("ds_cnn", "mobilenet_v1_025", "resnet8", "mlp_autoencoder", "mobilenet_v2_030")
 
 
-def quantised(model: Any, inputs: Any, quantizer: Any) -> Any:
+def quantized(model: Any, inputs: Any, quantizer: Any) -> Any:
     from torch.export import export
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -172,10 +172,10 @@ def memory(names: list[str], cpu: str) -> None:
     variants: tuple[dict[str, Any], ...] = (
         {},
         {"io": "int8"},
-        {"io": "int8", "optimise": "memory"},
+        {"io": "int8", "optimize": "memory"},
     )
     for name in names:
-        exported = quantised(*prepared(name), Stock())
+        exported = quantized(*prepared(name), Stock())
         row = [name]
         try:
             facts = examine(stock(exported, cpu))
@@ -195,13 +195,13 @@ def layouts(names: list[str], cpu: str) -> None:
 
     variants: tuple[dict[str, Any], ...] = (
         {"io": "int8"},
-        {"io": "int8", "optimise": "memory"},
+        {"io": "int8", "optimize": "memory"},
         {"io": "int8", "io_layout": "channels last"},
-        {"io": "int8", "io_layout": "channels last", "optimise": "memory"},
+        {"io": "int8", "io_layout": "channels last", "optimize": "memory"},
     )
     for name in names:
         for order, given in (("NCHW", load(name)), ("NHWC", prepared(name))):
-            exported = quantised(*given, CortexMQuantizer())
+            exported = quantized(*given, CortexMQuantizer())
             for options in variants[: 4 if order == "NCHW" else 2]:
                 print(f"{name} {order} {planned(exported, cpu, options)}", flush=True)
 
@@ -234,7 +234,7 @@ def recurrent(names: list[str], cpu: str, count: int = 20) -> None:
         with torch.no_grad():
             wanted = torch.cat([model(*given) for given in drawn])
         for recurrences in (False, True):
-            exported = quantised(model, inputs, CortexMQuantizer(recurrences=recurrences))
+            exported = quantized(model, inputs, CortexMQuantizer(recurrences=recurrences))
             lowered = stepwell.lower(exported, cpu)
             data = lowered.to_pte()
             found = torch.cat([lowered.run(*given)[0] for given in drawn])
@@ -261,13 +261,13 @@ def standalone(names: list[str], cpu: str) -> None:
     builds = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(builds)
     for name in names:
-        exported = quantised(*prepared(name), CortexMQuantizer())
-        for optimise in ("speed", "memory"):
-            sources = stepwell.lower(exported, cpu, io="int8", optimise=optimise).to_c(runtime=None)
+        exported = quantized(*prepared(name), CortexMQuantizer())
+        for optimize in ("speed", "memory"):
+            sources = stepwell.lower(exported, cpu, io="int8", optimize=optimize).to_c(runtime=None)
             with tempfile.TemporaryDirectory() as folder:
                 sizes = builds.sizes_on(cpu, sources, Path(folder))
             said = ", ".join(f"{what} {size}" for what, size in sizes.items())
-            print(f"{name:20} {cpu} {optimise:7} {said}; {sources.calls} calls", flush=True)
+            print(f"{name:20} {cpu} {optimize:7} {said}; {sources.calls} calls", flush=True)
 
 
 def load(name: str) -> tuple[Any, tuple[Any, ...]]:
@@ -281,14 +281,14 @@ def models(names: list[str], cpu: str, repeat: int) -> None:
 
     from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
-    ours(quantised(torch.nn.Linear(4, 4), (torch.ones(1, 4),), CortexMQuantizer()), cpu)  # Imports.
+    ours(quantized(torch.nn.Linear(4, 4), (torch.ones(1, 4),), CortexMQuantizer()), cpu)  # Imports.
     for name in names:
         model, inputs = load(name)
         print(name)
         last = tuple(x.to(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs)
         is_image = any(x.dim() == 4 for x in inputs)
         kept = model.to(memory_format=torch.channels_last) if is_image else model
-        exported = quantised(kept, last, Stock())
+        exported = quantized(kept, last, Stock())
         data, first, best = timed(ours, exported, cpu, repeat)
         report("stepwell", data, first, best)
         try:
@@ -298,7 +298,7 @@ def models(names: list[str], cpu: str, repeat: int) -> None:
         except Exception as error:  # The stock flow raises bare exceptions; the bench says so.
             print(f"  {'stock flow':18} crashes: {str(error).splitlines()[0]}")
         whole = model.to(memory_format=torch.contiguous_format)
-        exported = quantised(whole, inputs, CortexMQuantizer())
+        exported = quantized(whole, inputs, CortexMQuantizer())
         report("stepwell quantizer", *timed(ours, exported, cpu, 1))
 
 
@@ -349,7 +349,7 @@ def graphs(cpu: str) -> None:
         found: list[str] = []
         for label, quantizer in flows:
             try:
-                exported = quantised(model.eval(), (x,), quantizer())
+                exported = quantized(model.eval(), (x,), quantizer())
             except Exception:  # The stock quantizer raises on a product with a parameter.
                 found.append("no graph")
             else:
@@ -361,7 +361,7 @@ def graphs(cpu: str) -> None:
 
 
 def tolerance(names: list[str], cpu: str, count: int = 20) -> None:
-    """How far outputs are from the PT2E graph's, in units of the output's quantisation, and how
+    """How far outputs are from the PT2E graph's, in units of the output's quantization, and how
     many decibels the float model's outputs stand above their difference from it.
     """
     from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer as Stock
@@ -374,7 +374,7 @@ def tolerance(names: list[str], cpu: str, count: int = 20) -> None:
         drawn = [drawn_like(inputs, 100 + seed) for seed in range(count)]
         with torch.no_grad():
             floats = [model(*given) for given in drawn]
-        exported = quantised(model, inputs, CortexMQuantizer())
+        exported = quantized(model, inputs, CortexMQuantizer())
         graph = exported.module(check_guards=False)
         program = stepwell.lower(exported, cpu).program
         last = [o for o in program.module.walk() if o.name == "cmsis.dequantize_per_tensor"][-1]
@@ -385,7 +385,7 @@ def tolerance(names: list[str], cpu: str, count: int = 20) -> None:
         shares = ", ".join(f"{n}: {float((apart <= n).float().mean()):.1%}" for n in (0, 1, 2, 4))
         said = f"{decibels(floats, [a for a, _ in pairs]):.1f} dB"
         if all(x.dim() != 4 for x in inputs):  # It leaves NCHW images as floats.
-            theirs = stepwell.lower(quantised(model, inputs, Stock()), cpu).program
+            theirs = stepwell.lower(quantized(model, inputs, Stock()), cpu).program
             outputs = [theirs.run(*given)[0] for given in drawn]
             said += f" (stock quantizer {decibels(floats, outputs):.1f} dB)"
         print(

@@ -6,9 +6,9 @@
     python bench/ethos_u.py --keep ROWS --table PAGE
     python bench/ethos_u.py --small     the small nets of `_small_nets.py`
 
-By itself, programs are quantised by this project's quantizer and lowered with int8 at the border.
-With `--stock` they are quantised by ExecuTorch's own quantizer for the accelerator, and both flows
-lower the same program, whose border is float in both: its quantising ops are on the CPU in both and
+By itself, programs are quantized by this project's quantizer and lowered with int8 at the border.
+With `--stock` they are quantized by ExecuTorch's own quantizer for the accelerator, and both flows
+lower the same program, whose border is float in both: its quantizing ops are on the CPU in both and
 are not counted. The stock flow's nodes forget whence they came, which nothing in it asks for: their
 ever longer histories, copied at every pass, were most of its minutes. Nothing runs: there is no
 simulator of the NPU on the package indices.
@@ -37,7 +37,7 @@ import torch.fx.traceback
 sys.path.insert(0, str(Path(__file__).parent))
 import _small_nets as small
 from _report import between_markers, keep_rows, kept_rows
-from cortex_m import MEMORY, MODELS, load, prepared, quantised
+from cortex_m import MEMORY, MODELS, load, prepared, quantized
 
 DEFAULT = (
     "ds_cnn", "mobilenet_v1_025", "resnet8", "mlp_autoencoder", "mobilenet_v2_035", "tcn", "unet",
@@ -47,7 +47,7 @@ BORDER = ("quantize_per_tensor", "dequantize_per_tensor", "getitem", "alloc", "_
 """What stands on the CPU between the program's floats and the NPU's integers, or is no op."""
 
 
-def stock_quantised(name: str, accelerator: str) -> Any:
+def stock_quantized(name: str, accelerator: str) -> Any:
     """The model as ExecuTorch's own quantizer for the accelerator annotates it."""
     from executorch.backends.arm.ethosu import EthosUCompileSpec
     from executorch.backends.arm.quantizer.arm_quantizer import (
@@ -57,7 +57,7 @@ def stock_quantised(name: str, accelerator: str) -> Any:
 
     quantizer = EthosUQuantizer(EthosUCompileSpec(accelerator))
     quantizer.set_global(get_symmetric_quantization_config())
-    return quantised(*given(name), quantizer)
+    return quantized(*given(name), quantizer)
 
 
 def given(name: str, channels_last: bool = False) -> tuple[Any, Any]:
@@ -112,7 +112,7 @@ def lowered_by_stock(name: str, specification: str, accelerator: str) -> tuple[A
     """What `stock` gives; U55 and U65 have one specification, and the stock flow takes minutes."""
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with quiet[0], quiet[1], without_histories():
-        return stock(stock_quantised(name, accelerator), accelerator)
+        return stock(stock_quantized(name, accelerator), accelerator)
 
 
 @dataclass
@@ -147,7 +147,7 @@ def compare(name: str, accelerator: str) -> Compared:
     import stepwell
     from stepwell.backends.ethos_u.vela import compile_tosa
 
-    lowered = stepwell.lower(stock_quantised(name, accelerator), accelerator)
+    lowered = stepwell.lower(stock_quantized(name, accelerator), accelerator)
     estimates = lowered.estimate()
     left = {
         op: count
@@ -204,7 +204,7 @@ def main() -> None:
                 keep_rows(options.keep, rows)
                 print(f"{name:20} {accelerator:14} {compared.ratio} {compared}", flush=True)
             continue
-        exported = quantised(*given(name, channels_last=True), CortexMQuantizer())
+        exported = quantized(*given(name, channels_last=True), CortexMQuantizer())
         for accelerator in options.accelerators.split(","):
             try:
                 lowered = stepwell.lower(

@@ -148,7 +148,7 @@ class Row:
         model: as ExecuTorch calls it, with what it was asked besides.
         delegates: in the program that the script wrote.
         lower: in what `stepwell.lower` makes of the same export.
-        error: against eager PyTorch, quantised against what `lower` makes; None if the program does
+        error: against eager PyTorch, quantized against what `lower` makes; None if the program does
             not run here.
         fails: what ended it.
     """

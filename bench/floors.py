@@ -151,10 +151,10 @@ def moved(op: XnnpackOp) -> float:
 
 
 def size(type_: Attribute) -> int:
-    """Bytes of a tensor; of a quantised one those of its integers."""
-    quantised = quantization(type_)
-    if quantised is not None:
-        type_ = with_element(cast(AnyTensor, type_), storage_element(quantised))
+    """Bytes of a tensor; of a quantized one those of its integers."""
+    quantized = quantization(type_)
+    if quantized is not None:
+        type_ = with_element(cast(AnyTensor, type_), storage_element(quantized))
     return dense_size(cast(AnyTensor, type_))
 
 
@@ -188,9 +188,9 @@ def nodes(
 
     `share` is the part that the inputs are of the most that the program takes.
     """
-    program = stepwell.read_pte(lowered.artefact, largest=True)
+    program = stepwell.read_pte(lowered.artifact, largest=True)
     delegates = [op for op in program.module.walk() if isinstance(op, DelegateOp)]
-    for delegate, ran in zip(delegates, run(lowered.artefact, inputs, repeat), strict=True):
+    for delegate, ran in zip(delegates, run(lowered.artifact, inputs, repeat), strict=True):
         counts: Counter[str] = Counter()
         owners: dict[str, XnnpackOp] = {}
         for op, spellings in events(delegate):

@@ -66,7 +66,7 @@ def lowered(folder: Path) -> dict[str, Any]:
 
     def work() -> float:
         began = time.process_time()
-        model = open_model(str(folder), quantise="8da4w", language={"embedding": 8})
+        model = open_model(str(folder), quantize="8da4w", language={"embedding": 8})
         stepwell.lower(model.program, "xnnpack").save(folder / "model.pte")
         return time.process_time() - began
 

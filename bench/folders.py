@@ -1,6 +1,6 @@
 """Folders of transformers as they are published, lowered with no option and run beside eager.
 
-    python bench/folders.py [--only llama mamba] [--quantise 8da4w --embedding 8] [--table FILE]
+    python bench/folders.py [--only llama mamba] [--quantize 8da4w --embedding 8] [--table FILE]
     python bench/folders.py --rest          # goes on with what is not kept as right
 
 Rows are kept in bench/results as they come.
@@ -12,7 +12,7 @@ largest logit, beside what eager PyTorch in the folder's own type is off by from
 row is right where the first is at most twice the second (or a hundredth, where bfloat16 rounds
 less). A mixture of experts may choose another one than eager where two are as good as equal to
 bfloat16: one token of 48 may then be off by more, if the same folder in single precision is off by
-less than 1e-4 everywhere. Quantised, the model that is compared with is the quantised one in eager
+less than 1e-4 everywhere. Quantized, the model that is compared with is the quantized one in eager
 PyTorch. An activation that lies between two integers becomes the one or the other by the order of a
 sum; so eager says everything again with embeddings that are off by a millionth, and a place is the
 same where eager's own logit of what is said is within what that moves. A row is right where at
@@ -89,24 +89,24 @@ def moved_by_a_millionth(model: Any, tokens: torch.Tensor) -> float:
     return furthest
 
 
-def lowered_folder(folder: str, quantise: str | None, language: Mapping[str, Any]) -> Any:
+def lowered_folder(folder: str, quantize: str | None, language: Mapping[str, Any]) -> Any:
     """What `stepwell lower FOLDER` makes."""
     how = {"context": CONTEXT, **language}
-    return stepwell.lower(open_model(folder, quantise=quantise, language=how).program, "xnnpack")
+    return stepwell.lower(open_model(folder, quantize=quantize, language=how).program, "xnnpack")
 
 
-def row(name: str, quantise: str | None, language: Mapping[str, Any]) -> dict[str, Any]:
+def row(name: str, quantize: str | None, language: Mapping[str, Any]) -> dict[str, Any]:
     """One architecture."""
     with tempfile.TemporaryDirectory() as folder:
         write_folder(name, Path(folder))
-        return {"name": name, **said_of(folder, quantise, language)}
+        return {"name": name, **said_of(folder, quantize, language)}
 
 
-def said_of(folder: str, quantise: str | None, language: Mapping[str, Any]) -> dict[str, Any]:
+def said_of(folder: str, quantize: str | None, language: Mapping[str, Any]) -> dict[str, Any]:
     """What becomes of a folder."""
     began = time.process_time()
     try:
-        lowered = lowered_folder(folder, quantise, language)
+        lowered = lowered_folder(folder, quantize, language)
         pte = lowered.to_pte()
     except StepwellError as error:
         reason = str(error.problems[0]).splitlines()[0]
@@ -115,7 +115,7 @@ def said_of(folder: str, quantise: str | None, language: Mapping[str, Any]) -> d
         return {"verdict": "bare", "reason": f"{type(error).__name__}: {error}"[:200]}
     seconds = time.process_time() - began
     how = {key: language[key] for key in {"dtype", "embedding", "group"} & set(language)}
-    eager = prepared(load_causal_lm(Path(folder)), quantise=quantise, **how).eval()
+    eager = prepared(load_causal_lm(Path(folder)), quantize=quantize, **how).eval()
     exact = load_causal_lm(Path(folder)).float().eval()
     tokens = torch.randint(4, 96, (1, TOKENS), generator=torch.Generator().manual_seed(1))
     said = PteSession.load(pte)
@@ -124,7 +124,7 @@ def said_of(folder: str, quantise: str | None, language: Mapping[str, Any]) -> d
     want = said_by(eager, tokens)
     places = [19, *range(24, TOKENS)] if any_length else list(range(TOKENS))
     want, scale = want[places], float(want.abs().max())
-    moves = 0.0 if quantise is None else moved_by_a_millionth(eager, tokens)
+    moves = 0.0 if quantize is None else moved_by_a_millionth(eager, tokens)
     preferred = want.gather(1, got.argmax(-1, keepdim=True))[:, 0]
     same = int((preferred >= want.amax(-1) - moves).sum())
     found: dict[str, Any] = {
@@ -136,7 +136,7 @@ def said_of(folder: str, quantise: str | None, language: Mapping[str, Any]) -> d
         "same": f"{same} of {len(places)}",
         "seconds": seconds,
     }
-    if quantise is None:
+    if quantize is None:
         truth = said_by(exact, tokens)[places]
         offs = (got - truth).abs().amax(1) / scale
         eagers = float((want - truth).abs().max()) / scale
@@ -144,7 +144,7 @@ def said_of(folder: str, quantise: str | None, language: Mapping[str, Any]) -> d
         beyond = int((offs > max(2 * eagers, 0.01)).sum())
         is_right = beyond == 0
         if beyond == 1 and getattr(eager.config, "_experts_implementation", None) is not None:
-            single = lowered_folder(folder, quantise, {**language, "dtype": "fp32"}).to_pte()
+            single = lowered_folder(folder, quantize, {**language, "dtype": "fp32"}).to_pte()
             off = float((said_on_the_runtime(single, tokens, any_length) - truth).abs().max())
             found["off in fp32"] = off / scale
             is_right = off < 1e-4 * scale
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=ARCHITECTURES, metavar="NAME")
     parser.add_argument("--rest", action="store_true", help="those that are not kept as right")
-    parser.add_argument("--quantise")
+    parser.add_argument("--quantize")
     parser.add_argument("--embedding", type=int)
     parser.add_argument("--dtype")
     parser.add_argument("--table", type=Path, help="write the table between its marks here")
@@ -171,13 +171,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in ("embedding", "dtype")
         if (value := getattr(given, name)) is not None
     }
-    kind = "-".join(str(part) for part in ("folders", *language.values(), given.quantise) if part)
+    kind = "-".join(str(part) for part in ("folders", *language.values(), given.quantize) if part)
     kept = {one["name"]: one for one in read(kind)}
     chosen = given.only or sorted(ARCHITECTURES)
     if given.rest:
         chosen = [name for name in chosen if kept.get(name, {}).get("verdict") != "right"]
     for name in chosen:
-        kept[name] = row(name, given.quantise, language)
+        kept[name] = row(name, given.quantize, language)
         print(" ".join(f"{key}={value}" for key, value in kept[name].items()), flush=True)
         write(kind, [kept[name] for name in sorted(kept)])
     rows = [kept[name] for name in sorted(kept)]

@@ -77,7 +77,7 @@ def page(squares: Iterable[Square], title: str) -> str:
         "<style>body{font:13px system-ui;margin:2em}table{border-collapse:collapse;margin:0 0 2em}"
         "td,th{padding:2px 7px;text-align:right}th{font-weight:500;text-align:left}</style>",
         f"<h1>{html.escape(title)}</h1><p>GFLOP/s of products, GB/s read and written of the rest; "
-        "the colour is the share of the best of its kind on this machine.</p>",
+        "the color is the share of the best of its kind on this machine.</p>",
     ]
     for family in dict.fromkeys(square.family for square in held):
         for datatype in dict.fromkeys(s.datatype for s in held if s.family == family):

@@ -5,12 +5,12 @@
     python bench/language_models.py --measure 256 2048 --keep FOLDER --processes 0 --table FILE
 
 The first table lowers each variant and lets it say 64 tokens: as many as agree with the eager model
-(or the quantised eager model). The second measures: process CPU seconds from an ExportedProgram to
+(or the quantized eager model). The second measures: process CPU seconds from an ExportedProgram to
 a `.pte`, its size, delegates and ops outside them, and the time of a token and of a prompt, stock ÷
 stepwell, at the tenth percentile of runs that alternate, on one thread; of several processes the
 median, and from where to where they reach. Behind it stands the most that three programs would gain
 which run in turn with the two: the whole model with queries and keys turned as halves instead of
-neighbouring pairs (which takes weights and caches in another order), the whole model without that
+neighboring pairs (which takes weights and caches in another order), the whole model without that
 rotation, and one with nothing left in it but the embedding, the products with weights, the caches
 and the attention operator (no norm, no rotation, no activation, no residual). A flow that runs
 those kernels gains no more. A folder to `--keep` holds programs and times: runs add to them, and
@@ -57,7 +57,7 @@ from executorch_llama import (
 from stepwell.backends.executorch.running.runner import PteSession
 
 WEIGHTS = ("fp32", "fp16", "bf16", "8da4w", "8da8w", "4w")
-CACHES = ("none", "plain", "custom", "quantised")
+CACHES = ("none", "plain", "custom", "quantized")
 
 
 def variants() -> Iterator[Variant]:

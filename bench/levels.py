@@ -1,4 +1,4 @@
-"""Every level as an entrance: each stage's text, artefacts read again, and the way up, counted.
+"""Every level as an entrance: each stage's text, artifacts read again, and the way up, counted.
 
     nice python bench/levels.py                                   # what has no row yet
     python bench/levels.py --models 'examples/resnet*' --targets xnnpack --again
@@ -6,8 +6,8 @@
     python bench/levels.py --table docs/levels.md                 # writes the table alone
 
 Of each model of the zoo (small ones first) and target, `_levels.py` asks: does each stage's text
-lead on to the bytes of the direct way; is an artefact, ours or the stock flow's, the same when it
-is read and written again; is an artefact that is raised within bounds in torch, lowered again, and
+lead on to the bytes of the direct way; is an artifact, ours or the stock flow's, the same when it
+is read and written again; is an artifact that is raised within bounds in torch, lowered again, and
 on another target. Rows go to bench/results/levels.jsonl (`--rows`) as they are found, and are not
 asked for twice, not even if the process died of one. A question has `--limit` CPU seconds.
 """

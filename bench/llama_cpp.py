@@ -7,7 +7,7 @@ r"""A language model beside llama.cpp, other runtimes and stock ExecuTorch: file
     python bench/llama_cpp.py [--package FOLDER] [--genai FOLDER] --keep FOLDER [--stock]
 
 Four layers of Llama (dim 2048, hidden 5632, 32 heads over 8, 32 000 tokens) with random weights: a
-folder in bfloat16, lowered with `--quantise 8da4w --embedding 8`, and a file of GGUF in Q4_0, its
+folder in bfloat16, lowered with `--quantize 8da4w --embedding 8`, and a file of GGUF in Q4_0, its
 table in Q8_0, which llama.cpp runs, its caches in halves, and which is lowered too. ONNX Runtime
 GenAI gets what its own builder makes of the folder (integers of four bits in blocks of 32, products
 in int8), OpenVINO what its GenAI library makes of the file of GGUF. `bf16 cache` is ours with
@@ -41,7 +41,7 @@ from xnnpack import set_threads
 import stepwell
 from executorch_llama import Size, Variant, exported
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.quantising import by_torchao
+from stepwell.quantizing import by_torchao
 from stepwell.reading.models import open_model
 from stepwell.zoo.vision import imported
 
@@ -95,7 +95,7 @@ def write_models(folder: Path) -> None:
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, LAYERS)
     for name, tensor in model.state_dict().items():
         numbers = tensor.float().numpy()
-        if ".q_proj" in name or ".k_proj" in name:  # Halves of heads become neighbours.
+        if ".q_proj" in name or ".k_proj" in name:  # Halves of heads become neighbors.
             turned = numbers.reshape(-1, 2, SIZE // 2, DIM).swapaxes(1, 2)
             numbers = np.ascontiguousarray(turned.reshape(numbers.shape))
         there = names.get_name(name, try_suffixes=(".weight",))
@@ -155,8 +155,8 @@ class Products(torch.nn.Module):
 
 def products(tokens: int) -> PteSession:
     """The program of the layers alone, for so many tokens."""
-    quantised = by_torchao(4, 32)(Products().eval(), ())
-    exported = torch.export.export(quantised, (torch.randn(tokens, DIM),))
+    quantized = by_torchao(4, 32)(Products().eval(), ())
+    exported = torch.export.export(quantized, (torch.randn(tokens, DIM),))
     return PteSession.load(stepwell.lower(exported, "xnnpack").to_pte())
 
 
@@ -345,9 +345,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not (folder / "llama.gguf").exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_models(folder)
-    programs = {"ours": lowered(folder, "llama", quantise="8da4w", language={"embedding": 8})}
+    programs = {"ours": lowered(folder, "llama", quantize="8da4w", language={"embedding": 8})}
     narrow = {"embedding": 8, "cache_dtype": "bf16"}
-    programs["bf16 cache"] = lowered(folder, "llama", "bf16", quantise="8da4w", language=narrow)
+    programs["bf16 cache"] = lowered(folder, "llama", "bf16", quantize="8da4w", language=narrow)
     of_gguf = lowered(folder, "llama.gguf")
     if given.stock:
         programs["stock"] = of_stock(folder)

@@ -59,7 +59,7 @@ def samples(info: Any, dtype: torch.dtype = torch.float32) -> Any:
             yield Call(info.op, spec, fixed), tuple(tensors)
 
 
-UNINITIALISED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty")
+UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty")
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -92,8 +92,8 @@ def round_trip(exported: Any, inputs: tuple[torch.Tensor, ...], expected: list[A
 
 def outcome(info: Any) -> str:
     """`equal`, `no sample exports`, or a reason."""
-    if info.name.startswith(UNINITIALISED):
-        return "not compared: the result is uninitialised memory"
+    if info.name.startswith(UNINITIALIZED):
+        return "not compared: the result is uninitialized memory"
     exports = 0
     for module, inputs in samples(info):
         try:

@@ -6,7 +6,7 @@
 Each model is exported once. ONNX Runtime and OpenVINO run the ONNX file that `torch.onnx` writes of
 it, ExecuTorch runs ours, and PyTorch the module itself, all in float32 and with the same number of
 threads. Behind a name `@static` is int8: PT2E's program for us, a QDQ model that ONNX Runtime's own
-quantiser calibrates for the two others; `@dynamic` the same with activations that are quantised as
+quantizer calibrates for the two others; `@dynamic` the same with activations that are quantized as
 they come, in linear layers; `@half` float16 throughout (ONNX Runtime computes in float32 there);
 `@8` eight inputs at once; `@open` four, exported for any number.
 
@@ -81,7 +81,7 @@ FURTHER = (
 """Models of timm and torchvision, at the sizes of `bench/zoo.py`."""
 LANGUAGE = ("bert", "gpt2", "whisper_encoder")
 """Models of transformers with random weights: two layers of their usual width, 64 tokens."""
-QUANTISED = ("mobilenet_v2@static", "resnet18@static", "deit_tiny@static")
+QUANTIZED = ("mobilenet_v2@static", "resnet18@static", "deit_tiny@static")
 STATIC, DYNAMIC = "static", "dynamic"
 INT8 = (STATIC, DYNAMIC)
 HALF = "half"
@@ -121,9 +121,9 @@ class Model:
     def _exported(self) -> Any:
         if self.kind not in INT8:
             return torch.export.export(self.module, self.inputs, dynamic_shapes=self._shapes())
-        from quantised import quantise
+        from quantized import quantize
 
-        return quantise(self.module, self.inputs, per_channel=True, dynamic=self.kind == DYNAMIC)
+        return quantize(self.module, self.inputs, per_channel=True, dynamic=self.kind == DYNAMIC)
 
     def _shapes(self) -> Any:
         """The batch of the inputs that have one, if it is open."""
@@ -149,12 +149,12 @@ class Model:
         assert made is not None
         made.save(plain, external_data=False)
         if not is_float:
-            _quantise(plain, path, self.inputs, self.kind)
+            _quantize(plain, path, self.inputs, self.kind)
             plain.unlink()
         return path
 
 
-def _quantise(plain: Path, path: Path, inputs: tuple[torch.Tensor, ...], kind: str) -> None:
+def _quantize(plain: Path, path: Path, inputs: tuple[torch.Tensor, ...], kind: str) -> None:
     """ONNX Runtime's int8: static, calibrated on the inputs, or of linear layers as they come."""
     from onnxruntime import quantization
     from onnxruntime.quantization import shape_inference
@@ -424,7 +424,7 @@ def main() -> None:
         child(peer, Path(path), Path(given), int(threads))
         return
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--models", default=",".join((*GOAL, *FURTHER, *LANGUAGE, *QUANTISED)))
+    parser.add_argument("--models", default=",".join((*GOAL, *FURTHER, *LANGUAGE, *QUANTIZED)))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=6.0, help="of running, for each model")
     parser.add_argument("--keep", type=Path, required=True, help="folder for the files made")

@@ -6,10 +6,10 @@
     python bench/suites.py STATE --table [PAGE]       what STATE has; its counts into PAGE
 
 The tests are those of the installed `executorch` (nothing of them is copied), collected by pytest,
-all parameters, without those that it marks as failing or skipped. What they quantise, export, feed
+all parameters, without those that it marks as failing or skipped. What they quantize, export, feed
 in and compare, with which tolerances, stays theirs; their lowering stages are `stepwell.lower` for
 the target that a test names, their structural checks (which delegate holds which node) nothing.
-What they run is our artefact: on the TOSA reference model, in ExecuTorch's runtime, for Cortex-M in
+What they run is our artifact: on the TOSA reference model, in ExecuTorch's runtime, for Cortex-M in
 the interpreter, which is CMSIS-NN's arithmetic (`tests/cmsis/test_kernels_golden.py`).
 
 | verdict | |
@@ -20,7 +20,7 @@ the interpreter, which is CMSIS-NN's arithmetic (`tests/cmsis/test_kernels_golde
 | refused | a `StepwellError`, with its sentence |
 | crash | any other error, or the end of the process |
 | stock ends | the test fails as it stands, with the stock lowering, or our comparison ends its
-  process; or it ends in its own export, quantiser or reference (eager has no kernel) |
+  process; or it ends in its own export, quantizer or reference (eager has no kernel) |
 | no program | a test of something else than a lowering |
 
 STATE holds a line a case; an ended run goes on where it was. Cases come by the hash of their names,
@@ -101,7 +101,7 @@ def told(error: BaseException) -> str:
 
 
 class Ours:
-    """A stage of their harness whose artefact is ours."""
+    """A stage of their harness whose artifact is ours."""
 
     artifact = None
     graph_module = None
@@ -353,7 +353,7 @@ class Harvest:
 
     def _comparison(self, compare: Any) -> Any:
         def judged_comparison(tester: Any, *args: Any, **options: Any) -> Any:
-            if options.get("run_eager_mode"):  # Of their quantiser with eager: nothing of ours.
+            if options.get("run_eager_mode"):  # Of their quantizer with eager: nothing of ours.
                 return tester
             if self.judged.tester is not tester:
                 self._lower(tester)
@@ -385,7 +385,7 @@ def named(name: str, function: Any) -> Any:
 
 
 def compare_as_by_default(judged: Judged) -> None:
-    """A test that only looks at structure is compared by its harness, quantised within one step."""
+    """A test that only looks at structure is compared by its harness, quantized within one step."""
     judged.compared = True
     tester = judged.tester
     try:

@@ -47,7 +47,7 @@ class Row:
     target: str
     stock: str | None
     prepare: Callable[[ExportedProgram], Any] = lambda exported: exported
-    quantised: bool = False
+    quantized: bool = False
     stock_exported: Callable[[], ExportedProgram] | None = None
     """What the stock flow starts from, where it changes the model before the export."""
 
@@ -93,18 +93,18 @@ def rows() -> list[Row]:
         ),
         Row("ResNet18 fp32", exported(resnet18), "tosa-1.1+fp", "TOSA-1.0+FP"),
         Row("MobileNetV2 fp32", exported(mobilenet_v2), "tosa-1.1+fp", "TOSA-1.0+FP"),
-        Row("MobileNetV2 int8", int8(mobilenet_v2), "tosa-1.0+int", "TOSA-1.0+INT", quantised=True),
+        Row("MobileNetV2 int8", int8(mobilenet_v2), "tosa-1.0+int", "TOSA-1.0+INT", quantized=True),
         *(
-            Row(f"{make.__name__} int8", int8(make), "tosa-1.0+int", "TOSA-1.0+INT", quantised=True)
+            Row(f"{make.__name__} int8", int8(make), "tosa-1.0+int", "TOSA-1.0+INT", quantized=True)
             for make in (mlp, ds_cnn, resnet8, mobilenet_v3_small, transformer_encoder_2layers)
         ),
-        Row("DeiT-Tiny int8", int8(deit_tiny), "tosa-1.0+int", "TOSA-1.0+INT", quantised=True),
+        Row("DeiT-Tiny int8", int8(deit_tiny), "tosa-1.0+int", "TOSA-1.0+INT", quantized=True),
         Row(
             "transformer_encoder_2layers 16x8",
             lambda: arm_int8(*transformer_encoder_2layers(), wide=True),
             "tosa-1.0+int+int16",
             "TOSA-1.0+INT+int16",
-            quantised=True,
+            quantized=True,
         ),
         *(
             Row(f"{make.__name__} fp32", exported(make), "tosa-1.1+fp", "TOSA-1.0+FP")
@@ -116,7 +116,7 @@ def rows() -> list[Row]:
 def arm_int8(
     model: torch.nn.Module, inputs: tuple[Any, ...], wide: bool = False
 ) -> ExportedProgram:
-    """The model in int8 as the stock flow's own quantiser annotates it: it takes no other.
+    """The model in int8 as the stock flow's own quantizer annotates it: it takes no other.
 
     With `wide` activations have 16 bits.
     """
@@ -132,9 +132,9 @@ def arm_int8(
         get_symmetric_a16w8_quantization_config() if wide else get_symmetric_quantization_config()
     )
     specification = TosaSpecification.create_from_string("TOSA-1.0+INT" + "+int16" * wide)
-    quantiser = TOSAQuantizer(specification)
-    quantiser.set_global(config)
-    prepared = prepare_pt2e(export(model.eval(), inputs).module(check_guards=False), quantiser)
+    quantizer = TOSAQuantizer(specification)
+    quantizer.set_global(config)
+    prepared = prepare_pt2e(export(model.eval(), inputs).module(check_guards=False), quantizer)
     prepared(*inputs)
     return export(convert_pt2e(prepared), inputs)
 
@@ -240,7 +240,7 @@ def measure(row: Row, with_stock: bool) -> dict[str, Any]:
         "operators": operators([data]),
         "megabytes": len(data) / 1e6,
     }
-    if row.quantised:
+    if row.quantized:
         found["differing"] = differing_integers(exported, row.target)
     else:
         found["torch-mlir operators"] = torch_mlir_operators(exported)

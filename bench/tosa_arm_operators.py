@@ -1,11 +1,11 @@
-"""Arm's own quantised operator cases (ExecuTorch's test modules, in its wheel) to `tosa-1.0+int`.
+"""Arm's own quantized operator cases (ExecuTorch's test modules, in its wheel) to `tosa-1.0+int`.
 
     python bench/tosa_arm_operators.py [--cases 2] [--files add,where] [--run] [--out results.json]
 
-Each case that ExecuTorch's tests lower with `TosaPipelineINT` is quantised as they quantise it,
+Each case that ExecuTorch's tests lower with `TosaPipelineINT` is quantized as they quantize it,
 lowered here, and counted: lowered, or refused with the first reason. `--run` also runs the bytes on
 the reference model and in the interpreter, which must agree bit for bit and be within one
-step of the quantised PyTorch program. Cases of extensions (int16, cf, …) are left out.
+step of the quantized PyTorch program. Cases of extensions (int16, cf, …) are left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PIPELINE = "TosaPipelineINT"
 
 @dataclass
 class Case:
-    """One case of a test: the module, its inputs, and how it is quantised."""
+    """One case of a test: the module, its inputs, and how it is quantized."""
 
     name: str
     module: torch.nn.Module
@@ -112,7 +112,7 @@ def _of(name: str, test: Callable[..., Any], most: int) -> Iterator[Case]:
             )
 
 
-def quantised(case: Case) -> Any:
+def quantized(case: Case) -> Any:
     from executorch.backends.arm.quantizer import (
         TOSAQuantizer,
         get_symmetric_quantization_config,
@@ -153,10 +153,10 @@ def main() -> None:
         if not any(name in case.name for name in names):
             continue
         try:
-            exported = quantised(case)
+            exported = quantized(case)
         except Exception as error:
-            told[case.name] = f"not quantised: {type(error).__name__}"
-            counts["not quantised"] += 1
+            told[case.name] = f"not quantized: {type(error).__name__}"
+            counts["not quantized"] += 1
             continue
         try:
             lowered = stepwell.lower(exported, "tosa-1.0+int")

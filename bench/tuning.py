@@ -70,7 +70,7 @@ def compare_all(names: Sequence[str], path: Path, pairs: int) -> None:
         found = compared(untuned, tuned, inputs, pairs)
         noise = compared(untuned, again, inputs, pairs, even_if_equal=True)
         row = {"model": name, "untuned_ms": found.first_ms, "ratio": found.ratio}
-        rows.append({**row, "spread": noise.ratio, "differs": untuned.artefact != tuned.artefact})
+        rows.append({**row, "spread": noise.ratio, "differs": untuned.artifact != tuned.artifact})
     mean = statistics.geometric_mean(row["ratio"] for row in rows)
     worst = max(row["ratio"] for row in rows)
     columns = ("model", "untuned_ms", "ratio", "spread", "differs")

@@ -65,14 +65,14 @@ MODELS = {
     "resnet50": "resnet",
 }
 """Each model and its file in examples/models."""
-QUANTISED = (
+QUANTIZED = (
     "deit_tiny@static",
     "deit_tiny@dynamic",
     "mobilenet_v2@static",
     "resnet18@static",
     "llama_block@8da4w",
 )
-"""Models in int8 (`examples/models/quantised.py`): their errors are against the float model."""
+"""Models in int8 (`examples/models/quantized.py`): their errors are against the float model."""
 
 PROMPTS = (
     "gpt2_2layers:64",
@@ -245,8 +245,8 @@ def made(called: str) -> tuple[torch.nn.Module, tuple[Any, ...], str, bool]:
 
 
 def program_of(module: torch.nn.Module, inputs: tuple[Any, ...], kind: str) -> Any:
-    """The exported program, quantised if a form is named."""
-    return quantised(module, inputs, kind) if kind else torch.export.export(module, inputs)
+    """The exported program, quantized if a form is named."""
+    return quantized(module, inputs, kind) if kind else torch.export.export(module, inputs)
 
 
 @torch.no_grad()
@@ -300,13 +300,13 @@ def stock_counts(name: str, kept: Path | None) -> dict[str, int]:
     }
 
 
-def quantised(module: torch.nn.Module, inputs: Sequence[Any], kind: str) -> Any:
+def quantized(module: torch.nn.Module, inputs: Sequence[Any], kind: str) -> Any:
     """The program of a model in int8: PT2E static or dynamic by channel, or torchao's 8da4w."""
-    from quantised import by_groups, quantise
+    from quantized import by_groups, quantize
 
     if kind == "8da4w":
         return by_groups(module, tuple(inputs))
-    return quantise(module, tuple(inputs), per_channel=True, dynamic=kind == "dynamic")
+    return quantize(module, tuple(inputs), per_channel=True, dynamic=kind == "dynamic")
 
 
 def warm_up() -> None:
@@ -362,7 +362,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--models",
-        default=",".join((*MODELS, *PROMPTS, *QUANTISED)),
+        default=",".join((*MODELS, *PROMPTS, *QUANTIZED)),
         help="names, with commas between; name:tokens for a prompt, name@form for int8",
     )
     parser.add_argument("--threads", type=int, default=1, help="of the runtime; 0 is its default")

@@ -29,11 +29,11 @@ from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
     FoldBiasIntoLayer,
     FoldScaleIntoLayer,
 )
-from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream
+from stepwell.translate.rewrites.norms.center_residual_stream import CenterResidualStream
 from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
 
 ABSORPTIONS: dict[str, type[Any] | tuple[type[Any], ...]] = {
-    "mean of residual stream": CentreResidualStream,
+    "mean of residual stream": CenterResidualStream,
     "scale and shift of norms": FoldAffineIntoLayer,
     "scale of attention": FoldScaleIntoLayer,
     "added constants": FoldBiasIntoLayer,

@@ -44,7 +44,7 @@ def p10(programs: dict[str, bytes], inputs: tuple[Any, ...], rounds: int) -> dic
 
 def linear(inputs: int, outputs: int, rounds: int) -> list[Any]:
     """Twelve layers side by side in float32, static and dynamic int8."""
-    from quantised import quantise
+    from quantized import quantize
 
     class Twelve(nn.Module):
         """As many layers of one input as a transformer has blocks, each with its output."""
@@ -59,8 +59,8 @@ def linear(inputs: int, outputs: int, rounds: int) -> list[Any]:
     x = (torch.randn(1, TOKENS, inputs),)
     module = Twelve().eval()
     programs = {"fp32": torch.export.export(module, x)}
-    for kind in ("static", "dynamic"):  # Static ones quantise their input and give back floats.
-        programs[kind] = quantise(module, x, per_channel=True, dynamic=kind == "dynamic")
+    for kind in ("static", "dynamic"):  # Static ones quantize their input and give back floats.
+        programs[kind] = quantize(module, x, per_channel=True, dynamic=kind == "dynamic")
     ptes = {name: stepwell.lower(ep, "xnnpack").to_pte() for name, ep in programs.items()}
     ms = p10(ptes, x, rounds)
     ratios = [f"{ms['fp32'] / ms[kind]:.2f}" for kind in ("static", "dynamic")]

@@ -1,7 +1,7 @@
 """What ops of all dialects are: one expression for those that are the same function of reals.
 
 Ops that move elements are not here: their families say what they are. TOSA's and XNNPACK's nodes
-of floats are meant; of quantised operands an expression holds for the reals that they stand for.
+of floats are meant; of quantized operands an expression holds for the reals that they stand for.
 """
 
 # ruff: noqa: D103 (a function here is its own sentence)

@@ -159,8 +159,8 @@ def logsumexp(x: Term) -> Term:
 
 @means("aten.layer_norm.default", "aten.native_layer_norm.default")
 def layer_norm(x: Term, *, weight: Limit, bias: Limit, eps: Scalar) -> Term:
-    centred = x - average(x)
-    return _scaled(centred * rsqrt(average(centred * centred) + eps), weight, bias)
+    centered = x - average(x)
+    return _scaled(centered * rsqrt(average(centered * centered) + eps), weight, bias)
 
 
 @means("aten.group_norm.default")

@@ -137,9 +137,9 @@ def emit(program: Program) -> bytes:
     raise StepwellError("the method does not end in func.return")
 
 
-def run(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+def run(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     """The machine itself: numpy, in f32."""
-    held = json.loads(artefact)
+    held = json.loads(artifact)
     values = [np.asarray(value, np.float32) for value in inputs]
     with np.errstate(all="ignore"):
         for name, *operands in held["code"]:
@@ -179,7 +179,7 @@ def make() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
 
 
 def main() -> None:
-    """Lower, print, parse back, write the artefact, run it, and check every step and the bytes."""
+    """Lower, print, parse back, write the artifact, run it, and check every step and the bytes."""
     model, inputs = make()
     brought = stepwell.load_plugin(plugin)
     source = stepwell.from_exported_program(torch.export.export(model, inputs))

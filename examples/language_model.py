@@ -1,4 +1,4 @@
-"""A language model from ExecuTorch's examples: quantised, lowered, and talking on the runtime.
+"""A language model from ExecuTorch's examples: quantized, lowered, and talking on the runtime.
 
     python examples/language_model.py                    # 8da4w, a prompt of any length
     python examples/language_model.py --weights fp32 --layers 2
@@ -31,10 +31,10 @@ from stepwell.backends.executorch.running.runner import PteSession
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Quantise, lower, generate greedily, print tokens a second."""
+    """Quantize, lower, generate greedily, print tokens a second."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", default="8da4w", help="fp32, fp16, bf16, 8da4w or 4w")
-    parser.add_argument("--cache", default="custom", help="none, plain, custom or quantised")
+    parser.add_argument("--cache", default="custom", help="none, plain, custom or quantized")
     parser.add_argument("--embedding", default="plain", help="plain, '4,32', '8,0' or tied")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--dim", type=int, default=64)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         "get_bos_id": 0,
         "get_eos_ids": [1],
         "use_kv_cache": variant.cache != "none",
-        "use_sdpa_with_kv_cache": variant.cache in ("custom", "quantised"),
+        "use_sdpa_with_kv_cache": variant.cache in ("custom", "quantized"),
         "enable_dynamic_shape": variant.dynamic,
     }
     lowered = stepwell.lower({"forward": program, **metadata}, "xnnpack", check=not given.quick)
@@ -97,12 +97,12 @@ def main(arguments: Sequence[str] = ()) -> None:
 def of_transformers(given: argparse.Namespace) -> None:
     """The same for a folder of transformers: what it says after a few tokens, and how fast."""
     from stepwell.causal_lm import export_causal_lm, load_causal_lm
-    from stepwell.quantising import find_quantiser
+    from stepwell.quantizing import find_quantizer
 
     def made() -> tuple[Any, dict[str, Any]]:
         model = load_causal_lm(given.transformers)
         if given.weights in ("8da4w", "8da8w"):
-            model = find_quantiser(given.weights)(model, ())
+            model = find_quantizer(given.weights)(model, ())
         return model, export_causal_lm(model, context=2 * given.tokens + 8)
 
     model, methods = made()

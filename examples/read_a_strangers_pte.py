@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 
 import stepwell
-from stepwell.showing.summary import summarise
+from stepwell.showing.summary import summarize
 
 
 class Model(torch.nn.Module):
@@ -48,7 +48,7 @@ def main() -> None:
     program = stepwell.read_pte(data)
     program.verify()
     print(program)
-    print(summarise(program))
+    print(summarize(program))
     with torch.no_grad():
         expected = model(*inputs)
     read, run = program.run(*inputs)[0], stepwell.run_pte(data, inputs)[0]

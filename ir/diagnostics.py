@@ -77,11 +77,11 @@ class InputMismatch(StepwellError):
 
 
 class NoEngine(StepwellError):
-    """Nothing on this machine runs such an artefact."""
+    """Nothing on this machine runs such an artifact."""
 
 
-class ArtefactError(StepwellError):
-    """An engine refused or failed to load or run an artefact."""
+class ArtifactError(StepwellError):
+    """An engine refused or failed to load or run an artifact."""
 
 
 def node_name(location: Attribute) -> str | None:

@@ -93,7 +93,7 @@ def torch_dtype(element: Attribute) -> torch.dtype:
 
 
 def has_torch_dtype(element: Attribute) -> bool:
-    """Whether torch can hold elements of this type (quantised and MX types it cannot)."""
+    """Whether torch can hold elements of this type (quantized and MX types it cannot)."""
     return element in _BY_ELEMENT
 
 

@@ -101,7 +101,7 @@ class Option:
             choices, a range of integers, or `bool`, `int`, `float`, `str`, `Path`.
         default: what holds without it; None means that something else decides (see `meaning`).
         meaning: a phrase for the reader, without a full stop.
-        at: who reads it: `PIPELINE`, `STEPS`, or kinds of artefact (`"pte"`) whose emitter it is
+        at: who reads it: `PIPELINE`, `STEPS`, or kinds of artifact (`"pte"`) whose emitter it is
             given to.
     """
 

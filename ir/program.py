@@ -140,7 +140,7 @@ class Program(Shown):
 
         Args:
             constants: how many elements.
-            locations: also say where in the model each op comes from; artefacts name it.
+            locations: also say where in the model each op comes from; artifacts name it.
         """
         return to_text(with_values(self.module, self.weights, constants), locations=locations)
 

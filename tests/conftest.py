@@ -59,20 +59,20 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         torchao._assert_and_get_unique_device.cache_clear()
 
 
-def materialise_what_is_new(materialise: Callable[[], None]) -> Callable[[], None]:
+def materialize_what_is_new(materialize: Callable[[], None]) -> Callable[[], None]:
     """torch looks every composite operator up for each of 30 namespaces, at each decomposition."""
     known: list[tuple[int, ...]] = []
 
     def once() -> None:
         registered = (torch.library._impls, torch.library._defs, torch.ops.loaded_libraries)
         if (count := tuple(map(len, registered))) not in known[-1:]:
-            materialise()
+            materialize()
             known.append(count)
 
     return once
 
 
-torch._export.utils._materialize_cpp_cia_ops = materialise_what_is_new(
+torch._export.utils._materialize_cpp_cia_ops = materialize_what_is_new(
     torch._export.utils._materialize_cpp_cia_ops
 )
 

@@ -94,15 +94,15 @@ def test_gpt2_does_not_see_later_tokens() -> None:
 
 
 @pytest.mark.parametrize("name", ["cnn_per_tensor", "cnn_per_channel", "mlp_dynamic"])
-def test_a_quantised_program_is_near_its_float_model(name: str) -> None:
-    quantised = importlib.import_module("quantised")
-    program = getattr(quantised, name)()
+def test_a_quantized_program_is_near_its_float_model(name: str) -> None:
+    quantized = importlib.import_module("quantized")
+    program = getattr(quantized, name)()
     operators = {str(node.target) for node in program.graph.nodes}
     assert any(operator.startswith("quantized_decomposed.quantize") for operator in operators)
     assert any("per_channel" in operator for operator in operators) == (name != "cnn_per_tensor")
     assert any("choose_qparams" in operator for operator in operators) == (name == "mlp_dynamic")
     inputs = program.example_inputs[0]
-    module, _ = quantised.mlp() if name == "mlp_dynamic" else quantised.small_conv_net()
+    module, _ = quantized.mlp() if name == "mlp_dynamic" else quantized.small_conv_net()
     expected, actual = module(*inputs), program.module()(*inputs)
     # Eight bits over a range of about six deviations leave an error of some hundredths of one.
     assert (actual - expected).std() < 0.1 * expected.std()

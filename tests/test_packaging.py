@@ -212,7 +212,7 @@ def test_the_version_is_semantic_and_the_changelog_has_it() -> None:
     assert stepwell.__version__ == project["version"]
 
 
-def test_the_licence_is_the_one_that_is_declared() -> None:
+def test_the_license_is_the_one_that_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     text = (ROOT / "LICENSE").read_text()
     assert project["license"] == "BSD-3-Clause"

@@ -42,9 +42,9 @@ FLOATS = (
 )  # fmt: skip
 CASES = (
     *((model, target) for model in FLOATS for target in ("xnnpack", "tosa-1.0+fp")),
-    ("quantised.py:cnn_per_tensor", "xnnpack"), ("quantised.py:cnn_per_channel", "xnnpack"),
-    ("quantised.py:cnn_per_tensor", "cortex-m55"), ("quantised.py:cnn_per_tensor", "tosa-1.0+int"),
-    ("quantised.py:mlp_dynamic", "xnnpack"),
+    ("quantized.py:cnn_per_tensor", "xnnpack"), ("quantized.py:cnn_per_channel", "xnnpack"),
+    ("quantized.py:cnn_per_tensor", "cortex-m55"), ("quantized.py:cnn_per_tensor", "tosa-1.0+int"),
+    ("quantized.py:mlp_dynamic", "xnnpack"),
 )  # fmt: skip
 
 
@@ -58,10 +58,10 @@ def _in_mxfp8() -> Any:
 def _in_int8() -> Any:
     """MobileNetV2-0.35 for images of 64 × 64."""
     from mobilenet import mobilenet_v2_035
-    from quantised import quantise
+    from quantized import quantize
 
     model, _ = mobilenet_v2_035()
-    return quantise(model, (torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0)),))
+    return quantize(model, (torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0)),))
 
 
 MODELS: dict[str, tuple[Any, str]] = {

@@ -22,7 +22,7 @@ TARGETS = ("cmsis", "tosa", "xnnpack")
 ENGINES = {
     "layout": ("stepwell.translate.layout.assign",),
     "affine propagation": ("stepwell.translate.affine",),
-    "quantisation recogniser": ("stepwell.translate.quantised.recognise",),
+    "quantization recognizer": ("stepwell.translate.quantized.recognize",),
 }
 
 

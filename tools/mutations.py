@@ -38,7 +38,7 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 
 INTEGER_UNITS = 4
-"""Of a quantised result: roundings that fall the other way, one a layer."""
+"""Of a quantized result: roundings that fall the other way, one a layer."""
 
 
 def apart(result: Tensor, of: Case, steps: int) -> str | None:

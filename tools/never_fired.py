@@ -40,8 +40,8 @@ Job = tuple[str, Callable[[], Any], tuple[str, ...]]
 
 
 def examples() -> Iterator[Job]:
-    """The repository's own, as they are and quantised."""
-    for entry in select(("examples/*", "quantised/*")):
+    """The repository's own, as they are and quantized."""
+    for entry in select(("examples/*", "quantized/*")):
         yield (
             entry.name,
             lambda entry=entry: exported(entry),

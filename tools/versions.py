@@ -47,7 +47,7 @@ SUITE = (
     f"{LOADED}a_file_of_any_kind_is_loaded_by_its_path",
     f"{LOADED}bytes_and_open_files_are_loaded_by_what_they_begin_with",
     f"{LOADED}a_bundled_program_is_loaded",
-    f"{LOADED}a_model_is_quantised_on_all_its_data",
+    f"{LOADED}a_model_is_quantized_on_all_its_data",
 )
 """Half a minute of CPU: every private name; XNNPACK alone, programs on the runtime, the stock flow
 with our partitioner and a recipe; Cortex-M, TOSA and files of every kind."""

@@ -66,7 +66,7 @@ def load_pt2(path: str | os.PathLike[str], *, trust: bool = False) -> ExportedPr
     except OSError as error:
         raise StepwellError(f"cannot read {place.name}: {error.strerror or error}") from None
     except Exception as error:
-        # torch's deserialiser answers damaged files with whatever its code meets first.
+        # torch's deserializer answers damaged files with whatever its code meets first.
         lines = str(error).splitlines() or [type(error).__name__]
         raise ParseFailure(f"the program does not read: {lines[0][:200]}", place.name) from error
 
@@ -219,7 +219,7 @@ def _load(place: Path, model: str) -> ExportedProgram:
     with reader as archive:
         text = archive.read_bytes(f"models/{model}.json")
         for name in sorted(set(_OPERATOR.findall(text.decode(errors="replace")))):
-            overload_of(name)  # Imports the library that registers a quantised program's operators.
+            overload_of(name)  # Imports the library that registers a quantized program's operators.
         program = program_of(text)
         state, constants = weights_and_constants(archive, model)
         no_samples: Any = ((), {})

@@ -12,7 +12,7 @@ After:
     %y = aten.sqrt.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
 
 Delegates are opened in place; what a program has of torch's operators stays as it is. Nodes on
-quantised types go up as `raising_quantised` says, casts as `quantized_decomposed`. What has no way
+quantized types go up as `raising_quantized` says, casts as `quantized_decomposed`. What has no way
 up is named, all of it at once.
 """
 
@@ -70,12 +70,12 @@ from stepwell.ir.signature import get_signature
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.lowerings.pad import Pad
-from stepwell.translate.quantised.untyped import dequantised, is_spelled, quantised
-from stepwell.translate.raising_quantised import (
+from stepwell.translate.quantized.untyped import dequantized, is_spelled, quantized
+from stepwell.translate.raising_quantized import (
     Casts,
     at_run_time,
     bias_in_reals,
-    is_quantised,
+    is_quantized,
     real_type,
     spell_movements,
     twin,
@@ -161,7 +161,7 @@ class _Raiser:
     problems: list[Problem] = field(default_factory=list[Problem])
     ranges: Ranges = field(default_factory=dict[str, tuple[int, "int | None"]])
     casts: Casts = field(default_factory=dict[SSAValue, tuple[SSAValue, Quantization]])
-    """Reals by the stored integers that they were dequantised from."""
+    """Reals by the stored integers that they were dequantized from."""
     inputs: Sequence[SSAValue] = ()
     """Those of the method, which may be asked for their sizes."""
     scales: Scales | None = None
@@ -185,8 +185,8 @@ class _Raiser:
                 self._control(op, new)
             elif isinstance(op, StorageCast | QuantizeCast | DequantizeCast):
                 self._cast(op, new)
-            elif isinstance(op, XnnpackOp) and is_quantised(op):
-                self._quantised(op, new)
+            elif isinstance(op, XnnpackOp) and is_quantized(op):
+                self._quantized(op, new)
             elif self.scales is not None and isinstance(op, SCALED):
                 self._scaled(op, self.scales, new)
             elif isinstance(op, XnnpackOp | TosaOp):
@@ -260,7 +260,7 @@ class _Raiser:
                 b, held = Appender(new, op, self.program), scales.quantization(operand)
                 real = self.values[operand]
                 stored = self.casts.get(real)
-                values[operand] = quantised(b, real, held) if stored is None else stored[0]
+                values[operand] = quantized(b, real, held) if stored is None else stored[0]
         return values
 
     def _scaled(self, op: Operation, scales: Scales, new: Block) -> None:
@@ -270,7 +270,7 @@ class _Raiser:
         b, result = Appender(new, op, self.program), op.results[0]
         if isinstance(op, RescaleOp) and op in scales.layers:
             value = layer_in_reals(b, op, self.values[scales.layers[op].operands[0]], scales)
-            self._rounded_to(b, result, quantised(b, value, scales.quantization(result)))
+            self._rounded_to(b, result, quantized(b, value, scales.quantization(result)))
             made = PermuteDefault.make(self.values[result], [0, 2, 3, 1])
             self.values[result] = b.insert(made).results[0]
             return
@@ -296,7 +296,7 @@ class _Raiser:
                 return
             value = cast(SSAValue, found[0])
         if element(result.type) in (i8, i16) and not is_movement(op):
-            self._rounded_to(b, result, quantised(b, value, scales.quantization(result)))
+            self._rounded_to(b, result, quantized(b, value, scales.quantization(result)))
         else:
             self.values[result] = value
 
@@ -304,7 +304,7 @@ class _Raiser:
         """What was rounded, as its reals."""
         assert self.scales is not None
         held = self.scales.quantization(result)
-        value = self.values[result] = dequantised(b, stored, held)
+        value = self.values[result] = dequantized(b, stored, held)
         self.casts[value] = stored, held
 
     def _raise(self, op: XnnpackOp | TosaOp, new: Block) -> None:
@@ -337,7 +337,7 @@ class _Raiser:
         self.problems.append(Problem(fact, describe_op(op), "leave the program at its level"))
 
     def _cast(self, op: StorageCast | QuantizeCast | DequantizeCast, new: Block) -> None:
-        """A cast, as `quantized_decomposed` has it: what is quantised is kept as its reals."""
+        """A cast, as `quantized_decomposed` has it: what is quantized is kept as its reals."""
         value = self.values.get(op.input)
         if value is None:
             return
@@ -347,7 +347,7 @@ class _Raiser:
         elif isinstance(op, StorageCast):
             held = quantization(given)
             value = (
-                self._reals(b, value, result_type) if held is None else quantised(b, value, held)
+                self._reals(b, value, result_type) if held is None else quantized(b, value, held)
             )
         if isinstance(value, str):
             self._problem(op, value)
@@ -360,21 +360,21 @@ class _Raiser:
         assert type_quantization is not None
         if not is_spelled(type_quantization, stored):
             return "there is a scale for each block of several axes"
-        value = dequantised(b, stored, type_quantization)
+        value = dequantized(b, stored, type_quantization)
         self.casts[value] = stored, type_quantization
         return value
 
     def _rounded(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
-        """Reals rounded to those that a quantised type has."""
+        """Reals rounded to those that a quantized type has."""
         type_quantization = quantization(type_)
         return (
             value
             if type_quantization is None
-            else self._reals(b, quantised(b, value, type_quantization), type_)
+            else self._reals(b, quantized(b, value, type_quantization), type_)
         )
 
-    def _quantised(self, op: XnnpackOp, new: Block) -> None:
-        """A node on quantised types: its twin on reals, whose result is rounded."""
+    def _quantized(self, op: XnnpackOp, new: Block) -> None:
+        """A node on quantized types: its twin on reals, whose result is rounded."""
         if not self._is_ready(op):
             return
         b, result = Appender(new, op, self.program), op.results[0]

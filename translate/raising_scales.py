@@ -39,7 +39,7 @@ from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.quantised.untyped import dequantised, quantised
+from stepwell.translate.quantized.untyped import dequantized, quantized
 
 LAYERS = (t.Conv2dOp, t.DepthwiseConv2dOp)
 ALIKE = (
@@ -251,11 +251,11 @@ def layer_in_reals(b: Rewriter, op: t.RescaleOp, x: SSAValue, scales: Scales) ->
         pads = [left, right, top, bottom]
         made = op_class("aten.constant_pad_nd.default").make(image, pads, 0.0)
         quantization = scales.quantization(layer.operands[0])
-        image = dequantised(b, quantised(b, b.insert(made).results[0], quantization), quantization)
+        image = dequantized(b, quantized(b, b.insert(made).results[0], quantization), quantization)
         top = left = 0
     called = op_class("aten.convolution.default").make(
         image,
-        dequantised(b, b.constant(weight, "weight"), means),
+        dequantized(b, b.constant(weight, "weight"), means),
         b.constant(reals.expand(weight.shape[0]).contiguous(), "bias"),
         ints(layer.properties["stride"]),
         [top, left],

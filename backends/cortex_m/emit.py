@@ -1,7 +1,7 @@
 """cmsis IR → a `.pte` whose kernels are `cortex_m::*.out`: planned scratch, views without copies.
 
-Nothing is rewritten and no neighbour looked at. Casts between quantised and plain integers, views
-and relabelled dimensions are further tensors over the same bytes. Multipliers and shifts become
+Nothing is rewritten and no neighbor looked at. Casts between quantized and plain integers, views
+and relabeled dimensions are further tensors over the same bytes. Multipliers and shifts become
 constant tensors. A constant method, `stepwell_target`, says which CPU a program is for.
 """
 
@@ -117,7 +117,7 @@ class CortexMEmitter(MethodEmitter):
             case StorageCast():
                 self.values[op.result] = self.values[op.input]
             case Relabel():
-                self.values[op.out] = self._relabelled(op)
+                self.values[op.out] = self._relabeled(op)
             case Part():
                 self.values[op.out] = self._part(op)
             case Join():
@@ -154,7 +154,7 @@ class CortexMEmitter(MethodEmitter):
             storage_of=source,
         )
 
-    def _relabelled(self, op: Relabel) -> int:
+    def _relabeled(self, op: Relabel) -> int:
         source, perm = self.values[op.input], op.numbers("perm")
         order = tuple(perm.index(axis) for axis in self._order(source))
         seen = self._view(source, op.out.type, order)
@@ -198,7 +198,7 @@ class CortexMEmitter(MethodEmitter):
         return copy
 
     def _entered(self, argument: SSAValue, value: int, port: Port) -> int:
-        """An input that is only seen relabelled is taken as it lies in memory."""
+        """An input that is only seen relabeled is taken as it lies in memory."""
         if argument.uses.get_length() and all(
             isinstance(use.operation, Relabel) for use in argument.uses
         ):

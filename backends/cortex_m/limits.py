@@ -47,7 +47,7 @@ def _row_problems(
         if row_overflow.in_sum:
             yield f"row {row_overflow.row} can accumulate {reach}, past int32"
         else:
-            yield f"row {row_overflow.row}: requantising {reach} overflows int32"
+            yield f"row {row_overflow.row}: requantizing {reach} overflows int32"
 
 
 def _constant(value: SSAValue | None, program: Program) -> torch.Tensor | None:

@@ -1,6 +1,6 @@
 """A Cortex-M `.pte` → cmsis IR, ours and the stock flow's alike.
 
-The bytes hold no scales but those of quantise and dequantise, so tensors come back as plain int8;
+The bytes hold no scales but those of quantize and dequantize, so tensors come back as plain int8;
 every number that the kernels use is in the ops' fields, and the interpreter runs them bit-exactly.
 What a kernel makes of memory in another order than it reads is computed as it does (`as_they_lie`).
 """

@@ -289,7 +289,7 @@ class _Emitter:
                 number = value.value.data
                 type_ = value.type
                 data = to_bytes(torch.tensor([number]).to(held_dtype(type_)), type_)
-                return data.ljust(8, b"\0")  # as the TOSA serialiser stores it
+                return data.ljust(8, b"\0")  # as the TOSA serializer stores it
             case IntegerAttr():
                 number = value.value.data
                 return bool(number) if field_.kind == "bool" else number

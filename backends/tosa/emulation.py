@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from stepwell.backends.tosa.installed import command_path
-from stepwell.ir.diagnostics import ArtefactError, InputMismatch, NoEngine
+from stepwell.ir.diagnostics import ArtifactError, InputMismatch, NoEngine
 
 RUNNER, DUMP, PACKAGE = "scenario_runner", "vgf_dump", "emulation_layer"
 LAYERS = ("Graph", "Tensor")
@@ -65,7 +65,7 @@ def run_vgf(data: bytes, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, 
     Raises:
         NoEngine: a part of the emulation is not installed.
         InputMismatch: the inputs are not those of the file.
-        ArtefactError: the runner fails; the text is its own.
+        ArtifactError: the runner fails; the text is its own.
     """
     if absent := missing():
         raise NoEngine(f"no .vgf runs here: {', '.join(absent)} not installed", help=_HELP)
@@ -151,10 +151,10 @@ def _call(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
             env={**os.environ, **environment},
         )
     except subprocess.TimeoutExpired as error:
-        raise ArtefactError(f"{arguments[0]} ran longer than {SECONDS} s") from error
+        raise ArtifactError(f"{arguments[0]} ran longer than {SECONDS} s") from error
     if done.returncode:
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         told = [line for line in lines if "ERROR" in line or "rror:" in line]
         reason = (told or lines or [f"exit code {done.returncode}"])[-1]
-        raise ArtefactError(f"{arguments[0]} gave up: {reason}")
+        raise ArtifactError(f"{arguments[0]} gave up: {reason}")
     return done.stdout

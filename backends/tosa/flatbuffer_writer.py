@@ -31,7 +31,7 @@ def write_graph(graph: Graph) -> bytes:
     if size > LARGEST:
         raise StepwellError(
             f"the constants take {size} bytes: a TOSA flatbuffer holds at most 2 GiB",
-            help="quantise the weights, or split the model",
+            help="quantize the weights, or split the model",
         )
     _needs_no_newer(graph)
     version = dict(zip(("_major", "_minor", "_patch", "_draft"), graph.version, strict=True))

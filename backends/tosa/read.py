@@ -1,4 +1,4 @@
-"""A `Graph` to a TOSA-level program: the way back up from an artefact."""
+"""A `Graph` to a TOSA-level program: the way back up from an artifact."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from stepwell.backends.tosa.storage import from_bytes, held_dtype, to_bytes
 from stepwell.dialects.tosa.codes import element_of_code, i4, i48
 from stepwell.dialects.tosa.limits import EIGHT_K, Level
 from stepwell.dialects.tosa.structural import VariableWriteOp
-from stepwell.ir.diagnostics import ArtefactError, InputMismatch, UnsupportedError
+from stepwell.ir.diagnostics import ArtifactError, InputMismatch, UnsupportedError
 from stepwell.ir.dtypes import i32
 from stepwell.ir.records import dataclass
 
@@ -49,7 +49,7 @@ def run_reference_model(
         The outputs, held the same way.
 
     Raises:
-        ArtefactError: the model refused or failed to run the graph; the text is its reason.
+        ArtifactError: the model refused or failed to run the graph; the text is its reason.
         InputMismatch: the inputs are not those of the graph.
     """
     return call_reference_model(data, inputs, level)[0]
@@ -128,7 +128,7 @@ def _fits(graph: Graph) -> None:
     tensors = (tensor for region in graph.regions for tensor in region.tensors)
     rank = max((len(tensor.shape) for tensor in tensors), default=0)
     if rank > EIGHT_K.rank:
-        raise ArtefactError(
+        raise ArtifactError(
             f"the TOSA reference model computes tensors of up to {EIGHT_K.rank} axes, "
             f"and this graph has one of {rank}",
             help="the interpreter computes it: lowered.program.run",
@@ -149,7 +149,7 @@ def _call(folder: Path, graph: Graph, level: Level) -> None:
     named = "EIGHTK" if level == EIGHT_K else "NONE"
     program = command_path("tosa_reference_model")
     if program is None:
-        raise ArtefactError(
+        raise ArtifactError(
             "the TOSA reference model is not installed", help="pip install 'stepwell[tosa]'"
         )
     arguments = [program, "--test_desc", "desc.json", "--tosa_level", named]
@@ -160,7 +160,7 @@ def _call(folder: Path, graph: Graph, level: Level) -> None:
             arguments, cwd=folder, capture_output=True, text=True, timeout=SECONDS, env=environment
         )
     except subprocess.TimeoutExpired as error:
-        raise ArtefactError(f"the TOSA reference model ran longer than {SECONDS} s") from error
+        raise ArtifactError(f"the TOSA reference model ran longer than {SECONDS} s") from error
     if done.returncode != 0:
         reason = _reason(done)
         if "written to more than once" in reason:
@@ -168,7 +168,7 @@ def _call(folder: Path, graph: Graph, level: Level) -> None:
                 "SCATTER: the inputs write a place twice; TOSA gives that no result, and PyTorch "
                 "does not say which number stays"
             )
-        raise ArtefactError(f"the TOSA reference model gave up: {reason}")
+        raise ArtifactError(f"the TOSA reference model gave up: {reason}")
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

@@ -25,7 +25,7 @@ from stepwell.backends.executorch.writing.builder import ContainerBuilder, Metho
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.backends.xnnpack.emit import payload
 from stepwell.dialects.xnnpack import DelegateOp
-from stepwell.ir.diagnostics import ArtefactError
+from stepwell.ir.diagnostics import ArtifactError
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
@@ -41,7 +41,7 @@ class Trial:
     inputs: tuple[torch.Tensor, ...]
 
 
-Outcome = tuple[torch.Tensor, ...] | ArtefactError
+Outcome = tuple[torch.Tensor, ...] | ArtifactError
 
 
 def run_alone(
@@ -104,12 +104,12 @@ def _child(folder: Path, first: int, timeout: float) -> list[Outcome]:
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         outcomes.append(
-            ArtefactError(f"the runtime's process ended with {done.returncode}: {''.join(said)}")
+            ArtifactError(f"the runtime's process ended with {done.returncode}: {''.join(said)}")
         )
     return outcomes
 
 
 def _outcome(answer: dict[str, Any]) -> Outcome:
     if "error" in answer:
-        return ArtefactError(answer["error"])
+        return ArtifactError(answer["error"])
     return tuple(answer["outputs"])

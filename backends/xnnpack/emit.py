@@ -191,7 +191,7 @@ class _Emitter:
         }
 
     def _storage_types(self) -> dict[SSAValue, Attribute]:
-        """Inputs that come in as stored integers, with the quantised type they are cast to."""
+        """Inputs that come in as stored integers, with the quantized type they are cast to."""
         types: dict[SSAValue, Attribute] = {}
         for arg in self.delegate.block.args:
             casts = {u.operation.results[0].type for u in arg.uses if _is_cast(u.operation)}
@@ -367,7 +367,7 @@ class _Emitter:
                 raise UnsupportedError(
                     f"a constant of {len(data)} bytes; a .pte takes up to 2 GiB",
                     describe_op(self.delegate),
-                    "quantise the weights, or split the model",
+                    "quantize the weights, or split the model",
                 )
             index = self.constant_index[key] = len(self.constants)
             self.constants.append({"offset": NAMED, "size": len(data), "named_key": key})

@@ -4,7 +4,7 @@ ExecuTorch's XNNPACK backend reports each operator that it ran as an event whose
 XNNPACK's name of the operator and a number that counts the operators of that name in the order in
 which they run: `Convolution (NHWC, F32) IGEMM #2`. XNNPACK rewrites its graph before it runs it;
 what of that shows is said here: a pointwise convolution runs as a fully connected layer, an
-elementwise node with an output range is followed by a clamp, dynamically quantised rows are made
+elementwise node with an output range is followed by a clamp, dynamically quantized rows are made
 inside the product that reads them, squares inside the mean that reads them, and half floats
 without a kernel of their own run between two conversions.
 
@@ -65,7 +65,7 @@ Spellings = tuple[str, ...]
 """One event, by every name it has: XNNPACK names some kernels after what the processor does."""
 
 ROWS = ("QD8", "QDU8", "QP8")
-"""How dynamically quantised rows are called: signed ones, those with 128 added (processors whose
+"""How dynamically quantized rows are called: signed ones, those with 128 added (processors whose
 products of bytes take an unsigned one: VNNI), those packed before (KleidiAI). A runtime picks one
 by the processor, the same for all operators of a kind."""
 
@@ -73,7 +73,7 @@ by the processor, the same for all operators of a kind."""
 def kind_of(event: str) -> str:
     """What an event is whatever the processor: `Convolution` of `Convolution (NHWC, F32) IGEMM #2`.
 
-    A quantisation, or a change between float types, is a `Convert`; a processor with kernels of its
+    A quantization, or a change between float types, is a `Convert`; a processor with kernels of its
     own for halves or packed rows reports fewer of them.
     """
     return event.partition(" (")[0].removeprefix("Dynamic ")
@@ -108,7 +108,7 @@ def _once(*names: str) -> list[Spellings]:
 
 
 def _float(op: XnnpackOp) -> str:
-    """`F32`, or how quantised numbers are called: `QS8`, `QU8`."""
+    """`F32`, or how quantized numbers are called: `QS8`, `QU8`."""
     return _STORED.get(datatype(op.operands[0].type) or "", "F32")
 
 
@@ -161,7 +161,7 @@ def _moved(title: str) -> Callable[[XnnpackOp], list[Spellings]]:
 
 
 def _convert(op: XnnpackOp) -> list[Spellings]:
-    """Rows that only float products read are quantised where they are packed."""
+    """Rows that only float products read are quantized where they are packed."""
     if datatype(op.results[0].type) != "qdint8":
         return _once("Convert (NC)")
     readers = [use.operation for use in op.results[0].uses]

@@ -216,7 +216,7 @@ class _Reader:
         name, held = record["xvalue_union"]
         value = held if name == "XNNTensorValue" else held["tensor_value"]
         if value is None:
-            raise ParseFailure(f"{WHAT}: a quantised value has no tensor")
+            raise ParseFailure(f"{WHAT}: a quantized value has no tensor")
         identity: int = value["id_out"]
         if identity in self.values or identity == NO_VALUE:
             raise ParseFailure(f"{WHAT}: value {identity} is declared twice, or as no value")
@@ -234,7 +234,7 @@ class _Reader:
 
     def _tokens_of_pointwise(self, node: Record) -> None:
         """XNNPACK makes a fully connected node of a pointwise convolution, and lets each pixel of
-        its dynamically quantised input have a scale, whatever the value says.
+        its dynamically quantized input have a scale, whatever the value says.
         """
         if node["xnode_union"] is None or node["xnode_union"][0] != "XNNConv2d":
             return
@@ -330,7 +330,7 @@ class _Reader:
         return value
 
     def _typed(self, stored: SSAValue, value: _Value) -> SSAValue:
-        """An input as the payload declares it: in its quantised type, a scalar as one element."""
+        """An input as the payload declares it: in its quantized type, a scalar as one element."""
         value_quantization = quantization(value.type)
         wanted = (
             element(value.type)

@@ -286,7 +286,7 @@ def _index_select(op: SchemaOp, result: int) -> AxisMap | None:
 
 @_maps("index.Tensor")
 def _index(op: SchemaOp, result: int) -> AxisMap | None:
-    """The axes of indices stand where theirs were if these are neighbours, else they lead."""
+    """The axes of indices stand where theirs were if these are neighbors, else they lead."""
     indices = op.arg("indices")
     at = [axis for axis, index in enumerate(indices) if index is not None]
     if not at or any(element(indices[axis].type) not in (i32, i64) for axis in at):

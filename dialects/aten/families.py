@@ -83,14 +83,14 @@ _TABLE: dict[Family, str] = {
         conv_transpose2d.input conv_transpose3d.input outer tensordot""",
     "softmax": """
         softmax.int _softmax _safe_softmax log_softmax.int _log_softmax""",
-    "normalisation": """
+    "normalization": """
         layer_norm native_layer_norm rms_norm _fused_rms_norm group_norm native_group_norm
         batch_norm native_batch_norm _native_batch_norm_legit_no_training instance_norm""",
     "factory": """
         arange arange.start arange.start_step eye eye.m full full_like linspace logspace new_full
         new_ones new_zeros ones ones_like scalar_tensor tril_indices triu_indices zeros
         zeros_like""",
-    "uninitialised": """
+    "uninitialized": """
         empty.memory_format empty_like empty_permuted empty_strided new_empty new_empty_strided""",
     "random": """
         bernoulli bernoulli.Tensor bernoulli.p binomial cauchy dropout alpha_dropout

@@ -128,7 +128,7 @@ def plan_of(cls: type[SchemaOp]) -> Plan:
         arguments = tuple((a, _CONVERTERS.get(a.type.base)) for a in cls.SCHEMA.arguments)
         copied = WRITES_UNDECLARED.get(cls.name, ()) + tuple(a.name for a in cls.SCHEMA.written)
         overload = BY_VALUE.get(cls.name) or torch_overload(cls)
-        if "uninitialised" in families_of(cls.name):  # Zeros are as good, and the same each time.
+        if "uninitialized" in families_of(cls.name):  # Zeros are as good, and the same each time.
             overload = _zeroed(overload)
         held = _REGISTERED.get(cls.name, Meaning())
         meaning, shape = held.meaning or overload, held.shape or overload

@@ -7,13 +7,13 @@ from xdsl.ir import Operation
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.levels import Level, register_level
 
-_NEIGHBOURS = ("sym.", "control.", "quant.")
-"""Dialects whose ops stand beside torch's operators: scalars, control flow, quantised types."""
+_NEIGHBORS = ("sym.", "control.", "quant.")
+"""Dialects whose ops stand beside torch's operators: scalars, control flow, quantized types."""
 
 
 def _refuses(op: Operation) -> str | None:
     """Why an op may not stand at the aten level, or None."""
-    if isinstance(op, SchemaOp) or op.name.startswith(_NEIGHBOURS):
+    if isinstance(op, SchemaOp) or op.name.startswith(_NEIGHBORS):
         return None
     return "it is not an operator of torch, a run-time scalar or control flow"
 

@@ -253,10 +253,10 @@ def _norm(op: SchemaOp) -> Sequence[Attribute] | None:
     if not shape or not _one_float(op):
         return None
     if op.name == "aten.layer_norm.default":
-        normalised = tuple(op.arg("normalized_shape"))
-        if not normalised or shape[-len(normalised) :] != normalised:
+        normalized = tuple(op.arg("normalized_shape"))
+        if not normalized or shape[-len(normalized) :] != normalized:
             return None
-        expected: tuple[Dim, ...] = normalised
+        expected: tuple[Dim, ...] = normalized
     else:
         if len(shape) < 2 or op.arg("training"):
             return None

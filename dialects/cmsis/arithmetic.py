@@ -1,7 +1,7 @@
 """Ahead-of-time arithmetic: from real scales to the integers that CMSIS-NN's kernels take.
 
 All functions work on numbers, not IR. Sources: CMSIS-NN's `arm_nnfunctions.h` (parameter ranges),
-gemmlowp (quantised multipliers), ExecuTorch's `cortex_m` operator library (argument conventions).
+gemmlowp (quantized multipliers), ExecuTorch's `cortex_m` operator library (argument conventions).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHIFT_RANGE = (-31, 30)
 
 SOFTMAX_INTEGER_BITS = 5
 SOFTMAX_SCALE, SOFTMAX_ZERO_POINT = 1.0 / 256.0, -128
-"""The output quantisation that `arm_softmax_s8` is written for."""
+"""The output quantization that `arm_softmax_s8` is written for."""
 
 SOFTMAX_SAFE_TOTAL = 1 << 28
 """The sum of exponentials (Q12.19) at which the exponent of its reciprocal turns negative."""
@@ -58,7 +58,7 @@ def quantize_multiplier(factor: float) -> Multiplier:
 
 @dataclass(frozen=True)
 class AddParameters:
-    """The three requantisations of `arm_elementwise_add_s8`."""
+    """The three requantizations of `arm_elementwise_add_s8`."""
 
     first: Multiplier
     second: Multiplier

@@ -26,7 +26,7 @@ COMPARING = (
         for kind in ("Scalar", "Tensor")
     ),
 )
-"""What says the same of stored integers of one quantisation, which are ordered as the reals are."""
+"""What says the same of stored integers of one quantization, which are ordered as the reals are."""
 _BOUNDARY = ("quantized_decomposed.", "torchao.", "ethosu.")
 
 
@@ -51,7 +51,7 @@ def _refuses(op: Operation) -> str | None:
 
 
 def misusers(op: StorageCast) -> Iterator[Operation]:
-    """Who reads the plain integers of a quantised value as if they were numbers."""
+    """Who reads the plain integers of a quantized value as if they were numbers."""
     if quantization(op.input.type) is None:
         return
     pending: list[SSAValue] = [op.result]

@@ -1,4 +1,4 @@
-"""The `quant` dialect: upstream MLIR's quantised types and the casts in and out of them."""
+"""The `quant` dialect: upstream MLIR's quantized types and the casts in and out of them."""
 
 from stepwell.dialects.quant.ops import DequantizeCast, Quant, QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import (

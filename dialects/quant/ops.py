@@ -1,6 +1,6 @@
-"""`quant.qcast`, `quant.dcast`, `quant.scast`: into, out of, and past the quantised types.
+"""`quant.qcast`, `quant.dcast`, `quant.scast`: into, out of, and past the quantized types.
 
-Upstream MLIR's three casts. At run time a quantised value is its stored integers.
+Upstream MLIR's three casts. At run time a quantized value is its stored integers.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class _Cast(HasAxes, IRDLOperation):
 def _quantized(type_: Attribute) -> Quantization:
     type_quantization = quantization(type_)
     if type_quantization is None:
-        raise VerifyException(f"{type_} is not quantised")
+        raise VerifyException(f"{type_} is not quantized")
     return type_quantization
 
 
 @irdl_op_definition
 class QuantizeCast(_Cast):
-    """Real values → quantised: round to nearest even, clamp to the storage range."""
+    """Real values → quantized: round to nearest even, clamp to the storage range."""
 
     name = "quant.qcast"
 
@@ -76,7 +76,7 @@ class QuantizeCast(_Cast):
 
 @irdl_op_definition
 class DequantizeCast(_Cast):
-    """Quantised → the real values they stand for."""
+    """Quantized → the real values they stand for."""
 
     name = "quant.dcast"
 
@@ -89,7 +89,7 @@ class DequantizeCast(_Cast):
 
 @irdl_op_definition
 class StorageCast(_Cast):
-    """Stored integers ↔ the quantised type they are the storage of. Moves nothing."""
+    """Stored integers ↔ the quantized type they are the storage of. Moves nothing."""
 
     name = "quant.scast"
 
@@ -97,7 +97,7 @@ class StorageCast(_Cast):
         self._check()
         given, result_quantization = quantization(self.input.type), quantization(self.result.type)
         if (given is None) == (result_quantization is None):
-            raise VerifyException("one side is quantised, the other its stored integers")
+            raise VerifyException("one side is quantized, the other its stored integers")
         held, plain = (given, self.result) if given else (result_quantization, self.input)
         assert held is not None
         if element(plain.type) != storage_element(held):
@@ -108,7 +108,7 @@ belong("cast", QuantizeCast.name, DequantizeCast.name)
 
 
 def quantized_type(type_: Attribute, uniform_quantized_type: UniformQuantizedType) -> AnyTensor:
-    """The tensor type of the same shape with quantised elements."""
+    """The tensor type of the same shape with quantized elements."""
     return with_element(type_, uniform_quantized_type)
 
 

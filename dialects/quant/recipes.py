@@ -1,4 +1,4 @@
-"""Derived weights of quantised programs: stored integers, integers in another layout, biases.
+"""Derived weights of quantized programs: stored integers, integers in another layout, biases.
 
 Names that begin with `cmsis.` are older than the sharing of what they do.
 """
@@ -28,7 +28,7 @@ def store(
     grid: Sequence[int],
     sub_channel: bool,
 ) -> torch.Tensor:
-    """The integers of a real weight under a quantisation given as plain numbers."""
+    """The integers of a real weight under a quantization given as plain numbers."""
     quantization = Quantization(
         bits,
         signed,
@@ -48,7 +48,7 @@ def store(
 
 @recipe("quant.reals")
 def reals(stored: torch.Tensor, **parameters: Any) -> torch.Tensor:
-    """The float32 values of stored integers, under a quantisation given as plain numbers."""
+    """The float32 values of stored integers, under a quantization given as plain numbers."""
     if stored.is_meta:
         return torch.empty_like(stored, dtype=torch.float32)
     blocks = tuple((axis, block) for axis, block in parameters.pop("blocks"))
@@ -57,7 +57,7 @@ def reals(stored: torch.Tensor, **parameters: Any) -> torch.Tensor:
 
 
 def store_parameters(quantization: Quantization) -> dict[str, object]:
-    """The keyword parameters of both recipes for a quantisation."""
+    """The keyword parameters of both recipes for a quantization."""
     return {
         "bits": quantization.bits,
         "signed": quantization.signed,

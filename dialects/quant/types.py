@@ -35,7 +35,7 @@ STORAGE_BITS = (4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class Quantization:
-    """The numbers of a uniform quantised type.
+    """The numbers of a uniform quantized type.
 
     Attributes:
         bits, signed: the storage type, `i8` or `u8` …
@@ -120,7 +120,7 @@ class Quantization:
         return 0, (1 << self.bits) - 1
 
     def problem(self) -> str | None:
-        """Why these numbers are no quantisation, or None."""
+        """Why these numbers are no quantization, or None."""
         least, most = self.default_range
         if self.bits not in STORAGE_BITS:
             return (
@@ -141,13 +141,13 @@ class Quantization:
         return None
 
     def shape_problem(self, shape: Sequence[object]) -> str | None:
-        """Why a tensor of this shape cannot be quantised so, or None."""
+        """Why a tensor of this shape cannot be quantized so, or None."""
         for (axis, block), count in zip(self.blocks, self.grid, strict=True):
             if axis >= len(shape):
                 return f"its axis {axis} is not one of a tensor of rank {len(shape)}"
             size = shape[axis]
             if isinstance(size, int) and size != block * count:
-                return f"axis {axis} has {size} elements, its quantisation {block * count}"
+                return f"axis {axis} has {size} elements, its quantization {block * count}"
         return None
 
 
@@ -273,7 +273,7 @@ def _vector(values: Sequence[float], dtype: torch.dtype) -> torch.Tensor:
 
 @once_each
 def quantization(type_: Attribute) -> Quantization | None:
-    """How a tensor type is quantised, or None if its elements are plain."""
+    """How a tensor type is quantized, or None if its elements are plain."""
     type_element = element(type_)
     return type_element.data if isinstance(type_element, UniformQuantizedType) else None
 
@@ -291,7 +291,7 @@ def storage_element(parameters: Quantization) -> Attribute:
 
 
 def type_problem(type_: Attribute) -> str | None:
-    """Why a quantised tensor type contradicts its own shape, or None."""
+    """Why a quantized tensor type contradicts its own shape, or None."""
     type_quantization = quantization(type_)
     return None if type_quantization is None else type_quantization.shape_problem(dims(type_))
 

@@ -1,4 +1,4 @@
-"""TOSA's operators, declared from the schema its serialiser ships."""
+"""TOSA's operators, declared from the schema its serializer ships."""
 
 from xdsl.ir import Dialect, Operation
 

@@ -15,7 +15,7 @@ Rounding is to nearest, ties to even.  A block of zeros has e = -127; one that
 holds an inf or a NaN has the scale NaN.  This is the rule of the specification
 model and neither torchao's RCEIL nor, for fp8e4m3, its EVEN.
 
-All functions take and return torch tensors and are vectorised.
+All functions take and return torch tensors and are vectorized.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _round_to_grid(x: Tensor, payload: Payload) -> Tensor:
 
 
 def cast_to_block_scaled(x: Tensor, payload: Payload) -> tuple[Tensor, Tensor]:
-    """Quantise ``x`` along its last axis, which must be a multiple of 32.
+    """Quantize ``x`` along its last axis, which must be a multiple of 32.
 
     ``x`` is ``[..., C]`` of a floating type; returns codes ``[..., C]`` and scales
     ``[..., C / 32]``, both uint8 (CAST_TO_BLOCK_SCALED).

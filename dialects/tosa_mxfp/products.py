@@ -1,7 +1,7 @@
 """Block-scaled products, in the TOSA reference model's order of rounding.
 
 The operators on separate data and scales (MATMUL_T_BLOCK_SCALED, CONV2D_BLOCK_SCALED) take the
-dequantised elements, add up the products of one block of 32 in fp32 from the first to the last,
+dequantized elements, add up the products of one block of 32 in fp32 from the first to the last,
 and add each block's sum to an fp32 accumulator, block after block.  A convolution runs over the
 kernel's rows, then its columns, then the blocks of input channels, and adds the bias at the end.
 

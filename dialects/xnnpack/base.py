@@ -280,10 +280,10 @@ def same_everywhere(
 
 
 def same_parameters(op: XnnpackOp) -> None:
-    """Raise unless every operand and result is quantised alike (the op moves stored integers)."""
+    """Raise unless every operand and result is quantized alike (the op moves stored integers)."""
     elements = {element(v.type) for v in (*op.operands, *op.results)}
     if len(elements) > 1 and any(isinstance(e, UniformQuantizedType) for e in elements):
-        raise VerifyException("quantised operands and results must have the same parameters")
+        raise VerifyException("quantized operands and results must have the same parameters")
 
 
 def full_range(type_: Attribute) -> None:

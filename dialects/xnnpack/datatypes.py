@@ -110,7 +110,7 @@ def group_size(quantization: Quantization) -> int | None:
 
 
 def quantization_problem(quantization: Quantization, what: str) -> str | None:
-    """Why XNNPACK cannot take these quantisation parameters for a datatype, or None."""
+    """Why XNNPACK cannot take these quantization parameters for a datatype, or None."""
     if (
         what in ("qcint8", "qcint32", "qcint4", "qbint4", "qint32")
         and not quantization.is_symmetric

@@ -7,7 +7,7 @@
       xnnpack.yield %out : tensor<1x4xf32>
     } : (tensor<1x8xf32>) -> tensor<1x4xf32>
 
-Inside stand weights, nodes and casts between stored integers and quantised types. Weights inside
+Inside stand weights, nodes and casts between stored integers and quantized types. Weights inside
 travel in the payload; a constant that XNNPACK does not pack stays outside and comes in as an
 operand, so that ExecuTorch owns it.
 """

@@ -1,6 +1,6 @@
 """Nodes that work on each element: one input, or two that broadcast.
 
-Quantised operands and results may have parameters of their own: the node computes on the real
+Quantized operands and results may have parameters of their own: the node computes on the real
 values and rounds once.
 """
 
@@ -210,7 +210,7 @@ class Clamp(Unary):
     """`min(max(x, output_min), output_max)`; at least one bound is given.
 
     XNNPACK merges a clamp into the node that makes x, if nothing else reads x, and that node then
-    writes the clamp's result: where the two are quantised differently, x is never rounded to its
+    writes the clamp's result: where the two are quantized differently, x is never rounded to its
     own scale. The meaning here is that of the clamp alone.
     """
 
@@ -248,7 +248,7 @@ class ELU(Unary):
 
 @node
 class Convert(Unary):
-    """To another datatype: float to float, quantise, dequantise, requantise.
+    """To another datatype: float to float, quantize, dequantize, requantize.
 
     To `!xnnpack.dynamic_int8<n>`, the scale and zero point of each token are found here.
     """
@@ -315,7 +315,7 @@ class Subtract(ClampedBinary):
 
 @node
 class Multiply(ClampedBinary):
-    """`a · b`. XNNPACK makes a quantised value times itself a `xnnpack.square`, rounded as one."""
+    """`a · b`. XNNPACK makes a quantized value times itself a `xnnpack.square`, rounded as one."""
 
     name = "xnnpack.multiply"
 

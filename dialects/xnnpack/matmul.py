@@ -29,9 +29,9 @@ class FullyConnected(XnnpackOp):
 
     Shapes: input `[…, inputs]`, filter `[outputs, inputs]` (`[inputs, outputs]` with
     `transpose_weights`), bias `[outputs]`, result `[…, outputs]`. A filter of floats may be
-    computed at run time; a quantised one is a constant.
+    computed at run time; a quantized one is a constant.
 
-    With a float input and a quantised filter, XNNPACK sums the stored integers, adds the bias and
+    With a float input and a quantized filter, XNNPACK sums the stored integers, adds the bias and
     then scales: the bias stands in units of each output's filter scale.
     """
 

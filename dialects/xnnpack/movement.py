@@ -17,7 +17,7 @@ from stepwell.ir.types import dims
 
 
 class _Movement(XnnpackOp):
-    """The same elements in another place: quantised ones keep their parameters."""
+    """The same elements in another place: quantized ones keep their parameters."""
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)

@@ -1,7 +1,7 @@
 """The result types of every node.
 
 Shapes follow from operands and fields. Of elements, floats are kept from operand to result; a
-quantised result's parameters are a choice that the op itself states, so they are taken from it.
+quantized result's parameters are a choice that the op itself states, so they are taken from it.
 Where a size depends on a symbolic one by more than equality, the stated size stands.
 """
 

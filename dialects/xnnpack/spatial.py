@@ -120,7 +120,7 @@ class _Convolution(_Window):
 
     @property
     def shared_dimensions(self) -> int:
-        """How many dimensions of a dynamically quantised input have one scale together."""
+        """How many dimensions of a dynamically quantized input have one scale together."""
         return 3
 
     @property
@@ -364,7 +364,7 @@ class GlobalAveragePooling2d(XnnpackOp):
 class StaticResizeBilinear2d(XnnpackOp):
     """Bilinear interpolation to `[height, width]`.
 
-    Without `align_corners`, pixel centres lie at halves (torch's `align_corners=False`).
+    Without `align_corners`, pixel centers lie at halves (torch's `align_corners=False`).
     """
 
     name = "xnnpack.static_resize_bilinear_2d"

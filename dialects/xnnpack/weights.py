@@ -21,7 +21,7 @@ def check_static(op: XnnpackOp, index: int) -> None:
 
 
 def check_weight(op: XnnpackOp, index: int, channel_axis: int) -> None:
-    """Raise unless a quantised weight is a constant with its scales on the axis of outputs."""
+    """Raise unless a quantized weight is a constant with its scales on the axis of outputs."""
     check_static(op, index)
     operand_quantization = quantization(op.operands[index].type)
     if (
@@ -73,7 +73,7 @@ def _check_scales(
 
 
 def check_scale(op: XnnpackOp) -> None:
-    """Raise unless products of a statically quantised op rescale by less than 256."""
+    """Raise unless products of a statically quantized op rescale by less than 256."""
     given, weight, made = (quantization(v.type) for v in (*op.operands[:2], op.output))
     if given is None or weight is None or made is None:
         return

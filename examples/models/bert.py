@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import randomise
+from random_weights import randomize
 
 WIDTH, HEADS, HIDDEN, VOCABULARY, CONTEXT = 32, 4, 64, 100, 24
 
@@ -78,4 +78,4 @@ def bert() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """16 tokens, the last three of them padding."""
     tokens = torch.arange(1, 17)[None] * 7 % VOCABULARY
     seen = (torch.arange(16) < 13).long()[None]
-    return randomise(BERT()), (tokens, (torch.arange(16) > 8).long()[None], seen)
+    return randomize(BERT()), (tokens, (torch.arange(16) > 8).long()[None], seen)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 WIDTH, HEADS, PATCH, SIZE, VOCABULARY, CONTEXT, SHARED = 32, 4, 8, 32, 100, 12, 24
 
@@ -91,7 +91,7 @@ class CLIP(nn.Module):
 def clip() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """One image, two texts."""
     tokens = torch.arange(2 * CONTEXT).view(2, CONTEXT) * 7 % VOCABULARY
-    return randomise(CLIP()), (random_input(1, 3, SIZE, SIZE), tokens)
+    return randomize(CLIP()), (random_input(1, 3, SIZE, SIZE), tokens)
 
 
 def clip_image() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -103,4 +103,4 @@ def clip_image() -> tuple[nn.Module, tuple[Tensor, ...]]:
         def forward(self, image: Tensor) -> Tensor:
             return F.normalize(super().forward(image), dim=-1)
 
-    return randomise(Scaled()), (random_input(1, 3, SIZE, SIZE),)
+    return randomize(Scaled()), (random_input(1, 3, SIZE, SIZE),)

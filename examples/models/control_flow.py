@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.while_loop import while_loop
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 class Branches(nn.Module):
@@ -44,9 +44,9 @@ class Iteration(nn.Module):
 
 def cond_model() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """``Branches`` on a batch of 2; negate the input to take the other branch."""
-    return randomise(Branches()), (random_input(2, 16),)
+    return randomize(Branches()), (random_input(2, 16),)
 
 
 def while_loop_model() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """``Iteration`` on a batch of 2, three steps."""
-    return randomise(Iteration()), (random_input(2, 16), torch.tensor(3))
+    return randomize(Iteration()), (random_input(2, 16), torch.tensor(3))

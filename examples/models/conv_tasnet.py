@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 FILTERS, LENGTH, CHANNELS, HIDDEN, VOICES = 32, 8, 16, 24, 2
 
@@ -68,4 +68,4 @@ class ConvTasNet(nn.Module):
 
 def conv_tasnet() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Two voices in 402 samples; the last two belong to no frame."""
-    return randomise(ConvTasNet()), (random_input(1, 402),)
+    return randomize(ConvTasNet()), (random_input(1, 402),)

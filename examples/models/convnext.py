@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 class ChannelNorm(nn.LayerNorm):
@@ -77,10 +77,10 @@ class ConvNeXt(nn.Module):
 def convnext_atto() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Pointwise layers as 1x1 convolutions, 224 px: 3.7 M parameters."""
     model = ConvNeXt((40, 80, 160, 320), (2, 2, 6, 2), ConvBlock)
-    return randomise(model), (random_input(1, 3, 224, 224),)
+    return randomize(model), (random_input(1, 3, 224, 224),)
 
 
 def convnext_atto_linear() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Pointwise layers as linears between permutes, 224 px: 3.7 M parameters."""
     model = ConvNeXt((40, 80, 160, 320), (2, 2, 6, 2), LinearBlock)
-    return randomise(model), (random_input(1, 3, 224, 224),)
+    return randomize(model), (random_input(1, 3, 224, 224),)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 WIDTH, HEADS, KV_HEADS, HEAD, HIDDEN, EXPERTS, CHOSEN = 32, 4, 2, 8, 64, 4, 2
 
@@ -147,7 +147,7 @@ class Gemma(nn.Module):
 
 def qwen3_block() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """A block over 16 tokens."""
-    return randomise(Block(Attention(True), GatedMLP(nn.SiLU()))), (random_input(1, 16, WIDTH),)
+    return randomize(Block(Attention(True), GatedMLP(nn.SiLU()))), (random_input(1, 16, WIDTH),)
 
 
 def qwen3_block_of_any_length() -> tuple[nn.Module, tuple[Tensor, ...], object]:
@@ -157,7 +157,7 @@ def qwen3_block_of_any_length() -> tuple[nn.Module, tuple[Tensor, ...], object]:
 
 def gemma2() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """A block and a head over 16 tokens, each of which sees eight."""
-    return randomise(Gemma()), (random_input(1, 16, WIDTH),)
+    return randomize(Gemma()), (random_input(1, 16, WIDTH),)
 
 
 def gemma2_in_bfloat16() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -168,4 +168,4 @@ def gemma2_in_bfloat16() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 def mixture_of_experts() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Two of four experts for each of 16 tokens."""
-    return randomise(Block(Attention(), Experts())), (random_input(1, 16, WIDTH),)
+    return randomize(Block(Attention(), Experts())), (random_input(1, 16, WIDTH),)

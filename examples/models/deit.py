@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 class Attention(nn.Module):
@@ -86,10 +86,10 @@ class VisionTransformer(nn.Module):
 
 def deit_tiny() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """12 blocks, 192 wide, 3 heads, 224 px, patches of 16: 5.7 M parameters."""
-    return randomise(VisionTransformer(192, 12, 3)), (random_input(1, 3, 224, 224),)
+    return randomize(VisionTransformer(192, 12, 3)), (random_input(1, 3, 224, 224),)
 
 
 def deit_small_depth2() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Two blocks, 64 wide, 2 heads, 32 px, patches of 8: the same structure for quick tests."""
     model = VisionTransformer(64, 2, 2, size=32, patch=8, classes=10)
-    return randomise(model), (random_input(1, 3, 32, 32),)
+    return randomize(model), (random_input(1, 3, 32, 32),)

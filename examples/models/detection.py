@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 CLASSES, WIDTH, QUERIES = 5, 32, 6
 ANCHORS = ((10, 13, 16, 30, 33, 23), (30, 61, 62, 45, 59, 119))
@@ -165,9 +165,9 @@ class DETR(nn.Module):
 
 def yolov5() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """An image of 64 x 96 pixels; 1152 boxes at a quarter of it, 288 at an eighth."""
-    return randomise(YOLOv5()), (random_input(1, 3, 64, 96),)
+    return randomize(YOLOv5()), (random_input(1, 3, 64, 96),)
 
 
 def detr_decoder() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Six queries over features of 6 x 8."""
-    return randomise(DETR(6, 8)), (random_input(1, 24, 6, 8),)
+    return randomize(DETR(6, 8)), (random_input(1, 24, 6, 8),)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 CHANNELS, TIME, TEXT, HEADS, GROUPS = 32, 64, 24, 4, 8
 
@@ -161,7 +161,7 @@ class VAE(nn.Module):
 def diffusion_unet() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Latents of 8 x 8, one time, six tokens of text."""
     inputs = random_input(1, 4, 8, 8), torch.tensor([37.0]), random_input(1, 6, TEXT, seed=2)
-    return randomise(UNet()), inputs
+    return randomize(UNet()), inputs
 
 
 def diffusion_unet_in_halves() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -172,4 +172,4 @@ def diffusion_unet_in_halves() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 def vae() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """An image of 16 x 16."""
-    return randomise(VAE()), (random_input(1, 3, 16, 16),)
+    return randomize(VAE()), (random_input(1, 3, 16, 16),)

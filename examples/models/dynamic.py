@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 class SmallConvNet(nn.Module):
@@ -42,10 +42,10 @@ class Mixing(nn.Module):
 def dynamic_batch() -> tuple[nn.Module, tuple[Tensor, ...], Any]:
     """A convolutional net whose batch is 2 to 64."""
     shapes = {"image": {0: Dim("batch", min=2, max=64)}}
-    return randomise(SmallConvNet()), (random_input(4, 3, 16, 16),), shapes
+    return randomize(SmallConvNet()), (random_input(4, 3, 16, 16),), shapes
 
 
 def dynamic_length() -> tuple[nn.Module, tuple[Tensor, ...], Any]:
     """An attention layer over 2 to 128 tokens."""
     shapes = {"x": {1: Dim("tokens", min=2, max=128)}}
-    return randomise(Mixing()), (random_input(1, 10, 32),), shapes
+    return randomize(Mixing()), (random_input(1, 10, 32),), shapes

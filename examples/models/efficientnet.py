@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 def conv_norm(
@@ -80,4 +80,4 @@ class EfficientNet(nn.Module):
 
 def efficientnet_b0() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """At 224 px: 5.3 M parameters."""
-    return randomise(EfficientNet()), (random_input(1, 3, 224, 224),)
+    return randomize(EfficientNet()), (random_input(1, 3, 224, 224),)

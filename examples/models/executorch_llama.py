@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-QUANTISED = ("8da4w", "8da8w", "4w")
+QUANTIZED = ("8da4w", "8da8w", "4w")
 SAID = 64
 """Tokens that a comparison lets a model say."""
 
@@ -24,11 +24,11 @@ class Variant:
     """One way in which the model is shipped.
 
     Attributes:
-        weights: an element type (`fp32`, `fp16`, `bf16`) or a quantisation of the linear layers.
+        weights: an element type (`fp32`, `fp16`, `bf16`) or a quantization of the linear layers.
         cache: `none`, `plain` (torch's attention over the whole cache), `custom` (the operators
-            of ExecuTorch's `llama` library) or `quantised` (those of an int8 cache).
+            of ExecuTorch's `llama` library) or `quantized` (those of an int8 cache).
         dynamic: tokens of any number; else one at a time, or with `none` the whole context.
-        embedding: `plain`, `4,32` or `8,0` (bits and group of a quantised table), or `tied` (to
+        embedding: `plain`, `4,32` or `8,0` (bits and group of a quantized table), or `tied` (to
             the last linear layer).
         lora: rank of adapters on the attention's projections, 0 for none.
         window: how many tokens every other layer sees, in a ring of twice as many; 0 for all.
@@ -106,7 +106,7 @@ def llama_of(variant: Variant, size: Size) -> Any:
         ModelArgs(
             **shape_of(size),
             use_kv_cache=variant.cache != "none",
-            use_sdpa_with_kv_cache_op=variant.cache in ("custom", "quantised"),
+            use_sdpa_with_kv_cache_op=variant.cache in ("custom", "quantized"),
             enable_dynamic_shape=variant.dynamic,
             generate_full_logits=False,
             **adapters,
@@ -126,17 +126,17 @@ def transforms_of(variant: Variant, size: Size) -> list[Callable[[Any], Any]]:
     from executorch.examples.models.llama import export_llama_lib
     from executorch.extension.llm.export.builder import DType
 
-    quantised = variant.weights in QUANTISED
-    kind = "fp32" if quantised else variant.weights
+    quantized = variant.weights in QUANTIZED
+    kind = "fp32" if quantized else variant.weights
     transforms = export_llama_lib._get_source_transforms(
         DType[kind],
         checkpoint_dtype=DType[kind],
         embedding_quantize=variant.embedding if "," in variant.embedding else None,
-        quantization_mode=variant.weights if quantised else None,
-        group_size=(size.group if variant.weights != "8da8w" else 0) if quantised else None,
+        quantization_mode=variant.weights if quantized else None,
+        group_size=(size.group if variant.weights != "8da8w" else 0) if quantized else None,
         use_kv_cache=variant.cache != "none",
-        use_sdpa_with_kv_cache=variant.cache in ("custom", "quantised"),
-        quantize_kv_cache=variant.cache == "quantised",
+        use_sdpa_with_kv_cache=variant.cache in ("custom", "quantized"),
+        quantize_kv_cache=variant.cache == "quantized",
         quantize_with_hqq=False,
         local_global_attention=[variant.window, 0] if variant.window else None,
     )
@@ -144,7 +144,7 @@ def transforms_of(variant: Variant, size: Size) -> list[Callable[[Any], Any]]:
     def narrowed(model: nn.Module) -> nn.Module:
         return model.to(DTYPES[kind])
 
-    return transforms if quantised else [narrowed, *transforms]
+    return transforms if quantized else [narrowed, *transforms]
 
 
 def example(variant: Variant, size: Size | None = None) -> tuple[Any, Any]:
@@ -205,14 +205,14 @@ def taught(size: Size, tied: bool) -> tuple[dict[str, Tensor], list[int]]:
     if tied:
         nn.init.normal_(model.tok_embeddings.weight, std=0.1)
         model.output.weight = model.tok_embeddings.weight
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     windows = torch.stack([text[at : at + size.context + 1] for at in range(0, SAID + 1, 16)])
     for _ in range(120):
         logits = model(windows[:, :-1])
         loss = functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     weights = {name: held.detach() for name, held in model.state_dict().items()}
     return {n: held for n, held in weights.items() if "freqs" not in n and "mask" not in n}, (
         text.tolist()

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import randomise
+from random_weights import randomize
 
 WIDTH, HEADS, VOCABULARY, CONTEXT = 256, 4, 1000, 64
 
@@ -58,4 +58,4 @@ def gpt2_2layers(tokens: int = 32) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """256 wide, 4 heads, a prompt of ``tokens`` from a vocabulary of 1000: 1.9 M parameters."""
     generator = torch.Generator().manual_seed(1)
     prompt = torch.randint(0, VOCABULARY, (1, tokens), generator=generator)
-    return randomise(GPT2(2, max(tokens, CONTEXT))), (prompt,)
+    return randomize(GPT2(2, max(tokens, CONTEXT))), (prompt,)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 WIDTH, HEADS, KV_HEADS, HIDDEN = 256, 8, 2, 688
 HEAD = WIDTH // HEADS
@@ -148,14 +148,14 @@ class Llama(nn.Module):
 
 def llama_block(tokens: int = 16) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """One block, 256 wide, 8 query and 2 key heads, over ``tokens``: 0.7 M parameters."""
-    return randomise(LoneBlock()), (random_input(1, tokens, WIDTH),)
+    return randomize(LoneBlock()), (random_input(1, tokens, WIDTH),)
 
 
 def llama_4layers() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Four layers with caches of 64 places, decoding one token at position 0."""
-    return randomise(Llama(4)), (torch.tensor([[7]]), torch.tensor([0]))
+    return randomize(Llama(4)), (torch.tensor([[7]]), torch.tensor([0]))
 
 
 def llama_4layers_prefill() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """The model of ``llama_4layers``, with the same weights, reading a prompt of eight tokens."""
-    return randomise(Llama(4)), (torch.arange(3, 11)[None] * 17, torch.arange(8))
+    return randomize(Llama(4)), (torch.arange(3, 11)[None] * 17, torch.arange(8))

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from mobilenet import InvertedResidual, MobileNetV2, conv_norm, divisible
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 def mobilenet_v1_025() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -18,12 +18,12 @@ def mobilenet_v1_025() -> tuple[nn.Module, tuple[Tensor, ...]]:
         layers.append(conv_norm(channels, outputs // 4, 1, act=nn.ReLU))
         channels = outputs // 4
     head = (nn.AvgPool2d(3), nn.Flatten(), nn.Linear(channels, 2))
-    return randomise(nn.Sequential(*layers, *head)), (random_input(1, 3, 96, 96),)
+    return randomize(nn.Sequential(*layers, *head)), (random_input(1, 3, 96, 96),)
 
 
 def mobilenet_v2_030() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """MobileNetV2 of width 0.30 at 80 px, on which five engines published what memory they take."""
-    return randomise(MobileNetV2(0.3, classes=1000)), (random_input(1, 3, 80, 80),)
+    return randomize(MobileNetV2(0.3, classes=1000)), (random_input(1, 3, 80, 80),)
 
 
 def mcunet_like() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -45,7 +45,7 @@ def mcunet_like() -> tuple[nn.Module, tuple[Tensor, ...]]:
         layers.append(InvertedResidual(channels, hidden, outputs, kernel, stride, nn.ReLU6))
         channels = outputs
     head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
-    return randomise(nn.Sequential(*layers, *head)), (random_input(1, 3, 64, 64),)
+    return randomize(nn.Sequential(*layers, *head)), (random_input(1, 3, 64, 64),)
 
 
 class ConvolutionalRecurrent(nn.Module):
@@ -66,12 +66,12 @@ class ConvolutionalRecurrent(nn.Module):
 
 def crnn_gru() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Ten steps of a GRU over convolutional features."""
-    return randomise(ConvolutionalRecurrent(nn.GRU)), (random_input(1, 1, 40, 40),)
+    return randomize(ConvolutionalRecurrent(nn.GRU)), (random_input(1, 1, 40, 40),)
 
 
 def crnn_lstm() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Ten steps of an LSTM over convolutional features."""
-    return randomise(ConvolutionalRecurrent(nn.LSTM)), (random_input(1, 1, 40, 40),)
+    return randomize(ConvolutionalRecurrent(nn.LSTM)), (random_input(1, 1, 40, 40),)
 
 
 class DilatedBlock(nn.Module):
@@ -97,7 +97,7 @@ def tcn() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Three dilated blocks over 100 steps of 16 values, 8 classes."""
     blocks = (DilatedBlock(16, 32, 1), DilatedBlock(32, 32, 2), DilatedBlock(32, 32, 4))
     head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 8))
-    return randomise(nn.Sequential(*blocks, *head)), (random_input(1, 16, 1, 100),)
+    return randomize(nn.Sequential(*blocks, *head)), (random_input(1, 16, 1, 100),)
 
 
 class UNet(nn.Module):
@@ -126,4 +126,4 @@ class UNet(nn.Module):
 
 def unet() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """A segmentation net of two levels."""
-    return randomise(UNet()), (random_input(1, 3, 48, 48),)
+    return randomize(UNet()), (random_input(1, 3, 48, 48),)

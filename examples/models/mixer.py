@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 def mlp(width: int, hidden: int) -> nn.Sequential:
@@ -43,4 +43,4 @@ class Mixer(nn.Module):
 
 def mixer_s32() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """8 blocks, 512 wide, 224 px, patches of 32: 19 M parameters."""
-    return randomise(Mixer(512, 8, 224, 32)), (random_input(1, 3, 224, 224),)
+    return randomize(Mixer(512, 8, 224, 32)), (random_input(1, 3, 224, 224),)

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 Activation = type[nn.ReLU | nn.ReLU6 | nn.Hardswish]
 
@@ -138,14 +138,14 @@ class MobileNetV3Small(nn.Module):
 
 def mobilenet_v2() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Width 1.0 at 224 px: 3.5 M parameters."""
-    return randomise(MobileNetV2()), (random_input(1, 3, 224, 224),)
+    return randomize(MobileNetV2()), (random_input(1, 3, 224, 224),)
 
 
 def mobilenet_v2_035() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Width 0.35 at 96 px, as microcontrollers run it: 1.7 M parameters."""
-    return randomise(MobileNetV2(0.35)), (random_input(1, 3, 96, 96),)
+    return randomize(MobileNetV2(0.35)), (random_input(1, 3, 96, 96),)
 
 
 def mobilenet_v3_small() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """At 224 px: 2.5 M parameters."""
-    return randomise(MobileNetV3Small()), (random_input(1, 3, 224, 224),)
+    return randomize(MobileNetV3Small()), (random_input(1, 3, 224, 224),)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 def conv_norm(
@@ -113,4 +113,4 @@ class MobileViT(nn.Module):
 
 def mobilevit_xxs() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """At 256 px: 1.3 M parameters."""
-    return randomise(MobileViT()), (random_input(1, 3, 256, 256),)
+    return randomize(MobileViT()), (random_input(1, 3, 256, 256),)

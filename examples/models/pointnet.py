@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 CLASSES = 10
 
@@ -53,7 +53,7 @@ class PointNet(nn.Module):
 
 def pointnet() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Two clouds of 128 points."""
-    return randomise(PointNet()), (random_input(2, 3, 128),)
+    return randomize(PointNet()), (random_input(2, 3, 128),)
 
 
 def pointnet_of_any_number() -> tuple[nn.Module, tuple[Tensor, ...], object]:

@@ -17,7 +17,7 @@ NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
 
 
-def randomise(module: M, seed: int = 0) -> M:
+def randomize(module: M, seed: int = 0) -> M:
     """Fill every parameter and batch statistic from ``seed``, and return the module in eval mode.
 
     Matrices and kernels keep the variance of their input (twice it for convolutions, which a

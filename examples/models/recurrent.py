@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 class LastStep(nn.Module):
@@ -19,20 +19,20 @@ class LastStep(nn.Module):
 
 def lstm() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Six steps of an LSTM."""
-    return randomise(LastStep(nn.LSTM)), (random_input(1, 6, 16),)
+    return randomize(LastStep(nn.LSTM)), (random_input(1, 6, 16),)
 
 
 def gru() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Six steps of a GRU."""
-    return randomise(LastStep(nn.GRU)), (random_input(1, 6, 16),)
+    return randomize(LastStep(nn.GRU)), (random_input(1, 6, 16),)
 
 
 def lstm_both_ways() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Two layers, forwards and backwards, over eight steps."""
     module = LastStep(nn.LSTM, bidirectional=True, num_layers=2)
-    return randomise(module), (random_input(1, 8, 16),)
+    return randomize(module), (random_input(1, 8, 16),)
 
 
 def lstm_64_steps() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """What the unrolling of a long line costs."""
-    return randomise(LastStep(nn.LSTM)), (random_input(1, 64, 16),)
+    return randomize(LastStep(nn.LSTM)), (random_input(1, 64, 16),)

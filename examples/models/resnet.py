@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 def conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Sequential:
@@ -79,9 +79,9 @@ def resnet(depths: tuple[int, ...], block: BlockMaker, expansion: int) -> ResNet
     return ResNet(stem, blocks, inputs, 1000)
 
 
-def randomise_residual(model: ResNet) -> ResNet:
-    """``randomise``, with branches at half scale: without it each sum doubles the variance."""
-    randomise(model)
+def randomize_residual(model: ResNet) -> ResNet:
+    """``randomize``, with branches at half scale: without it each sum doubles the variance."""
+    randomize(model)
     with torch.no_grad():
         for block in model.blocks:
             block.branch[-1][1].weight.mul_(0.5)
@@ -90,16 +90,16 @@ def randomise_residual(model: ResNet) -> ResNet:
 
 def resnet18() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """At 224 px: 11.7 M parameters."""
-    return randomise_residual(resnet((2, 2, 2, 2), basic, 1)), (random_input(1, 3, 224, 224),)
+    return randomize_residual(resnet((2, 2, 2, 2), basic, 1)), (random_input(1, 3, 224, 224),)
 
 
 def resnet50() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """At 224 px: 25.6 M parameters."""
-    return randomise_residual(resnet((3, 4, 6, 3), bottleneck, 4)), (random_input(1, 3, 224, 224),)
+    return randomize_residual(resnet((3, 4, 6, 3), bottleneck, 4)), (random_input(1, 3, 224, 224),)
 
 
 def resnet8() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """CIFAR-10 at 32 px, three stages of one block: 78 k parameters."""
     stem = nn.Sequential(conv_norm(3, 16, 3), nn.ReLU())
     blocks = [basic(16, 16, 1), basic(16, 32, 2), basic(32, 64, 2)]
-    return randomise_residual(ResNet(stem, blocks, 64, 10)), (random_input(1, 3, 32, 32),)
+    return randomize_residual(ResNet(stem, blocks, 64, 10)), (random_input(1, 3, 32, 32),)

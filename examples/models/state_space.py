@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 WIDTH, INNER, STATES, RANK, STEPS = 16, 32, 8, 4, 12
 
@@ -117,9 +117,9 @@ class RWKV(nn.Module):
 
 def mamba() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Twelve steps."""
-    return randomise(Mamba()), (random_input(1, STEPS, WIDTH),)
+    return randomize(Mamba()), (random_input(1, STEPS, WIDTH),)
 
 
 def rwkv() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Twelve steps."""
-    return randomise(RWKV()), (random_input(1, STEPS, WIDTH),)
+    return randomize(RWKV()), (random_input(1, STEPS, WIDTH),)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 WINDOW = 7
 
@@ -136,4 +136,4 @@ class Swin(nn.Module):
 
 def swin_tiny() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """12 blocks, 96 to 768 wide, 224 px: 28 M parameters."""
-    return randomise(Swin(96, (2, 2, 6, 2), (3, 6, 12, 24))), (random_input(1, 3, 224, 224),)
+    return randomize(Swin(96, (2, 2, 6, 2), (3, 6, 12, 24))), (random_input(1, 3, 224, 224),)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 WIDTH, HEADS, HIDDEN, VOCABULARY = 32, 4, 64, 100
 BUCKETS, FARTHEST = 32, 128
@@ -125,10 +125,10 @@ class T5(nn.Module):
 
 def t5_block() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """An encoder's block over 24 tokens."""
-    return randomise(Block()), (random_input(1, 24, WIDTH),)
+    return randomize(Block()), (random_input(1, 24, WIDTH),)
 
 
 def t5() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """20 tokens in, logits of the next ones for 12."""
     source = torch.arange(20)[None] * 7 % VOCABULARY
-    return randomise(T5()), (source, torch.arange(12)[None] * 5 % VOCABULARY)
+    return randomize(T5()), (source, torch.arange(12)[None] * 5 % VOCABULARY)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 FEATURES, WIDTH, NODES, CLASSES = 12, 16, 20, 5
 
@@ -71,14 +71,14 @@ class FTTransformer(nn.Module):
 
 
 class GraphConvolution(nn.Module):
-    """Two layers over a matrix of neighbours, scaled by degrees (Kipf and Welling 2016)."""
+    """Two layers over a matrix of neighbors, scaled by degrees (Kipf and Welling 2016)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fc1, self.fc2 = nn.Linear(FEATURES, WIDTH), nn.Linear(WIDTH, CLASSES)
 
-    def forward(self, x: Tensor, neighbours: Tensor) -> Tensor:
-        linked = neighbours + torch.eye(neighbours.shape[0])
+    def forward(self, x: Tensor, neighbors: Tensor) -> Tensor:
+        linked = neighbors + torch.eye(neighbors.shape[0])
         scale = torch.diag(linked.sum(dim=1).pow(-0.5))
         linked = scale @ linked @ scale
         x = F.relu(torch.mm(linked, self.fc1(x)))
@@ -86,7 +86,7 @@ class GraphConvolution(nn.Module):
 
 
 class GraphAttention(nn.Module):
-    """Weights of neighbours from both ends of an edge (Veličković et al. 2017)."""
+    """Weights of neighbors from both ends of an edge (Veličković et al. 2017)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,14 +94,14 @@ class GraphAttention(nn.Module):
         self.left, self.right = nn.Linear(WIDTH, 1, bias=False), nn.Linear(WIDTH, 1, bias=False)
         self.out = nn.Linear(WIDTH, CLASSES)
 
-    def forward(self, x: Tensor, neighbours: Tensor) -> Tensor:
+    def forward(self, x: Tensor, neighbors: Tensor) -> Tensor:
         x = self.W(x)
         scores = F.leaky_relu(self.left(x) + self.right(x).T, 0.2)
-        scores = torch.where(neighbours > 0, scores, torch.full_like(scores, -9e15))
+        scores = torch.where(neighbors > 0, scores, torch.full_like(scores, -9e15))
         return self.out(F.elu(torch.matmul(F.softmax(scores, dim=1), x)))
 
 
-def neighbours() -> Tensor:
+def neighbors() -> Tensor:
     """A ring of nodes, each linked to the next and to the one after five."""
     ring = torch.eye(NODES).roll(1, 0) + torch.eye(NODES).roll(5, 0)
     return ring + ring.T
@@ -109,19 +109,19 @@ def neighbours() -> Tensor:
 
 def tabnet() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Eight rows."""
-    return randomise(TabNet()), (random_input(8, FEATURES),)
+    return randomize(TabNet()), (random_input(8, FEATURES),)
 
 
 def ft_transformer() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Eight rows."""
-    return randomise(FTTransformer()), (random_input(8, FEATURES),)
+    return randomize(FTTransformer()), (random_input(8, FEATURES),)
 
 
 def graph_convolution() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Twenty nodes."""
-    return randomise(GraphConvolution()), (random_input(NODES, FEATURES), neighbours())
+    return randomize(GraphConvolution()), (random_input(NODES, FEATURES), neighbors())
 
 
 def graph_attention() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Twenty nodes."""
-    return randomise(GraphAttention()), (random_input(NODES, FEATURES), neighbours())
+    return randomize(GraphAttention()), (random_input(NODES, FEATURES), neighbors())

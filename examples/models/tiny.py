@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 def ds_cnn() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -24,7 +24,7 @@ def ds_cnn() -> tuple[nn.Module, tuple[Tensor, ...]]:
             nn.ReLU(),
         ]
     layers += [nn.AvgPool2d((25, 5)), nn.Flatten(), nn.Linear(64, 12)]
-    return randomise(nn.Sequential(*layers)), (random_input(1, 1, 49, 10),)
+    return randomize(nn.Sequential(*layers)), (random_input(1, 1, 49, 10),)
 
 
 def mlp_autoencoder() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -34,10 +34,10 @@ def mlp_autoencoder() -> tuple[nn.Module, tuple[Tensor, ...]]:
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU()]
     model = nn.Sequential(*layers, nn.Linear(widths[-1], 640))
-    return randomise(model), (random_input(1, 640),)
+    return randomize(model), (random_input(1, 640),)
 
 
 def mlp() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """64 features, one hidden layer of 128, 10 classes."""
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-    return randomise(model), (random_input(4, 64),)
+    return randomize(model), (random_input(4, 64),)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 
 def sinusoids(tokens: int, width: int) -> Tensor:
@@ -17,7 +17,7 @@ def sinusoids(tokens: int, width: int) -> Tensor:
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a ReLU MLP, each added to its input and then normalised."""
+    """Self-attention and a ReLU MLP, each added to its input and then normalized."""
 
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
@@ -64,4 +64,4 @@ class Encoder(nn.Module):
 
 def transformer_encoder_2layers() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """64 wide, 2 heads, 32 tokens of 40 features, 12 classes: 70 k parameters."""
-    return randomise(Encoder(2, 64, 32, 40, 12)), (random_input(1, 32, 40),)
+    return randomize(Encoder(2, 64, 32, 40, 12)), (random_input(1, 32, 40),)

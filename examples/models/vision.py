@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 WIDTH, HEADS, PATCH, REGISTERS, CLASSES = 32, 4, 8, 4, 10
 
@@ -252,24 +252,24 @@ class SuperResolution(nn.Module):
 
 def vit_with_registers() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Patches of 4 x 5 behind a class token and four registers."""
-    return randomise(ViT()), (random_input(1, 3, 32, 40),)
+    return randomize(ViT()), (random_input(1, 3, 32, 40),)
 
 
 def segformer() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """An image of 64 x 64."""
-    return randomise(SegFormer()), (random_input(1, 3, 64, 64),)
+    return randomize(SegFormer()), (random_input(1, 3, 64, 64),)
 
 
 def unet() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """An image of 38 x 46, odd at half its size."""
-    return randomise(UNet()), (random_input(1, 3, 38, 46),)
+    return randomize(UNet()), (random_input(1, 3, 38, 46),)
 
 
 def densenet() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """An image of 24 x 24."""
-    return randomise(DenseNet()), (random_input(1, 3, 24, 24),)
+    return randomize(DenseNet()), (random_input(1, 3, 24, 24),)
 
 
 def super_resolution() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """24 x 24 to 48 x 48."""
-    return randomise(SuperResolution()), (random_input(1, 3, 24, 24),)
+    return randomize(SuperResolution()), (random_input(1, 3, 24, 24),)

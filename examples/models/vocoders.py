@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 MELS, CHANNELS = 16, 32
 UPSAMPLING = ((4, 8), (2, 4))
@@ -108,9 +108,9 @@ class SnakeVocoder(nn.Sequential):
 
 def hifigan() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """24 frames, 192 samples."""
-    return randomise(HiFiGAN()), (random_input(1, MELS, 24),)
+    return randomize(HiFiGAN()), (random_input(1, MELS, 24),)
 
 
 def snake_vocoder() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """24 frames, 96 samples."""
-    return randomise(SnakeVocoder()), (random_input(1, MELS, 24),)
+    return randomize(SnakeVocoder()), (random_input(1, MELS, 24),)

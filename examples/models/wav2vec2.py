@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 CHANNELS, WIDTH, HEADS, LETTERS = 16, 32, 4, 12
 KERNELS, STRIDES = (10, 3, 3, 2), (5, 2, 2, 2)
@@ -94,4 +94,4 @@ class Wav2Vec2(nn.Module):
 
 def wav2vec2() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """2000 samples, 48 frames."""
-    return randomise(Wav2Vec2()), (random_input(1, 2000),)
+    return randomize(Wav2Vec2()), (random_input(1, 2000),)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
 
-from random_weights import randomise
+from random_weights import randomize
 
 CHANNELS, SKIPS, LEVELS, DILATIONS = 16, 24, 32, (1, 2, 4, 8)
 
@@ -55,7 +55,7 @@ class WaveNet(nn.Module):
 
 def wavenet() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """64 samples."""
-    return randomise(WaveNet()), (torch.arange(64)[None] * 7 % LEVELS,)
+    return randomize(WaveNet()), (torch.arange(64)[None] * 7 % LEVELS,)
 
 
 def wavenet_of_any_length() -> tuple[nn.Module, tuple[Tensor, ...], object]:

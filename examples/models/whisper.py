@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 
 WIDTH, HEADS, MELS, FRAMES, VOCABULARY, CONTEXT = 32, 4, 16, 48, 100, 16
 
@@ -110,10 +110,10 @@ class Decoder(nn.Module):
 
 def whisper_encoder() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """48 frames of a spectrogram."""
-    return randomise(Encoder()), (random_input(1, MELS, FRAMES),)
+    return randomize(Encoder()), (random_input(1, MELS, FRAMES),)
 
 
 def whisper_decoder() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Ten tokens over 24 states."""
     tokens = torch.arange(10)[None] * 7 % VOCABULARY
-    return randomise(Decoder()), (tokens, random_input(1, FRAMES // 2, WIDTH))
+    return randomize(Decoder()), (tokens, random_input(1, FRAMES // 2, WIDTH))

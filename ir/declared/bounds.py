@@ -12,7 +12,7 @@ from stepwell.ir.records import dataclass
 class Bound:
     """How far a step may move a result: |after - before| <= absolute + relative * |before|.
 
-    A quantised result may also move by `units` of its own scale: its stored integers differ by so
+    A quantized result may also move by `units` of its own scale: its stored integers differ by so
     many. `varies` says that the numbers depend on the values at hand: `Rewrite.bound_at` derives
     them. `reason` names the source of the difference (`reassociation`, `folding in f32`, …).
 

@@ -17,9 +17,9 @@
     reduction      one element of all along some axes
     product        sums of products of elements of two tensors
     softmax        exponentials along an axis over their sum (or the logarithm of that)
-    normalisation  elements less their mean over their spread
+    normalization  elements less their mean over their spread
     factory        elements that do not hang on elements of operands
-    uninitialised  elements are whatever memory holds
+    uninitialized  elements are whatever memory holds
     random         elements are drawn
     write          a tensor with elements of another at some of its places
 
@@ -48,9 +48,9 @@ Family = Literal[
     "reduction",
     "product",
     "softmax",
-    "normalisation",
+    "normalization",
     "factory",
-    "uninitialised",
+    "uninitialized",
     "random",
     "write",
 ]
@@ -65,7 +65,7 @@ WIDER: dict[Family, Family] = {
     "cast": "elementwise",
     "comparison": "elementwise",
     "choice": "elementwise",
-    "uninitialised": "factory",
+    "uninitialized": "factory",
 }
 """The family that all ops of a family are of too."""
 

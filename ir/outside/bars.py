@@ -13,7 +13,7 @@ from stepwell.ir.outside.files import write_atomically
 from stepwell.ir.records import dataclass
 
 OURS, THEIRS, OTHERS = "#0b7285", "#c2570c", ("#6741d9", "#5c7080", "#2b8a3e", "#a61e4d")
-COLOURS = (OURS, THEIRS, *OTHERS)
+COLORS = (OURS, THEIRS, *OTHERS)
 MOST_BARS = 40
 
 
@@ -51,17 +51,17 @@ def plot(
     """
     if (more := len(rows) - MOST_BARS) > 0:
         title += f"; {more} rows more are not drawn"
-    return Plot(bars(title, names, COLOURS[: len(names)], rows[:MOST_BARS], logarithmic))
+    return Plot(bars(title, names, COLORS[: len(names)], rows[:MOST_BARS], logarithmic))
 
 
 def bars(
     title: str,
     names: Sequence[str],
-    colours: Sequence[str],
+    colors: Sequence[str],
     rows: Sequence[tuple[str, Sequence[float]]],
     logarithmic: bool = False,
 ) -> str:
-    """Horizontal bars, a group for each row; text is real text, in the reader's colour."""
+    """Horizontal bars, a group for each row; text is real text, in the reader's color."""
     thick, gap, width = 11, 9, 860
     left = max(190, min(420, 10 + 7 * max((len(label) for label, _ in rows), default=0)))
     group = thick * len(names) + gap
@@ -84,8 +84,8 @@ def bars(
         f'<text x="0" y="14" font-weight="600">{escape(title)}</text>',
     ]
     at = 0
-    for name, colour in zip(names, colours, strict=False):  # The palette may be longer.
-        parts.append(f'<rect x="{at}" y="23" width="11" height="11" fill="{colour}"/>')
+    for name, color in zip(names, colors, strict=False):  # The palette may be longer.
+        parts.append(f'<rect x="{at}" y="23" width="11" height="11" fill="{color}"/>')
         parts.append(f'<text x="{at + 16}" y="33">{escape(name)}</text>')
         at += 34 + 7 * len(name)
     for index, (label, row) in enumerate(rows):
@@ -97,7 +97,7 @@ def bars(
             wide = long(value) * (width - left - 70)
             parts.append(
                 f'<rect x="{left}" y="{y + which * thick}" width="{wide:.1f}" height="{thick - 1}" '
-                f'fill="{colours[which]}"/><text x="{left + wide + 5:.1f}" '
+                f'fill="{colors[which]}"/><text x="{left + wide + 5:.1f}" '
                 f'y="{y + which * thick + 9}" font-size="10">{value:g}</text>'
             )
     return "".join(parts) + "</svg>\n"

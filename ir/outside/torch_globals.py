@@ -8,7 +8,7 @@ made it for itself. Whatever of ours calls such a function holds this lock
 (`tests/acceptance/test_torch_globals.py` looks for calls outside of it).
 
 What a caller's own threads do meanwhile is theirs: an export of their own beside a lowering that
-needs torch's functionalisation (a vmap, autocast) is two exports at once, which torch does not
+needs torch's functionalization (a vmap, autocast) is two exports at once, which torch does not
 take. `stepwell.torch_alone` is there for that: hold it around an export of your own.
 """
 

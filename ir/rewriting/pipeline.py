@@ -1,6 +1,6 @@
 """Pipelines: the order of steps is one literal tuple per target, and experiments edit a copy.
 
-stepwell.PIPELINES["xnnpack"].without("absorb/merge-linears").after("normalise", MyRewrite)
+stepwell.PIPELINES["xnnpack"].without("absorb/merge-linears").after("normalize", MyRewrite)
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Pipeline(Shown):
         """Apply every step in order, changing the program in place.
 
         A step whose anchors are no class of op in the program has nothing to look at and is passed
-        by: most programs hold no quantised casts, no attention, no group norm.
+        by: most programs hold no quantized casts, no attention, no group norm.
         """
         run = PipelineRun() if history is None else PipelineRun(history=history)
         history = run.history

@@ -30,7 +30,7 @@ from stepwell.ir.rewriting.dispatch import Ask, candidates_of, dispatch_of
 from stepwell.ir.rewriting.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.rewriting.history import Event, History
 from stepwell.ir.rewriting.judging import judged
-from stepwell.ir.rewriting.rewriter import Rewriter, Scope, neighbours
+from stepwell.ir.rewriting.rewriter import Rewriter, Scope, neighbors
 from stepwell.ir.walking import walk
 from stepwell.ir.weights import UnknownValue
 
@@ -187,11 +187,11 @@ class Named(Pass):
 
 def step_name(step: Step) -> str:
     """The kebab-case name of a step."""
-    return cast("Together | Named", step).label if _is_labelled(type(step)) else step.name
+    return cast("Together | Named", step).label if _is_labeled(type(step)) else step.name
 
 
 @cache
-def _is_labelled(cls: type[Any]) -> bool:
+def _is_labeled(cls: type[Any]) -> bool:
     """Whether steps of a class hold others; `isinstance` takes its time over abstract classes."""
     return issubclass(cls, Together | Named)
 
@@ -210,7 +210,7 @@ def bound_of(step: Step) -> Bound:
 
 def anchors_of(step: Step) -> tuple[type[Operation], ...] | None:
     """The classes of op that a step looks at; None for a pass that looks at the whole program."""
-    if _is_labelled(type(step)):
+    if _is_labeled(type(step)):
         if isinstance(step, Named):
             return anchors_of(step.held)
         held = cast(Together, step).rewrites
@@ -330,7 +330,7 @@ class _Driver:
         discard(op)
         self._depths.pop(id(op), None)
         self.history.swept += 1
-        self._push(neighbours(operands))
+        self._push(neighbors(operands))
 
     def _visit(self, op: Operation) -> None:
         """Apply the first rewrite that matches, if one does."""

@@ -152,7 +152,7 @@ class Rewriter:
         self.erased.append((op_name(op), node_name(op.location)))
         operands = self.gone[op] = operands_of(op)
         discard(op)
-        self.touched.extend(neighbours(operands))
+        self.touched.extend(neighbors(operands))
 
     def changed(self, op: Operation) -> None:
         """Say that an op was changed in place."""
@@ -191,7 +191,7 @@ _FEW = 16
 """Readers of a value that are looked at again when one of them went."""
 
 
-def neighbours(operands: Iterable[SSAValue]) -> Iterable[Operation]:
+def neighbors(operands: Iterable[SSAValue]) -> Iterable[Operation]:
     """Who may match anew after a reader of `operands` went: their makers and other readers."""
     ops: list[Operation] = []
     for value in operands:

@@ -48,7 +48,7 @@ _HOME = {
     "Target": "target",
     "infers": "ir.declared.inference",
     "interprets": "ir.declared.interpretation",
-    "join_ptds": "reading.artefacts",
+    "join_ptds": "reading.artifacts",
     "load": "reading.loading",
     "load_plugin": "plugins",
     "set_level": "ir.levels",
@@ -57,12 +57,12 @@ _HOME = {
     "lower": "lowering",
     "open_sizes": "opening",
     "parse": "program",
-    "quantise": "quantising",
-    "read_pte": "reading.artefacts",
-    "read_tosa": "reading.artefacts",
-    "read_vgf": "reading.artefacts",
+    "quantize": "quantizing",
+    "read_pte": "reading.artifacts",
+    "read_tosa": "reading.artifacts",
+    "read_vgf": "reading.artifacts",
     "register_op": "plugging.registering",
-    "run_pte": "reading.artefacts",
+    "run_pte": "reading.artifacts",
     "mx_accuracy": "translate.mxfp.accuracy",
     "to_mxfp": "translate.mxfp",
     "sweep": "sweeping",
@@ -148,12 +148,12 @@ if TYPE_CHECKING:
     from stepwell.program import VerificationError as VerificationError
     from stepwell.program import from_exported_program as from_exported_program
     from stepwell.program import parse as parse
-    from stepwell.quantising import quantise as quantise
-    from stepwell.reading.artefacts import join_ptds as join_ptds
-    from stepwell.reading.artefacts import read_pte as read_pte
-    from stepwell.reading.artefacts import read_tosa as read_tosa
-    from stepwell.reading.artefacts import read_vgf as read_vgf
-    from stepwell.reading.artefacts import run_pte as run_pte
+    from stepwell.quantizing import quantize as quantize
+    from stepwell.reading.artifacts import join_ptds as join_ptds
+    from stepwell.reading.artifacts import read_pte as read_pte
+    from stepwell.reading.artifacts import read_tosa as read_tosa
+    from stepwell.reading.artifacts import read_vgf as read_vgf
+    from stepwell.reading.artifacts import run_pte as run_pte
     from stepwell.reading.loading import load as load
     from stepwell.reporting.explaining import explain as explain
     from stepwell.reporting.report import Report as Report

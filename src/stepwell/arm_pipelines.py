@@ -22,7 +22,7 @@ from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import borders
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
 from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
 from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
@@ -73,16 +73,16 @@ from stepwell.translate.rewrites.tosa.placing.order import (
 )
 from stepwell.translate.rewrites.tosa.splitting import gather_truths
 from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
-from stepwell.translate.rewrites.xnnpack.quantised.leftover_casts import FoldDequantisedConstant
+from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import FoldDequantizedConstant
 
 TOSA = (
     LowerCustom(),
-    Together("normalise", (*PLAIN_FORM, GATHER_STRIDES)),
+    Together("normalize", (*PLAIN_FORM, GATHER_STRIDES)),
     Together("fold-weights", FOLD_WEIGHTS),
-    RecogniseAttention(),
+    RecognizeAttention(),
     step(attention.expand_attention, lays_out_triangles=True),
     Together("split", SPLIT),
-    Together("normalise-parts", NORMAL_FORM),
+    Together("normalize-parts", NORMAL_FORM),
     Named("share-parts", ShareCommonSubexpressions()),
     Together(
         "absorb",
@@ -114,12 +114,12 @@ SPELL_MOVES = (
     step(pools.pool_by_images),
     GATHER_STRIDES,
 )
-"""Fills, copies, strides and pools as ops that quantised types pass through."""
+"""Fills, copies, strides and pools as ops that quantized types pass through."""
 
 
 TOSA_INTEGERS = (
     LowerCustom(),
-    Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
+    Together("normalize", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
     TYPE_QUANTIZATION,
     Named("share-types", ShareCommonSubexpressions()),
     StripBoundary(),
@@ -130,12 +130,12 @@ TOSA_INTEGERS = (
     *layouts(*LAYOUT, *FEWER_INTEGERS),
     Named("share-layouts", ShareCommonSubexpressions()),
 )
-"""What a target of the integer profile alone runs: the program must be quantised."""
+"""What a target of the integer profile alone runs: the program must be quantized."""
 
 
 TOSA_MIXED = (
     Together(
-        "normalise-quantised",
+        "normalize-quantized",
         (*NORMAL_FORM, FoldConstants(), BringWeightsInside(), *SPELL_MOVES),
     ),
     TYPE_QUANTIZATION,
@@ -143,12 +143,12 @@ TOSA_MIXED = (
     Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
     Together(
         "lower-casts",
-        (FoldDequantisedConstant(), *each(borders), *CANCEL_CASTS),
+        (FoldDequantizedConstant(), *each(borders), *CANCEL_CASTS),
     ),
     Together("fewer-integers", FEWER_INTEGERS),
     *TOSA,
 )
-"""What a target of both profiles runs: quantised layers in integers, all others in floats."""
+"""What a target of both profiles runs: quantized layers in integers, all others in floats."""
 
 
 BY_PROFILES: dict[frozenset[str], tuple[Step, ...]] = {
@@ -190,7 +190,7 @@ def cortex_m_pipeline(
     cpu: Target | str,
     bias_form: str | None = None,
     io: Io | None = None,
-    optimise: str = SPEED,
+    optimize: str = SPEED,
     arena: int | None = None,
     io_layout: str = AS_EXPORTED,
 ) -> Pipeline:
@@ -200,7 +200,7 @@ def cortex_m_pipeline(
         cpu: `cortex-m55`, `cortex-m4`, …, or `cortex-m55+dsp`.
         bias_form: `bias`, `kernel-sum`, `both` or `run-time`; the CPU's own if None.
         io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
-        optimise: `memory` runs image ops row by row where that saves more than it costs.
+        optimize: `memory` runs image ops row by row where that saves more than it costs.
         arena: the bytes that activations may take; implies what is needed for it.
         io_layout: `channels last` takes and gives images so that would be turned at the border:
             the caller's bytes lie otherwise than the model was exported, and no copy is made.
@@ -227,7 +227,7 @@ def cortex_m_pipeline(
             StateTarget(target),
             RemoveDeadCode(),
             OrderOperators(),
-            *((PlanMemory(arena),) if optimise == MEMORY or arena is not None else ()),
+            *((PlanMemory(arena),) if optimize == MEMORY or arena is not None else ()),
             Together("slices-as-parts", NAME_PARTS),
             Together("parts-as-they-are", CANCEL_CASTS),
         ),

@@ -58,8 +58,8 @@ IO = Option(
     "the element type that float inputs and outputs have at the border",
     at=(PIPELINE,),
 )
-OPTIMISE = Option(
-    "optimise",
+OPTIMIZE = Option(
+    "optimize",
     (SPEED, MEMORY),
     SPEED,
     "memory: run image ops row by row wherever that saves more RAM than the further calls take",
@@ -83,14 +83,14 @@ CPU = Option(
     "cpu", CPUS, "cortex-m55", "the CPU beside the NPU, which runs the rest", at=(PIPELINE,)
 )
 ASKED = Option(
-    "optimise",
+    "optimize",
     (SPEED, CYCLES),
     SPEED,
     "cycles: ask Vela for the cycles of every form of linear layers, and write the best one",
     at=(PIPELINE,),
 )
 METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir", "vgf"))
-CORTEX_M_OPTIONS = (BIAS_FORM, IO, IO_LAYOUT, OPTIMISE, ARENA)
+CORTEX_M_OPTIONS = (BIAS_FORM, IO, IO_LAYOUT, OPTIMIZE, ARENA)
 ETHOSU_OPTIONS = (CPU, IO, ASKED)
 BESIDE_CPU_OPTIONS = (CPU, IO)
 TOSA_OPTIONS = (METHOD,)
@@ -109,16 +109,16 @@ def _tosa_mlir(program: Program, **options: Any) -> str:
     return to_mlir(program, **options)
 
 
-def _run_tosa(target: str, artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+def _run_tosa(target: str, artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     from stepwell.backends.tosa import run_reference_model
 
-    return run_reference_model(artefact, inputs, level_of(target))
+    return run_reference_model(artifact, inputs, level_of(target))
 
 
-def _tosa_session(target: str, artefact: bytes) -> Session:
+def _tosa_session(target: str, artifact: bytes) -> Session:
     from stepwell.backends.tosa.reference_model import ReferenceSession
 
-    loaded = ReferenceSession(artefact, level_of(target))
+    loaded = ReferenceSession(artifact, level_of(target))
     return lambda method, inputs: loaded.run(inputs)
 
 
@@ -145,10 +145,10 @@ def _vgf(program: Program, **options: Any) -> bytes:
     return to_vgf(program, **options)
 
 
-def _run_vgf(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+def _run_vgf(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     from stepwell.backends.tosa.emulation import run_vgf
 
-    return run_vgf(artefact, inputs)
+    return run_vgf(artifact, inputs)
 
 
 VGF_TARGET = Target(
@@ -205,14 +205,14 @@ def _cortex_m_sources(program: Program, *, name: str, method: str | None, kernel
     return to_sources(program, name, method, kernels)
 
 
-def _run_cortex_m(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+def _run_cortex_m(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     from stepwell.backends.cortex_m.read import run_pte
 
-    return run_pte(artefact, inputs, method)
+    return run_pte(artifact, inputs, method)
 
 
 def _cortex_m_target(name: str) -> Target:
-    """A target for any CPU; its artefacts run on the desk in a bit-exact interpreter."""
+    """A target for any CPU; its artifacts run on the desk in a bit-exact interpreter."""
     return CortexMTarget(
         name,
         cortex_m_pipeline(name),
@@ -261,7 +261,7 @@ def _ethosu_estimates(program: Program) -> Any:
     return estimates(program)
 
 
-def _run_ethosu(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+def _run_ethosu(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     raise NoEngine(
         "there is no simulator of an Ethos-U on this machine",
         help="lowered.program.run computes what the NPU and the CPU compute",
@@ -288,7 +288,7 @@ def _tosa_delegates(program: Program) -> Any:
     return delegates(program)
 
 
-def _run_beside_cpu(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+def _run_beside_cpu(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     raise NoEngine(
         "ExecuTorch's runtime has no backend for TOSA",
         help="lowered.program.run computes what the program means; lowered.emit('delegates') gives "

@@ -172,9 +172,9 @@ def _parser() -> argparse.ArgumentParser:
         add_json(command)
         return command
 
-    lower.add_arguments(add("lower", lower.run, "lower a model to a target, write the artefact"))
-    lower.add_emit_arguments(add("emit", lower.emit, "write a program at any level as an artefact"))
-    show.add_arguments(add("show", show.run, "a model or an artefact as text, tables, page, graph"))
+    lower.add_arguments(add("lower", lower.run, "lower a model to a target, write the artifact"))
+    lower.add_emit_arguments(add("emit", lower.emit, "write a program at any level as an artifact"))
+    show.add_arguments(add("show", show.run, "a model or an artifact as text, tables, page, graph"))
     explain.add_arguments(add("explain", explain.run, "where each op of a model went, and why"))
     check.add_arguments(add("check", check.run, "compare before and after every step"))
     accuracy.add_arguments(
@@ -192,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     play.add_arguments(add("play", play.run, "try rewrites and steps on a page of this machine"))
     add("plugins", plugins.run, "what plug-ins brought, and which failed to load")
 
-    run.add_arguments(add("run", run.run, "run an artefact on its engine, on random inputs"))
+    run.add_arguments(add("run", run.run, "run an artifact on its engine, on random inputs"))
 
     demo.add_arguments(add("demo", demo.run, "lower DeiT-Tiny, run it, compare with PyTorch"))
     return parser

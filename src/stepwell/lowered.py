@@ -1,4 +1,4 @@
-"""What a lowering gives: a program at its target's level, and every artefact of it."""
+"""What a lowering gives: a program at its target's level, and every artifact of it."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ class Lowered(Shown):
 
     @takes_what_it_says
     def emit(self, kind: str | None = None, **options: OptionValue) -> Any:
-        """An artefact of any kind that the target has an emitter of, such as a plug-in's.
+        """An artifact of any kind that the target has an emitter of, such as a plug-in's.
 
         Args:
-            kind: of artefact; None: the target's own format, as bytes.
+            kind: of artifact; None: the target's own format, as bytes.
             options: see the emitter.
 
         Raises:
-            StepwellError: the target has no such artefact.
+            StepwellError: the target has no such artifact.
         """
-        return self._emit(kind or self.target.artefact, options)
+        return self._emit(kind or self.target.artifact, options)
 
     @takes_what_it_says
     def save(
@@ -107,19 +107,19 @@ class Lowered(Shown):
         """
         self._require_end()
         place = as_path(path)
-        artefact = self.target.artefact
-        if place.suffix != f".{artefact}" and place.suffix in FORMATS:
+        artifact = self.target.artifact
+        if place.suffix != f".{artifact}" and place.suffix in FORMATS:
             other = {".c": "to_c()", ".h": "to_c()", ".mlir": "program.save(path)"}
             raise StepwellError(
-                f"the target {self.target.name} makes a .{artefact}, not a {place.suffix}",
-                help=f"name it {place.with_suffix('.' + artefact)}"
+                f"the target {self.target.name} makes a .{artifact}, not a {place.suffix}",
+                help=f"name it {place.with_suffix('.' + artifact)}"
                 + (f", or use {other[place.suffix]}" if place.suffix in other else ""),
             )
         write = self.target.write
         if write is None:
-            write_atomically(place, self.artefact)
+            write_atomically(place, self.artifact)
             return
-        told = self.target.for_artefact(self.target.artefact, self.options, {})
+        told = self.target.for_artifact(self.target.artifact, self.options, {})
         if progress is not None:
             told["progress"] = progress
         with written_beside(place) as beside:
@@ -174,7 +174,7 @@ class Lowered(Shown):
                     f"files[{name!r}] is {patterns!r}: a name, and patterns of names, are texts"
                 )
         emit = self.target.emitter("pte_and_ptds")
-        told = self.target.for_artefact("pte_and_ptds", self.options, {})
+        told = self.target.for_artifact("pte_and_ptds", self.options, {})
         return emit(self.program, files=files, **told)
 
     @overload
@@ -300,7 +300,7 @@ class Lowered(Shown):
         from stepwell.reporting.profiling import profile
 
         record = record or self.to_etrecord(method)
-        return profile(self.artefact, inputs, method, record=record, repeat=repeat)
+        return profile(self.artifact, inputs, method, record=record, repeat=repeat)
 
     def _exported(self, method: str) -> ExportedProgram:
         source = self.source
@@ -323,7 +323,7 @@ class Lowered(Shown):
         """Call an emitter with the options it reads, and arguments that are no options."""
         self._require_end()
         emitter = self.target.emitter(kind)
-        told = self.target.for_artefact(kind, self.options, options)
+        told = self.target.for_artifact(kind, self.options, options)
         return emitter(self.program, **told, **arguments)
 
     @property
@@ -332,8 +332,8 @@ class Lowered(Shown):
         after = stopped_after(self.program.module)
         return None if after is None else after.partition("/")[2]
 
-    def require_artefact(self) -> None:
-        """Raise where the artefact cannot be emitted, or its runtime would refuse it.
+    def require_artifact(self) -> None:
+        """Raise where the artifact cannot be emitted, or its runtime would refuse it.
 
         Raises:
             UnsupportedError: naming everything that stands against it, with the model's lines.
@@ -345,20 +345,20 @@ class Lowered(Shown):
     def _require_end(self) -> None:
         if self.stopped_after is not None:
             raise StepwellError(
-                f"the program stopped behind {self.stopped_after!r}: it is no artefact yet",
+                f"the program stopped behind {self.stopped_after!r}: it is no artifact yet",
                 help=f"stepwell.emit(program, {self.target.name!r}) takes the rest",
             )
 
     @cached_property
-    def artefact(self) -> bytes:
+    def artifact(self) -> bytes:
         """The bytes of the target's own format, emitted once."""
-        return self._emit(self.target.artefact, {})
+        return self._emit(self.target.artifact, {})
 
     @takes_what_it_says
     def run(
         self, *args: Any, method: str = "forward", cpu: str | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """Run the artefact on the target's real engine where this machine has one.
+        """Run the artifact on the target's real engine where this machine has one.
 
         Args:
             args, kwargs: inputs nested as the model takes them, or flat.
@@ -376,10 +376,10 @@ class Lowered(Shown):
         given = bind(func, args, kwargs)
         values = given.copies()  # The engine writes to what it is given.
         by_name = self.target.per_method and method != "forward"
-        artefact = (
-            self._emit(self.target.artefact, {"method": method}) if by_name else self.artefact
+        artifact = (
+            self._emit(self.target.artifact, {"method": method}) if by_name else self.artifact
         )
-        outputs = self.target.run(artefact, values, method, cpu)
+        outputs = self.target.run(artifact, values, method, cpu)
         given.give_back({at: values[at] for at in given.written})
         return with_frozen(func, outputs) if self.target.per_method else outputs
 

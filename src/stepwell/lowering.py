@@ -62,12 +62,12 @@ def lower(
             target: it takes the rest of the way (`docs/levels.md`).
         target: `xnnpack`, `cortex-m55`, `tosa-1.0+fp`, …
         pipeline: instead of the target's own: one (`stepwell.PIPELINES[...]`), its name or its text
-            (`"normalise,my-rewrite,…"`), or a function that changes the target's own
-            (`lambda own: own.after("normalise", MyRewrite)`).
+            (`"normalize,my-rewrite,…"`), or a function that changes the target's own
+            (`lambda own: own.after("normalize", MyRewrite)`).
         observer: called after each step with (step, program, applications).
         sizes: numbers for symbolic sizes of inputs, which the result then takes alone: `"max"`
             (each at its bound), `4` (the only one), or `{"s77": 4}`.
-        check: compare before and after every step on the way, and the artefact with the program,
+        check: compare before and after every step on the way, and the artifact with the program,
             and refuse what differs; the result is `report.check`. Takes as long as `stepwell
             check`: some hundred runs of the model.
         certify: prove each application, or run it: `lowered.certificate` (`docs/proofs.md`).
@@ -86,8 +86,8 @@ def lower(
     lowered = lower_as_far(
         program, target, pipeline, certify=certify, start=start, stop=stop, **given
     )
-    if stop is None:  # What stops on its way is no artefact yet.
-        lowered.require_artefact()
+    if stop is None:  # What stops on its way is no artifact yet.
+        lowered.require_artifact()
     return lowered
 
 
@@ -129,7 +129,7 @@ def lower_as_far(
         chosen = Pipeline(chosen.name, (PinSymbolicSizes.of(sizes), *chosen.steps))
     if check and (way.begins or way.ends):
         raise StepwellError(
-            "check follows a model all the way to its artefact",
+            "check follows a model all the way to its artifact",
             help="leave out check, or lower what was imported, to the end",
         )
     work.weights.require_data()
@@ -178,12 +178,12 @@ def emit(
     kind: str | None = None,
     **options: Any,
 ) -> Any:
-    """The artefact of a program at any level of a target: the rest of the way, and its bytes.
+    """The artifact of a program at any level of a target: the rest of the way, and its bytes.
 
     Args:
         program: as for `lower`.
         target: its name.
-        kind: of artefact; None: the target's own format.
+        kind: of artifact; None: the target's own format.
         options: as for `lower`, its arguments too.
 
     Raises:
@@ -270,7 +270,7 @@ def _checked(
     """What a check of the lowering says.
 
     Raises:
-        StepwellError: it contradicts a step or the artefact; every finding is listed.
+        StepwellError: it contradicts a step or the artifact; every finding is listed.
     """
     from stepwell.checking.check import check_steps
 

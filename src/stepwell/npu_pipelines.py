@@ -62,7 +62,7 @@ OVER_INTEGERS = ("arrange", "lower")
 
 
 def ethosu_pipeline(
-    accelerator: str, cpu: Target | str = CPU, io: Io | None = None, optimise: str = "speed"
+    accelerator: str, cpu: Target | str = CPU, io: Io | None = None, optimize: str = "speed"
 ) -> Pipeline:
     """Every step for an NPU and the CPU beside it.
 
@@ -70,21 +70,21 @@ def ethosu_pipeline(
         accelerator: `ethos-u55-128`, `ethos-u85-256`, …
         cpu: what runs the rest: CMSIS-NN's operators, and floats that stay floats.
         io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
-        optimise: `cycles` asks Vela for the cycles of each form of linear layers, and writes the
+        optimize: `cycles` asks Vela for the cycles of each form of linear layers, and writes the
             one with the fewest; else their rows are columns of an image.
     """
     to_npu = steps_to_npu(accelerator, "width")
     fuse = (Together("keep-bytes", tuple(rule() for rule in rescale_for_each_reader.RULES)),)
     behind = _on_cpu(accelerator, cpu, fuse)
     lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS, behind=behind, refused=_refused)
-    if optimise == CYCLES:
+    if optimize == CYCLES:
         others = tuple((rows, steps_to_npu(accelerator, rows)) for rows in ("height", "batch"))
         lower = replace(lower, others=others, cycles=_cycles)
-    return Pipeline(accelerator, (*_quantised(io), lower, *behind))
+    return Pipeline(accelerator, (*_quantized(io), lower, *behind))
 
 
 def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
-    """Quantised layers to operators; the rows of linear layers are batch, height or width."""
+    """Quantized layers to operators; the rows of linear layers are batch, height or width."""
     integers = (step(int8_linear, rows=rows) if is_step(r, int8_linear) else r for r in INTEGERS)
     # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
     return (
@@ -125,7 +125,7 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
 
     Args:
         name: `tosa-1.0+fp+cpu`, `tosa-1.0+int+cpu`, …
-        cpu: what runs quantised layers that TOSA lacks; floats are ExecuTorch's portable kernels.
+        cpu: what runs quantized layers that TOSA lacks; floats are ExecuTorch's portable kernels.
         io: the element type of float inputs and outputs, of all or by name.
     """
     target = parse_target(name.removesuffix(BESIDE_CPU))
@@ -138,16 +138,16 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
             *layouts(*LAYOUT, *FEWER_INTEGERS),
         )
         lower = LowerForNpu(target.name, to_tosa, OVER_INTEGERS)
-        return Pipeline(name, (*_quantised(io), lower, *_on_cpu(target.name, cpu)))
+        return Pipeline(name, (*_quantized(io), lower, *_on_cpu(target.name, cpu)))
     border = () if io is None else (IntegerPorts(io),)
     lower = LowerForNpu(target.name, BY_PROFILES[target.profiles])
     return Pipeline(name, (*border, lower, *_on_cpu(target.name, cpu)))
 
 
-def _quantised(io: Io | None) -> tuple[Step, ...]:
-    """Before anything is lowered: quantisation in types, and at the border what is asked for."""
+def _quantized(io: Io | None) -> tuple[Step, ...]:
+    """Before anything is lowered: quantization in types, and at the border what is asked for."""
     return (
-        Together("normalise", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
+        Together("normalize", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
         TYPE_QUANTIZATION,
         *(() if io is None else (IntegerPorts(io),)),
         Named("share-types", ShareCommonSubexpressions()),

@@ -46,7 +46,7 @@ class StepwellPartitioner(Partitioner):
         from stepwell.joining.delegated import to_delegated
 
         lowered = lower_as_far(exported_program, self.target, **self.options)
-        if lowered.target.artefact != "pte" or lowered.program.level != TARGET:
+        if lowered.target.artifact != "pte" or lowered.program.level != TARGET:
             raise StepwellError(
                 f"the partitioner makes delegates of XNNPACK, and {self.target!r} makes others",
                 help=f"stepwell.lower(exported, {self.target!r})",

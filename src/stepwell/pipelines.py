@@ -30,14 +30,14 @@ from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import convolutions as xnnpack_convolutions
 from stepwell.translate.lowerings.xnnpack import images as xnnpack_images
 from stepwell.translate.lowerings.xnnpack import products as xnnpack_products
-from stepwell.translate.lowerings.xnnpack import quantised_layers as xnnpack_quantised_layers
-from stepwell.translate.lowerings.xnnpack import quantised_nodes as xnnpack_quantised_nodes
+from stepwell.translate.lowerings.xnnpack import quantized_layers as xnnpack_quantized_layers
+from stepwell.translate.lowerings.xnnpack import quantized_nodes as xnnpack_quantized_nodes
 from stepwell.translate.lowerings.xnnpack import reductions as xnnpack_reductions
 from stepwell.translate.lowerings.xnnpack import resizing as xnnpack_resizing
 from stepwell.translate.rewrites.attention.add_mask_before_softmax import AddMaskBeforeSoftmax
 from stepwell.translate.rewrites.attention.attend_from_image import AttendFromImage
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
-from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
@@ -56,7 +56,7 @@ from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScal
 from stepwell.translate.rewrites.layers.lift_scales_from_filter import LiftScalesFromFilter
 from stepwell.translate.rewrites.layers.split_linear import SplitLinear
 from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
-from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream
+from stepwell.translate.rewrites.norms.center_residual_stream import CenterResidualStream
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
 from stepwell.translate.rewrites.sizes.keep_axes_apart import KeepAxesApart
@@ -75,7 +75,7 @@ from stepwell.translate.rewrites.xnnpack.convolutions.split_depthwise import Spl
 from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import SplitWideDepthwise
 from stepwell.translate.rewrites.xnnpack.expressions import expansions, rectify_before_scale
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
-from stepwell.translate.rewrites.xnnpack.expressions.recognise_gelu import RecogniseGelu
+from stepwell.translate.rewrites.xnnpack.expressions.recognize_gelu import RecognizeGelu
 from stepwell.translate.rewrites.xnnpack.floats import widen_gelu
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
 from stepwell.translate.rewrites.xnnpack.nodes import (
@@ -91,7 +91,7 @@ from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import N
 from stepwell.translate.rewrites.xnnpack.placing.partition import PartitionXnnpack
 from stepwell.translate.rewrites.xnnpack.placing.split_batch import SplitBatch
 from stepwell.translate.rewrites.xnnpack.placing.unroll_axis import UnrollAxis
-from stepwell.translate.rewrites.xnnpack.quantised import leftover_casts, widen_quantised_cast
+from stepwell.translate.rewrites.xnnpack.quantized import leftover_casts, widen_quantized_cast
 
 KEEP_IMAGES = (
     KeepAxesApart(),
@@ -131,27 +131,27 @@ TO_XNNPACK = (
 """One rewrite per family of ops; with `lower-matmul`, which runs first because it looks at the
 permutes it can absorb, they say what XNNPACK can run."""
 
-QUANTISED = (
+QUANTIZED = (
     Together("type-quantization", TYPES),
     Named("share-types", ShareCommonSubexpressions()),
     Together(
-        "lower-quantised",
+        "lower-quantized",
         (
-            step(xnnpack_quantised_layers.quantised_linear),
-            step(xnnpack_quantised_layers.quantised_convolution),
-            step(xnnpack_quantised_nodes.quantised_elementwise),
-            step(xnnpack_quantised_nodes.quantised_movement),
-            step(xnnpack_quantised_layers.dynamic_linear),
-            step(xnnpack_quantised_layers.dynamic_convolution),
+            step(xnnpack_quantized_layers.quantized_linear),
+            step(xnnpack_quantized_layers.quantized_convolution),
+            step(xnnpack_quantized_nodes.quantized_elementwise),
+            step(xnnpack_quantized_nodes.quantized_movement),
+            step(xnnpack_quantized_layers.dynamic_linear),
+            step(xnnpack_quantized_layers.dynamic_convolution),
             *CANCEL_CASTS,
         ),
     ),
     Together(
         "lower-casts",
         (
-            leftover_casts.FoldDequantisedConstant(),
+            leftover_casts.FoldDequantizedConstant(),
             *(rule() for rule in leftover_casts.CONVERT),
-            *(rule() for rule in widen_quantised_cast.RULES),
+            *(rule() for rule in widen_quantized_cast.RULES),
             *(rule() for rule in leftover_casts.UNTYPE),
             step(floats.widen_measured_range),
             *CANCEL_CASTS,
@@ -167,7 +167,7 @@ XNNPACK = Pipeline(
     "xnnpack",
     (
         Together(
-            "normalise",
+            "normalize",
             (
                 step(for_xnnpack.unbind_by_permute),
                 step(for_xnnpack.stack_by_permute),
@@ -183,7 +183,7 @@ XNNPACK = Pipeline(
             "widen-floats",
             (step(floats.widen_mixed_floats), step(floats.widen_bfloat), CancelNarrowing()),
         ),
-        *QUANTISED,
+        *QUANTIZED,
         Together("fold-weights", (*FOLD_WEIGHTS, LiftScalesFromFilter())),
         Together("multiply-experts", (MultiplyAllExperts(), AddUpBeforeExperts(), FoldConstants())),
         ChooseByRank(),
@@ -191,7 +191,7 @@ XNNPACK = Pipeline(
             "find-attention",
             (
                 AddMaskBeforeSoftmax(),
-                RecogniseAttention(),
+                RecognizeAttention(),
                 *(rule() for rule in permutes.RULES),
                 ShareRepeatedHeads(),
                 SkipMaskedAttention(),
@@ -207,14 +207,14 @@ XNNPACK = Pipeline(
             ),
         ),
         Together("ask-inputs", (AskInputsForSizes(),)),
-        CentreResidualStream(),
+        CenterResidualStream(),
         Together(
             "decompose",
             (
                 step(floats.widen_halves),
                 step(norms.decompose_layer_norm),
                 step(norms.decompose_group_norm),
-                RecogniseGelu(),
+                RecognizeGelu(),
                 *(rule() for rule in expansions.RULES),
                 step(for_xnnpack.expand_power),
                 LimitByMask(),
@@ -237,7 +237,7 @@ XNNPACK = Pipeline(
                 CropConvolution(),
             ),
         ),
-        Together("normalise-parts", (step(attention.guard_softmax_in_floats), *NORMAL_FORM)),
+        Together("normalize-parts", (step(attention.guard_softmax_in_floats), *NORMAL_FORM)),
         Named("share-parts", ShareCommonSubexpressions()),
         Together(
             "absorb",
@@ -316,7 +316,7 @@ XNNPACK_PUBLISHED = Pipeline(
         Together("take-apart", (DecomposeForKernels(),)),
         Together("remove-noop-expands", tuple(rule() for rule in expands.RULES[:2])),
         Together("lift-scalars", (step(constants.lift_constant_scalar, protect_attention=False),)),
-        Together("normalise", (*NORMAL_FORM, GATHER_STRIDES)),
+        Together("normalize", (*NORMAL_FORM, GATHER_STRIDES)),
         Together("lower-products", (step(xnnpack_products.matmul),)),
         Together("lower", TO_XNNPACK),
         Together("leave-to-kernels", (DecomposeForKernels(),)),

@@ -7,7 +7,7 @@
     )
     session.save_to_pte("model.pte")
 
-How a model is quantised is what ExecuTorch's recipe of the same name says. Its registry knows a
+How a model is quantized is what ExecuTorch's recipe of the same name says. Its registry knows a
 provider once the module that has it is imported: ExecuTorch 1.5 looks for no entry points.
 """
 
@@ -33,7 +33,7 @@ BACKEND = "stepwell"
 
 
 class StepwellRecipeType(RecipeType):
-    """What ExecuTorch's XNNPACK recipes quantise, lowered by stepwell."""
+    """What ExecuTorch's XNNPACK recipes quantize, lowered by stepwell."""
 
     FP32 = "stepwell_fp32"
     PT2E_INT8_DYNAMIC_PER_CHANNEL = "stepwell_pt2e_int8_dynamic_per_channel"

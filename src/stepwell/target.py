@@ -1,4 +1,4 @@
-"""What a target is: a pipeline, the emitters of its artefacts, and the engine that runs them.
+"""What a target is: a pipeline, the emitters of its artifacts, and the engine that runs them.
 
 The targets of the house are in `targets.py`; a plug-in makes one of its own.
 """
@@ -39,10 +39,10 @@ PipelineChange = Callable[[Pipeline], Pipeline]
 PipelineLike = Pipeline | str | PipelineChange
 """A pipeline, its name or its text, or a function that changes the target's own."""
 Emitter = Callable[..., Any]
-"""Program and options → an artefact."""
+"""Program and options → an artifact."""
 Runner = Callable[[bytes, Sequence[Any], str], tuple[Any, ...]]
 Session = Callable[[str, Sequence[Any]], tuple[Any, ...]]
-"""Calls of one loaded artefact, by method and inputs, which keep their state."""
+"""Calls of one loaded artifact, by method and inputs, which keep their state."""
 CoreRunner = Callable[[bytes, Sequence[Any], str, str], tuple[Any, ...]]
 """As a `Runner`, with the name of the core to run on."""
 
@@ -53,41 +53,41 @@ class Target:
 
     name: str
     pipeline: Pipeline
-    artefact: str
+    artifact: str
     emitters: Mapping[str, Emitter]
     runner: Runner
     own_options: tuple[Option, ...] = ()
     """What this target takes besides the `OPTIONS` of all."""
     per_method: bool = False
-    """Whether an artefact holds one method, which its emitter is told."""
+    """Whether an artifact holds one method, which its emitter is told."""
     write: Emitter | None = None
-    """Writes the artefact to a `path`, where that needs less memory than its bytes, and tells a
+    """Writes the artifact to a `path`, where that needs less memory than its bytes, and tells a
     `progress` if one is given: what is written, how many bytes are, and of how many."""
     bound: Bound | None = None
     """How far the engine may stand from the interpreter; None: as float kernels do."""
     reader: Callable[[bytes], Program] | None = None
-    """The program in an artefact, where that can be told."""
+    """The program in an artifact, where that can be told."""
     dialects: tuple[str, ...] = ()
     """Those whose ops its engine runs; other ops count as outside."""
     on_core: CoreRunner | None = None
-    """Runs an artefact on a core that is emulated."""
+    """Runs an artifact on a core that is emulated."""
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Stage → the step behind which a program is at it, the first of these that the pipeline has;
     the last stage is the level that is emitted (`docs/levels.md`)."""
     problems: Callable[[Program], Sequence[Problem]] | None = None
-    """What keeps the artefact of a program at the end of the pipeline from being emitted or run."""
+    """What keeps the artifact of a program at the end of the pipeline from being emitted or run."""
     session: Callable[[bytes], Session] | None = None
-    """Loads an artefact for calls in a row, where its engine keeps state between them."""
+    """Loads an artifact for calls in a row, where its engine keeps state between them."""
 
     def emitter(self, kind: str) -> Emitter:
-        """The emitter of an artefact kind.
+        """The emitter of an artifact kind.
 
         Raises:
-            StepwellError: this target has no such artefact.
+            StepwellError: this target has no such artifact.
         """
         if kind not in self.emitters:
             raise StepwellError(
-                f"target {self.name!r} has no {kind} artefact",
+                f"target {self.name!r} has no {kind} artifact",
                 help="it has " + ", ".join(f"to_{name}()" for name in self.emitters),
             )
         return self.emitters[kind]
@@ -113,18 +113,18 @@ class Target:
         """The value of every option: what was given, else the default."""
         return {option.name: given.get(option.name, option.default) for option in self.options}
 
-    def for_artefact(
+    def for_artifact(
         self, kind: str, given: Mapping[str, Any], more: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What the emitter of an artefact is told.
+        """What the emitter of an artifact is told.
 
         Args:
-            kind: of the artefact.
+            kind: of the artifact.
             given: options that the program was lowered with; those of other readers are left out.
-            more: options for this artefact alone.
+            more: options for this artifact alone.
 
         Raises:
-            StepwellError: one of `more` is none of this artefact's.
+            StepwellError: one of `more` is none of this artifact's.
         """
         known = [option for option in self.options if kind in option.at]
         names = {option.name for option in known}
@@ -185,20 +185,20 @@ class Target:
         return cuts(program)
 
     def run(
-        self, artefact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
+        self, artifact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
     ) -> tuple[Any, ...]:
-        """Run an artefact on this target's engine; on a core of that name, if one is given.
+        """Run an artifact on this target's engine; on a core of that name, if one is given.
 
         Raises:
-            StepwellError: the target's artefacts run on no emulated core.
+            StepwellError: the target's artifacts run on no emulated core.
         """
         if cpu is None:
-            return self.runner(artefact, inputs, method)
+            return self.runner(artifact, inputs, method)
         if self.on_core is None:
             raise StepwellError(
                 f"target {self.name!r} has an engine of its own, not {cpu}", help="leave out cpu"
             )
-        return self.on_core(artefact, inputs, method, cpu)
+        return self.on_core(artifact, inputs, method, cpu)
 
 
 def _a_pipeline(pipeline: Any) -> Pipeline:
@@ -207,6 +207,6 @@ def _a_pipeline(pipeline: Any) -> Pipeline:
         return pipeline
     raise StepwellError(
         f"a {type(pipeline).__name__} is no pipeline",
-        help='stepwell.PIPELINES["xnnpack"] is one, "normalise,my-rewrite" is the text of one, and '
+        help='stepwell.PIPELINES["xnnpack"] is one, "normalize,my-rewrite" is the text of one, and '
         "lambda own: own.after(…) changes the target's own",
     )

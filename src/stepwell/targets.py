@@ -1,4 +1,4 @@
-"""Targets by name: a pipeline, the emitters of its artefacts, and the engine that runs them.
+"""Targets by name: a pipeline, the emitters of its artifacts, and the engine that runs them.
 
 Those of Arm's stand in `arm_targets.py`, which is imported when one of them is named: who lowers to
 XNNPACK needs none of their operators, and none of the packages that they need.
@@ -83,7 +83,7 @@ TUNED = Option(
     "what was measured on a kind of CPU (`stepwell.tune`): decides where costs are close",
 )
 SHARES = Option(
-    "optimise",
+    "optimize",
     (SPEED, MEMORY),
     MEMORY,
     "memory: make several delegates where weights are many, so that loading holds fewer twice; "
@@ -146,17 +146,17 @@ def _xnnpack_etrecord(program: Program, exported: Any, method: str, **options: A
 
 
 def _run_pte(
-    artefact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
+    artifact: bytes, inputs: Sequence[Any], method: str, cpu: str | None = None
 ) -> tuple[Any, ...]:
     from stepwell.backends.executorch.running.runner import PteSession
 
-    return PteSession.load(artefact, cpu=cpu).call(method, inputs)
+    return PteSession.load(artifact, cpu=cpu).call(method, inputs)
 
 
-def _pte_session(artefact: bytes) -> Session:
+def _pte_session(artifact: bytes) -> Session:
     from stepwell.backends.executorch.running.runner import PteSession
 
-    return PteSession.load(artefact).call
+    return PteSession.load(artifact).call
 
 
 XNNPACK_TARGET = Target(
@@ -211,7 +211,7 @@ def _brought_target(name: str) -> Target:
         made = held if isinstance(held, Target) else held()
         if not isinstance(made, Target):  # pyright: ignore[reportUnnecessaryIsInstance]
             fact = f"what is registered as target {name!r} makes a {type(made).__name__}"
-            raise StepwellError(fact, help="stepwell.Target(name, pipeline, artefact, …)")
+            raise StepwellError(fact, help="stepwell.Target(name, pipeline, artifact, …)")
         return made
     if name in brought.pipeline_targets:
         target = find_target(brought.pipeline_targets[name])

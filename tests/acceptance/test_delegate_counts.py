@@ -1,7 +1,7 @@
-"""DeiT-Tiny's delegates, counted: the published result, with attention recognised, and everything.
+"""DeiT-Tiny's delegates, counted: the published result, with attention recognized, and everything.
 
 The stock flow makes 62 delegates with 207 ops outside. The upstream change (executorch #20515)
-reports 50; recognising attention as well reached 38 in a prototype.
+reports 50; recognizing attention as well reached 38 in a prototype.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from deit import deit_tiny
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.translate.lowerings.aten import attention
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 
 PUBLISHED = stepwell.PIPELINES["xnnpack-published"]
 ATTENTION = Pipeline(
     "published-with-attention",
-    (RecogniseAttention(), step(attention.expand_attention), *PUBLISHED.steps),
+    (RecognizeAttention(), step(attention.expand_attention), *PUBLISHED.steps),
 )
 
 

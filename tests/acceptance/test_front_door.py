@@ -126,7 +126,7 @@ def test_a_mistake_on_the_command_line_is_one_error_and_leaves_no_file(
     assert not Counter(tmp_path.iterdir())
 
 
-def test_an_artefact_takes_inputs_nested_as_the_model_does() -> None:
+def test_an_artifact_takes_inputs_nested_as_the_model_does() -> None:
     class Nested(torch.nn.Module):
         def forward(self, pair: dict[str, Any], *, scale: torch.Tensor) -> torch.Tensor:
             return pair["x"] * scale + pair["y"][0]
@@ -189,7 +189,7 @@ def test_what_is_no_exported_program_is_refused_in_words(given: Any) -> None:
         stepwell.lower(given, "xnnpack")
 
 
-def test_artefacts_are_read_from_bytes_paths_and_open_files(tmp_path: Path) -> None:
+def test_artifacts_are_read_from_bytes_paths_and_open_files(tmp_path: Path) -> None:
     exported = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
     path = tmp_path / "model.pte"
     lowered = stepwell.lower(exported, "xnnpack")

@@ -52,4 +52,4 @@ def test_what_is_empty_lies_in_every_order() -> None:
         for run in (lowered.program.run, lowered.run):
             assert [y.shape for y in run(given)] == [(3, 0), (3, 0, 7)]
     with pytest.raises(InputMismatch, match="dim order"):  # The runtime would end the process.
-        run_pte(lowered.artefact, [x])
+        run_pte(lowered.artifact, [x])

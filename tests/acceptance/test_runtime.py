@@ -28,8 +28,8 @@ MODELS = (
     "llama:llama_block",
     "gpt2:gpt2_2layers",
     "transformer:transformer_encoder_2layers",
-    "quantised:cnn_per_channel",
-    "quantised:mlp_dynamic",
+    "quantized:cnn_per_channel",
+    "quantized:mlp_dynamic",
 )
 
 
@@ -76,8 +76,8 @@ def test_no_delegate_keeps_a_pointer_to_a_constant_and_a_file_runs_right(
     assert [unpacked_constants(payload) for payload in found] == [[]] * len(found)
     file = tmp_path / "model.pte"
     file.write_bytes(data)
-    # Quantised sums round where they stand; float ones are reordered.
-    tolerance = 2e-2 if name.startswith("quantised") else 1e-5
+    # Quantized sums round where they stand; float ones are reordered.
+    tolerance = 2e-2 if name.startswith("quantized") else 1e-5
     ours = PteSession.load(file).run(*pytree.tree_leaves(inputs))
     close(ours, copy.deepcopy(module)(*inputs), tolerance)
 

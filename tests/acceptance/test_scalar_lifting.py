@@ -18,7 +18,7 @@ from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import History, parts_of, run_rewrites
 from stepwell.translate.lowerings.aten import constants
 from stepwell.translate.lowerings.lowering import is_step, step
-from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 
 LAYERS = 2
 
@@ -39,7 +39,7 @@ def count(program: Program, cls: type) -> int:
     return sum(isinstance(op, cls) for op in program.module.walk())
 
 
-def test_without_a_recogniser_every_scale_is_lifted(decomposed: ExportedProgram) -> None:
+def test_without_a_recognizer_every_scale_is_lifted(decomposed: ExportedProgram) -> None:
     program = stepwell.from_exported_program(decomposed)
     assert count(program, aten.MulScalar) == 2 * LAYERS
     applied, _ = lift(program, protect_attention=False)
@@ -47,7 +47,7 @@ def test_without_a_recogniser_every_scale_is_lifted(decomposed: ExportedProgram)
     assert count(program, aten.MulScalar) == 0
 
 
-def test_with_a_recogniser_to_come_no_attention_scale_is_lifted(
+def test_with_a_recognizer_to_come_no_attention_scale_is_lifted(
     decomposed: ExportedProgram,
 ) -> None:
     program = stepwell.from_exported_program(decomposed)
@@ -73,12 +73,12 @@ def test_the_published_pipeline_leaves_no_scalar_and_makes_fewer_delegates() -> 
 
 
 @pytest.mark.parametrize("name", sorted(stepwell.PIPELINES))
-def test_scalars_lifted_ahead_of_a_recogniser_spare_attention(name: str) -> None:
+def test_scalars_lifted_ahead_of_a_recognizer_spare_attention(name: str) -> None:
     steps = [held for whole in stepwell.PIPELINES[name].steps for held in (whole, *parts_of(whole))]
-    recognisers = [i for i, held in enumerate(steps) if isinstance(held, RecogniseAttention)]
+    recognizers = [i for i, held in enumerate(steps) if isinstance(held, RecognizeAttention)]
     for index, held in enumerate(steps):
         is_lifting = is_step(held, constants.lift_constant_scalar)
-        if is_lifting and recognisers and index < max(recognisers):
+        if is_lifting and recognizers and index < max(recognizers):
             assert cast(Any, held).protect_attention
 
 

@@ -134,13 +134,13 @@ def test_twenty_lowerings_in_eight_threads_give_the_bytes_of_one_after_the_other
 
     def work(job: tuple[str, str]) -> None:
         name, target = job
-        given.append((job, stepwell.lower(exported[name], target).artefact))
+        given.append((job, stepwell.lower(exported[name], target).artifact))
 
     with unchanged():
         failures = in_threads(work, shuffled)
     assert not failures, failures[0]
     alone = {(name, target): stepwell.lower(exported[name], target) for name, target in jobs}
-    different = [job for job, data in given if data != alone[job].artefact]
+    different = [job for job, data in given if data != alone[job].artifact]
     assert len(given) == len(shuffled) and not different
     for name in ("zero", "negative zero"):
         (out,) = alone[name, "tosa-1.0+fp"].program.run(torch.zeros(ROWS))
@@ -220,6 +220,6 @@ def test_a_context_is_of_one_lowering() -> None:
     source = stepwell.from_exported_program(
         torch.export.export(Of(lambda x: x.sin()), (torch.ones(3),))
     )
-    pipeline = stepwell.PIPELINES["xnnpack"].before("normalise", Look)
+    pipeline = stepwell.PIPELINES["xnnpack"].before("normalize", Look)
     in_threads(lambda _: stepwell.lower(source, "xnnpack", pipeline), list(range(4)))
     assert len(set(map(id, seen))) == 4 and not source.context.target

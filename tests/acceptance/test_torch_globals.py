@@ -180,7 +180,7 @@ def _with_inputs(number: int) -> tuple[nn.Module, tuple[Tensor]]:
 def _bytes(exported: Any, target: str) -> bytes | str:
     """What a lowering gives: a refusal, too, is the same in every thread."""
     try:
-        return stepwell.lower(exported, target).artefact
+        return stepwell.lower(exported, target).artifact
     except stepwell.StepwellError as error:
         return str(error)
 

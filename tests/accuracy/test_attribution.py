@@ -17,7 +17,7 @@ from stepwell.attributing.causes import Operand, wrong_gain
 from stepwell.attributing.measure import imported
 from stepwell.attributing.metrics import Tally
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import Quantised, paired
+from stepwell.attributing.sites import Quantized, paired
 
 
 class Net(nn.Module):
@@ -41,7 +41,7 @@ def batches(count: int) -> list[Any]:
 
 
 @pytest.fixture(scope="module", params=["fp4e2m1", "int8-xnnpack", "8da4w"])
-def pair(request: pytest.FixtureRequest) -> Quantised:
+def pair(request: pytest.FixtureRequest) -> Quantized:
     torch.manual_seed(0)
     model = Net()
     model(torch.randn(64, 1, 6, 6))  # The norm's statistics.
@@ -51,11 +51,11 @@ def pair(request: pytest.FixtureRequest) -> Quantised:
     if request.param == "fp4e2m1":
         given: Any = stepwell.to_mxfp(source, "fp4e2m1", convolutions=True, attention=True)
     else:
-        given = stepwell.quantise(model, request.param, [inputs])
+        given = stepwell.quantize(model, request.param, [inputs])
     return paired(imported(given, inputs), source)
 
 
-def test_all_sites_freed_are_the_float_model_and_none_the_quantised_one(pair: Quantised) -> None:
+def test_all_sites_freed_are_the_float_model_and_none_the_quantized_one(pair: Quantized) -> None:
     (x,) = batches(1)[0][0]
     free, low = (Playback(pair, (x,), free=free).outputs[0] for free in (True, False))
     assert torch.allclose(free, pair.original.run(x)[0], atol=1e-5)
@@ -63,7 +63,7 @@ def test_all_sites_freed_are_the_float_model_and_none_the_quantised_one(pair: Qu
     assert not torch.allclose(free, low, atol=1e-3)
 
 
-def test_a_site_played_back_is_a_run_in_which_it_alone_differs(pair: Quantised) -> None:
+def test_a_site_played_back_is_a_run_in_which_it_alone_differs(pair: Quantized) -> None:
     inputs = batches(1)[0][0]
     kept = Playback(pair, inputs, free=True)
     one = kept.flipped(pair.sites[0])[0]
@@ -73,7 +73,7 @@ def test_a_site_played_back_is_a_run_in_which_it_alone_differs(pair: Quantised) 
     assert torch.allclose(both, Playback(pair, inputs, free=False).outputs[0], atol=1e-5)
 
 
-def test_gradients_rank_what_measuring_finds(pair: Quantised) -> None:
+def test_gradients_rank_what_measuring_finds(pair: Quantized) -> None:
     data = batches(2)
     ranks = estimates(pair, data[:1])
     found = attribute(pair, data)
@@ -86,7 +86,7 @@ def test_gradients_rank_what_measuring_finds(pair: Quantised) -> None:
             assert ranks[one] < 1.5 * ranks[other] and ranks[other] < 1.5 * ranks[one], one.name
 
 
-def test_measuring_goes_on_where_it_stopped(pair: Quantised, tmp_path: Path) -> None:
+def test_measuring_goes_on_where_it_stopped(pair: Quantized, tmp_path: Path) -> None:
     data, place = batches(3), tmp_path / "kept.json"
     attribute(pair, data[:2], resume=place)
     told: list[int] = []
@@ -129,7 +129,7 @@ def test_every_stage_is_called_as_the_model_is(target: str) -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
     data = [((torch.randn(16, 6),), None)]
     stages = stepwell.accuracy(model, target, data).stages
-    assert [stages[0].name, stages[-1].name] == ["model", "artefact"] and len(stages) > 6
+    assert [stages[0].name, stages[-1].name] == ["model", "artifact"] and len(stages) > 6
     assert abs(stages[-1].mean[0] - stages[2].mean[0]) < 1e-3  # TOSA takes integers there.
 
 
@@ -154,7 +154,7 @@ def test_a_site_that_all_samples_share_is_no_obstacle() -> None:
     torch.manual_seed(0)
     model, data = Shared().eval(), [((torch.randn(64, 12),), None)]
     source = imported(model, data[0][0])
-    given = stepwell.quantise(model, "int8-xnnpack", [data[0][0]])
+    given = stepwell.quantize(model, "int8-xnnpack", [data[0][0]])
     pair = paired(imported(given, data[0][0]), source)
     ranks = {site.name: rank for site, rank in estimates(pair, data).items()}
     assert ranks["head"] > 0 and ranks["add"] == 0  # Whose integers have no floats to be freed to.
@@ -172,11 +172,11 @@ class Normed(nn.Module):
 
 
 @pytest.mark.parametrize("form", ["int8-cortex-m", "int8-tosa"])
-def test_layers_that_a_quantiser_makes_of_a_norm_are_none_of_the_models(form: str) -> None:
+def test_layers_that_a_quantizer_makes_of_a_norm_are_none_of_the_models(form: str) -> None:
     torch.manual_seed(0)
     model, x = Normed().eval(), torch.randn(64, 16)
-    quantised = imported(stepwell.quantise(model, form, [(x,)]), (x,))
-    pair = paired(quantised, imported(model, (x,)))
+    quantized = imported(stepwell.quantize(model, form, [(x,)]), (x,))
+    pair = paired(quantized, imported(model, (x,)))
     assert [site.name for site in pair.sites if site.floats] == ["into", "out"]
     (wanted,) = pair.original.run(x)
     apart = [float((Playback(pair, (x,), free=free).outputs[0] - wanted).norm() / wanted.norm())

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import stepwell
 from stepwell.attributing.measure import imported
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import Quantised, paired
+from stepwell.attributing.sites import Quantized, paired
 from stepwell.curing.balancing import Gauge
 from stepwell.curing.weights import Weights
 
@@ -62,11 +62,11 @@ def images(seed: int, count: int) -> list[Any]:
     return [((torch.randn(64, 1, 8, 8, generator=random),), None) for _ in range(count)]
 
 
-def pair_of(model: nn.Module, form: str, x: Tensor) -> Quantised:
+def pair_of(model: nn.Module, form: str, x: Tensor) -> Quantized:
     source = imported(model, (x,))
     if form.startswith("fp"):
         return paired(stepwell.to_mxfp(source, form, convolutions=True, attention=True), source)
-    return paired(imported(stepwell.quantise(model, form, [x]), (x,)), source)
+    return paired(imported(stepwell.quantize(model, form, [x]), (x,)), source)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_scales_of_channels_change_nothing_in_floats(
     scaled = gauge.scaled(logarithms)
     (wanted,), (now,) = plays[0].outputs, Playback(scaled.pair, (x,), free=True).outputs
     assert float((now - wanted).abs().max()) < 1e-5 * float(wanted.abs().max())
-    (quantised,), (written,) = scaled.run((x,)).outputs, scaled.program().run(x)
+    (quantized,), (written,) = scaled.run((x,)).outputs, scaled.program().run(x)
     if not form.startswith("fp"):  # Whose products have an order of sums of their own.
-        assert torch.equal(quantised, written)
-    assert float((quantised - wanted).norm()) < 0.5 * float(wanted.norm())
+        assert torch.equal(quantized, written)
+    assert float((quantized - wanted).norm()) < 0.5 * float(wanted.norm())
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_scales_of_channels_change_nothing_in_floats(
 )
 def test_channels_of_different_size_are_made_alike(form: str, target: str) -> None:
     found = stepwell.accuracy(
-        uneven(nn.ReLU), target, images(1, 2), quantise=form, levels=0, most=2, fit=images(2, 2),
+        uneven(nn.ReLU), target, images(1, 2), quantize=form, levels=0, most=2, fit=images(2, 2),
         cures=("balancing",),
     )  # fmt: skip
     assert found.cures[0].kept and found.cures[0].recovered > 0.9, str(found)
@@ -116,7 +116,7 @@ def test_channels_of_different_size_are_made_alike(form: str, target: str) -> No
         (given,), (wanted,) = lowered.run(x), found.program.run(x)
         assert float((given - wanted).abs().mean()) < 0.01 * float(wanted.abs().mean())
         with pytest.raises(stepwell.StepwellError, match="are balanced"):
-            stepwell.accuracy(uneven(nn.ReLU), target, images(1, 1), quantised=found.program)
+            stepwell.accuracy(uneven(nn.ReLU), target, images(1, 1), quantized=found.program)
 
 
 def test_where_a_function_ends_every_channel_nothing_is_scaled() -> None:

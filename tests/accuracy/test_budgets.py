@@ -76,7 +76,7 @@ def test_rounding_in_float32_has_the_bits_of_the_cast() -> None:
     x[3] = 0
     for name, kind in PAYLOADS.items():
         assert torch.equal(rounded(x, name, -1), fake_quantize(x, kind)), name
-    grey = torch.randn(2, 1, 5, 5, generator=random)
-    padded = torch.nn.functional.pad(grey.permute(0, 2, 3, 1), (0, 31))
+    gray = torch.randn(2, 1, 5, 5, generator=random)
+    padded = torch.nn.functional.pad(gray.permute(0, 2, 3, 1), (0, 31))
     kind = PAYLOADS["fp4e2m1"]
-    assert torch.equal(rounded(grey, "fp4e2m1", 1)[:, 0], fake_quantize(padded, kind)[..., 0])
+    assert torch.equal(rounded(gray, "fp4e2m1", 1)[:, 0], fake_quantize(padded, kind)[..., 0])

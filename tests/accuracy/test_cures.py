@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.attributing.sites import Quantised
+from stepwell.attributing.sites import Quantized
 from stepwell.commands.accuracy import CURES
 from stepwell.curing import cure
 from stepwell.curing.mixing import bits_read, payloads_of
@@ -41,13 +41,13 @@ def batches(seed: int, count: int) -> list[Any]:
 def test_other_weights_on_the_same_grid_win_the_loss_back(form: str) -> None:
     target = TARGET if form == "fp4e2m1" else "xnnpack"
     found = stepwell.accuracy(
-        net(), target, batches(7, 3), quantise=form, levels=0, fit=batches(8, 6),
+        net(), target, batches(7, 3), quantize=form, levels=0, fit=batches(8, 6),
         cures=("rounding", "distilling"),
     )  # fmt: skip
     kept = [cure for cure in found.cures if cure.kept]  # The second wins on top, or is not kept.
     assert kept and kept[-1].recovered > 0.3, str(found)  # What rounds activations stays.
     assert found.program is not None
-    plain = stepwell.accuracy(net(), target, batches(7, 1), quantise=form, levels=0).program
+    plain = stepwell.accuracy(net(), target, batches(7, 1), quantize=form, levels=0).program
     assert plain is not None
     ops = [Counter(op.name for op in p.module.walk()) for p in (plain, found.program)]
     assert ops[0] == ops[1]
@@ -61,10 +61,10 @@ def test_what_is_worth_it_is_wider_within_the_budget() -> None:
     """Of weights and activations alike; a product of two payloads is one of the target's."""
     model = net()
     found = stepwell.accuracy(
-        model, TARGET, batches(7, 2), quantise="fp4e2m1", levels=0, cures=("mixing",)
+        model, TARGET, batches(7, 2), quantize="fp4e2m1", levels=0, cures=("mixing",)
     )
     assert found.program is not None and found.cures[0].kept, str(found)
-    pair = Quantised(found.program, found.program)
+    pair = Quantized(found.program, found.program)
     read = [payloads_of(site) for site in pair.sites]
     assert any(one != other for one, other in read) and "fp8e4m3" in read[2]
     weights, rows = (64 * 64, 64 * 64, 64 * 6), 64
@@ -81,7 +81,7 @@ def test_what_is_worth_it_is_wider_within_the_budget() -> None:
 def test_weights_that_are_worth_it_have_eight_bits(form: str) -> None:
     """Within 4.5 bits a weight there is room for the last layer, and for no other."""
     found = stepwell.accuracy(
-        net(), "xnnpack", batches(7, 2), quantise=form, levels=0, cures=("mixing",)
+        net(), "xnnpack", batches(7, 2), quantize=form, levels=0, cures=("mixing",)
     )
     assert found.program is not None and found.cures[0].kept, str(found)
     assert short_layers(found.program) == [True, True, False]
@@ -100,12 +100,12 @@ def short_layers(program: stepwell.Program) -> list[bool]:
 
 def test_a_budget_in_bytes_is_held_and_used() -> None:
     """Four bits more of 64 × 64 weights are 2 048 bytes; 128 scales of groups become 64."""
-    plain = stepwell.accuracy(net(), "xnnpack", batches(7, 1), quantise="8da4w", levels=0).program
+    plain = stepwell.accuracy(net(), "xnnpack", batches(7, 1), quantize="8da4w", levels=0).program
     assert plain is not None
     size = len(stepwell.lower(plain, "xnnpack").to_pte())
     for more, long in ((100, 0), (400, 1), (2600, 2), (9000, 3)):
         found = stepwell.accuracy(
-            net(), "xnnpack", batches(7, 2), quantise="8da4w", levels=0, most=1,
+            net(), "xnnpack", batches(7, 2), quantize="8da4w", levels=0, most=1,
             cures=("mixing",), budget=(size + more, "bytes"),
         )  # fmt: skip
         assert found.program is not None
@@ -116,7 +116,7 @@ def test_a_budget_in_bytes_is_held_and_used() -> None:
 def test_a_budget_is_of_what_the_target_has() -> None:
     with pytest.raises(stepwell.StepwellError, match="has no figure 'arena'"):
         stepwell.accuracy(
-            net(), TARGET, batches(7, 2), quantise="fp4e2m1", levels=0, most=1, cures=("mixing",),
+            net(), TARGET, batches(7, 2), quantize="fp4e2m1", levels=0, most=1, cures=("mixing",),
             budget=(100, "arena"),
         )  # fmt: skip
 
@@ -130,7 +130,7 @@ def test_a_cure_that_does_not_win_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setitem(cure.CURES, "worse", worse)  # pyright: ignore
     found = stepwell.accuracy(
-        net(), TARGET, batches(7, 2), quantise="fp4e2m1", levels=0, cures=("worse",)
+        net(), TARGET, batches(7, 2), quantize="fp4e2m1", levels=0, cures=("worse",)
     )
     assert not found.cures[0].kept and "moves by +" in found.cures[0].why
     with pytest.raises(stepwell.StepwellError, match="no cure 'polishing'"):
@@ -211,7 +211,7 @@ def test_ranges_are_narrowed_where_finer_steps_win() -> None:
 def test_clipping_needs_ranges_known_ahead() -> None:
     with pytest.raises(stepwell.StepwellError, match="'clipping' chooses ranges"):
         stepwell.accuracy(
-            net(), TARGET, batches(7, 2), quantise="fp4e2m1", levels=0, cures=("clipping",)
+            net(), TARGET, batches(7, 2), quantize="fp4e2m1", levels=0, cures=("clipping",)
         )
 
 
@@ -236,7 +236,7 @@ def test_scales_and_biases_are_kept_where_they_win(
 ) -> None:
     target = "tosa-1.0+int" if form == "int8-tosa" else "xnnpack"
     found = stepwell.accuracy(
-        far(), target, batches(7, 3), quantise=form, levels=0, most=2, fit=batches(8, 6),
+        far(), target, batches(7, 3), quantize=form, levels=0, most=2, fit=batches(8, 6),
         cures=cures,
     )  # fmt: skip
     assert [cure.kept for cure in found.cures] == kept, str(found)
@@ -253,7 +253,7 @@ def test_scales_and_biases_are_kept_where_they_win(
 
 def test_scales_of_groups_stay_numbers_of_bfloat16() -> None:
     found = stepwell.accuracy(
-        net(), "xnnpack", batches(7, 2), quantise="8da4w", levels=0, most=2, cures=("scales",)
+        net(), "xnnpack", batches(7, 2), quantize="8da4w", levels=0, most=2, cures=("scales",)
     )
     assert found.program is not None and found.cures[0].kept, str(found)
     assert found.cures[0].recovered > 0.3, str(found)
@@ -271,13 +271,13 @@ def test_scales_of_groups_stay_numbers_of_bfloat16() -> None:
 @pytest.mark.parametrize(
     ("cure", "form", "message"),
     [("scales", "fp4e2m1", "chooses scales of weights of integers"),
-     ("biases", "8da4w", "changes biases of quantised layers")],
+     ("biases", "8da4w", "changes biases of quantized layers")],
 )  # fmt: skip
 def test_a_cure_says_what_it_lacks(cure: str, form: str, message: str) -> None:
     model = nn.Sequential(nn.Linear(64, 6, bias=False)).eval()
     target = TARGET if form == "fp4e2m1" else "xnnpack"
     with pytest.raises(stepwell.StepwellError, match=message):
-        stepwell.accuracy(model, target, batches(7, 2), quantise=form, levels=0, cures=(cure,))
+        stepwell.accuracy(model, target, batches(7, 2), quantize=form, levels=0, cures=(cure,))
 
 
 def test_the_command_names_every_cure() -> None:

@@ -54,11 +54,11 @@ def test_sites_are_widened_until_what_is_left_is_little() -> None:
 def test_int16_is_no_remedy_for_weights() -> None:
     torch.manual_seed(3)
     model = Uneven().eval()
-    graph = stepwell.quantise(model, "int8-xnnpack", [x for x, _ in batches()])
+    graph = stepwell.quantize(model, "int8-xnnpack", [x for x, _ in batches()])
     layer = next(node for node in graph.graph.nodes if "aten.linear" in str(node.target))
     source = layer.args[1].args[0].target
     setattr(graph, source, (getattr(graph, source) // 64) * 64)
-    found = stepwell.accuracy(model, "xnnpack", batches(), quantised=graph, levels=0)
+    found = stepwell.accuracy(model, "xnnpack", batches(), quantized=graph, levels=0)
     assert "`a` loses" in found.sentence and "int16" not in found.sentence, str(found)
     assert not found.wider
 
@@ -74,7 +74,7 @@ def tally(mean: float, error: float, count: int = 1000) -> Tally:
         (tally(-0.001, 0.001), "Nothing is lost beyond noise: the loss moves by +0.0006 ± 0.0013, "
          "the score by -0.0010 ± 0.0020, 7 of 1000 answers change."),
         (tally(0.004, 0.001), "Nothing is lost beyond noise"),
-        (tally(-0.004, 0.001), "Quantised, the loss moves by +0.0006 ± 0.0013, the score by "
+        (tally(-0.004, 0.001), "Quantized, the loss moves by +0.0006 ± 0.0013, the score by "
          "-0.0040 ± 0.0020, and no site alone loses more than noise."),
         (tally(-0.004, 0.001, 4), "Nothing is lost beyond noise"),  # A score for a whole batch.
     ],

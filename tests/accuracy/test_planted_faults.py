@@ -1,4 +1,4 @@
-"""Faults planted into a quantised net are named by the sentence that comes first."""
+"""Faults planted into a quantized net are named by the sentence that comes first."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def net() -> Net:
     return Net().eval()
 
 
-def quantised(model: nn.Module, size: float = 1.0) -> Any:
-    return stepwell.quantise(model, "int8-xnnpack", [x for x, _ in batches(2, size)])
+def quantized(model: nn.Module, size: float = 1.0) -> Any:
+    return stepwell.quantize(model, "int8-xnnpack", [x for x, _ in batches(2, size)])
 
 
 def nodes(graph: Any, word: str) -> list[Any]:
@@ -69,13 +69,13 @@ def set_weight(graph: Any, number: int, at: int, change: Callable[[Tensor], Tens
 
 
 def outlier(graph: Any) -> Any:
-    """Answers for a channel that is 40 times the others, ahead of which nothing was equalised."""
+    """Answers for a channel that is 40 times the others, ahead of which nothing was equalized."""
     model = net()
     with torch.no_grad():
         model.up.weight[7] *= 40
         model.up.bias[7] *= 40
         model.mid.weight[:, 7] /= 40
-    return model, quantised(model)
+    return model, quantized(model)
 
 
 def shifted_zero(graph: Any) -> None:
@@ -133,7 +133,7 @@ def too_wide(graph: Any) -> None:
 
 def bad_calibration(graph: Any) -> Any:
     model = net()
-    return model, quantised(model, 0.08)
+    return model, quantized(model, 0.08)
 
 
 FAULTS: dict[Callable[[Any], Any], tuple[str, str]] = {
@@ -153,7 +153,7 @@ FAULTS: dict[Callable[[Any], Any], tuple[str, str]] = {
 
 @pytest.fixture(scope="module")
 def sound() -> Any:
-    return quantised(net())
+    return quantized(net())
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -164,7 +164,7 @@ def test_a_planted_fault_is_named(sound: Any, fault: Callable[[Any], Any]) -> No
         model, graph = given
     elif hasattr(graph, "recompile"):
         graph.recompile()
-    found = stepwell.accuracy(model, "xnnpack", batches(3), quantised=graph, levels=0)
+    found = stepwell.accuracy(model, "xnnpack", batches(3), quantized=graph, levels=0)
     site, said = FAULTS[fault]
     assert f"`{site}`" in found.sentence or not site, str(found)
     assert said in found.sentence, str(found)
@@ -190,13 +190,13 @@ def test_a_wrong_step_of_the_lowering_is_named(sound: Any) -> None:
         net(),
         "xnnpack",
         batches(1),
-        quantised=copy.deepcopy(sound),
-        pipeline=lambda own: own.before("normalise", HalveRelu),
+        quantized=copy.deepcopy(sound),
+        pipeline=lambda own: own.before("normalize", HalveRelu),
     )
     assert "The stage `typed` loses it, in the step 'halve-relu'" in found.sentence, str(found)
 
 
-class Grey(nn.Module):
+class Gray(nn.Module):
     """Patches of an image of one channel, then a linear layer."""
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ def test_one_number_in_a_block_of_mx_is_named_with_its_remedy() -> None:
     torch.manual_seed(0)
     data = [((torch.randn(256, 1, 8, 8).round(),), None)]
     with torch.no_grad():
-        model = Grey().eval()
+        model = Gray().eval()
         model.head.weight.copy_(model.head.weight.sign() / 16)  # Which fp4 holds as they are.
         model.patch.weight.mul_(4)
     target = "tosa-1.1+fp+mx_common+mx_fp4e2m1"

@@ -14,7 +14,7 @@ import stepwell
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running import arm64
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
-from stepwell.ir.diagnostics import ArtefactError
+from stepwell.ir.diagnostics import ArtifactError
 
 
 def lowered(module: nn.Module, *inputs: torch.Tensor) -> stepwell.Lowered:
@@ -87,7 +87,7 @@ def test_a_program_that_crashes_takes_no_other_with_it(a76: str) -> None:
     (method,) = read_container(data).methods
     lives, dies = (arm64.EmulatedProgram(data, a76) for _ in range(2))
     os.kill(dies.process, signal.SIGSEGV)
-    with pytest.raises(ArtefactError, match="killed by SIGSEGV"):
+    with pytest.raises(ArtifactError, match="killed by SIGSEGV"):
         dies.execute(method, [x])
     torch.testing.assert_close(lives.execute(method, [x])[0], x * 2)
     torch.testing.assert_close(run_pte(data, [x], cpu=a76)[0], x * 2)
@@ -115,7 +115,7 @@ def test_weights_in_a_file_beside_it_are_read(a76: str, tmp_path: Path) -> None:
     (tmp_path / "weights.ptd").write_bytes(ptd)
     for external in (ptd, tmp_path / "weights.ptd"):
         torch.testing.assert_close(run_pte(pte, [x], external=external, cpu=a76)[0], net(x))
-    with pytest.raises(ArtefactError, match="cannot be loaded"):
+    with pytest.raises(ArtifactError, match="cannot be loaded"):
         run_pte(pte, [x], cpu=a76)
 
 

@@ -61,7 +61,7 @@ def things(folder: Path) -> dict[str, Any]:
 VGF = Path(__file__).parents[1] / "tosa" / "vgf" / "twice.vgf"
 ELSEWHERE = frozenset(
     "sweep load_plugin unload_plugin xdsl_interpreter torch_alone infers interprets "
-    "set_level quantise".split()
+    "set_level quantize".split()
 )
 """They run campaigns, calibrate, or change what this process knows; their own tests call them."""
 
@@ -140,7 +140,7 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
         "Lowered.run": (lowered.run, {"method": "forward", "args": x}),
         "Lowered.save": (lowered.save, {"path": folder / "saved.pte", "progress": None}),
         "Lowered.emit": (lowered.emit, {"kind": None}),
-        "Lowered.to_pte": (lowered.to_pte, {"cpu": "", "optimise": "speed"}),
+        "Lowered.to_pte": (lowered.to_pte, {"cpu": "", "optimize": "speed"}),
         "Lowered.to_tosa": (tosa.to_tosa, {"version": "1.0"}),
         "Lowered.to_c": (
             cortex.to_c,

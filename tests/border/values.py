@@ -89,7 +89,7 @@ VALUES: dict[str, Callable[[Tensor], Any]] = {
     "fake": _fake,
     "sparse": lambda t: t.to_sparse(),
     "sparse rows": lambda t: t.to_sparse_csr(),
-    "quantised": lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8),
+    "quantized": lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8),
     "nested": lambda t: torch.nested.nested_tensor([t[0], t[1]]),
     "jagged": lambda t: torch.nested.nested_tensor([t[0], t[1]], layout=torch.jagged),
     "meta": lambda t: t.to("meta"),

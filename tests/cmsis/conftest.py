@@ -51,14 +51,14 @@ class Pickler(cloudpickle.Pickler):
         return torch.Size, ((len(kept),),), (kept, str(obj.dtype), obj.shape, obj.stride())
 
 
-_QUANTISED: OrderedDict[bytes, tuple[ExportedProgram, torch.Tensor]] = OrderedDict()
+_QUANTIZED: OrderedDict[bytes, tuple[ExportedProgram, torch.Tensor]] = OrderedDict()
 """Programs by what they are made of, and the state of torch's random numbers behind each."""
 
 
 def pt2e(
     module: nn.Module, inputs: Inputs, quantizer: Any = None, calibrations: int = 3
 ) -> ExportedProgram:
-    """A module quantised by PT2E and exported again; the same program for the same again."""
+    """A module quantized by PT2E and exported again; the same program for the same again."""
     asked = (module, inputs, quantizer, calibrations, torch.get_rng_state())
     pickled = BytesIO()
     try:
@@ -66,12 +66,12 @@ def pt2e(
         key = sha256(pickled.getbuffer()).digest()
     except RuntimeError:  # A quantizer that holds functions of C++.
         return _pt2e(module, inputs, quantizer, calibrations)
-    if key not in _QUANTISED:
+    if key not in _QUANTIZED:
         made = _pt2e(module, inputs, quantizer, calibrations)
-        _QUANTISED[key] = made, torch.get_rng_state()
-        if len(_QUANTISED) > 100:
-            _QUANTISED.popitem(last=False)
-    exported, drawn = _QUANTISED[key]
+        _QUANTIZED[key] = made, torch.get_rng_state()
+        if len(_QUANTIZED) > 100:
+            _QUANTIZED.popitem(last=False)
+    exported, drawn = _QUANTIZED[key]
     torch.set_rng_state(drawn)
     return exported
 
@@ -267,5 +267,5 @@ def quantizer(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def quantised() -> Callable[..., ExportedProgram]:
+def quantized() -> Callable[..., ExportedProgram]:
     return pt2e

@@ -1,4 +1,4 @@
-"""Random nets of what quantised models are made of: a draw is a module and an input that fits it.
+"""Random nets of what quantized models are made of: a draw is a module and an input that fits it.
 
 A net is a list of steps on a pool of values. Each step names a layer whose condition holds for the
 shape it is given; values stay of moderate size, so that int8 has something to resolve.

@@ -89,5 +89,5 @@ def test_only_cortex_m_programs_have_a_form_in_c() -> None:
     lowered = stepwell.lower(exported, "cortex-m4")
     assert bytes_in(lowered.to_c("net")) == lowered.to_pte()
     assert torch.equal(lowered.run(x)[0], lowered.program.run(x)[0])
-    with pytest.raises(StepwellError, match="'xnnpack' has no c artefact"):
+    with pytest.raises(StepwellError, match="'xnnpack' has no c artifact"):
         stepwell.lower(exported, "xnnpack").to_c()

@@ -21,7 +21,7 @@ from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
 
 
-def quantised(module: nn.Module, x: torch.Tensor) -> Any:
+def quantized(module: nn.Module, x: torch.Tensor) -> Any:
     sizes = ({0: Dim("batch", min=1, max=16)},)
     graph = export(module.eval(), (x,), dynamic_shapes=sizes).module(check_guards=False)
     prepared = prepare_pt2e(graph, CortexMQuantizer())
@@ -40,7 +40,7 @@ def mlp_of(features: int) -> nn.Module:
 
 
 def test_kernel_sums_fold_and_the_program_runs_at_any_batch(lower: Any) -> None:
-    exported = quantised(mlp(), torch.randn(4, 12))
+    exported = quantized(mlp(), torch.randn(4, 12))
     result = lower(exported)
     assert not result.floats
     linears = [op for op in result.program.module.walk() if isinstance(op, QuantizedLinear)]
@@ -51,7 +51,7 @@ def test_kernel_sums_fold_and_the_program_runs_at_any_batch(lower: Any) -> None:
 
 
 def test_bytes_are_refused_where_the_device_would_keep_the_planned_size(lower: Any) -> None:
-    result = lower(quantised(mlp(), torch.randn(4, 12)))
+    result = lower(quantized(mlp(), torch.randn(4, 12)))
     with pytest.raises(UnsupportedError, match="does not resize") as caught:
         to_pte(result.program)
     named = {problem.fact.split(":")[0] for problem in caught.value.problems}
@@ -65,7 +65,7 @@ def test_a_pinned_batch_is_written_and_no_other_is_taken(
 ) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), mlp_of(64))
-    exported = quantised(module, torch.randn(2, 3, 6, 6))
+    exported = quantized(module, torch.randn(2, 3, 6, 6))
     lowered = stepwell.lower(exported, lower.cpu, sizes=sizes)
     assert not lowered.report.outside
     x = torch.randn(batch, 3, 6, 6)
@@ -86,7 +86,7 @@ def test_operators_that_resize_are_written_with_the_bound_planned(lower: Any) ->
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.flip([-1])
 
-    exported = quantised(Net(), torch.randn(4, 6))
+    exported = quantized(Net(), torch.randn(4, 6))
     result = lower(exported)
     data = to_pte(result.program)
     assert result.ops["cmsis.quantize_per_tensor"] == 1
@@ -102,7 +102,7 @@ def test_operators_that_resize_are_written_with_the_bound_planned(lower: Any) ->
 def test_a_convolution_of_a_dynamic_batch_stays_a_right_float_and_says_why(lower: Any) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
-    exported = quantised(module, torch.randn(2, 3, 6, 6))
+    exported = quantized(module, torch.randn(2, 3, 6, 6))
     result = lower(exported)
     assert any("known only at run time" in r.reason for r in result.refusals)
     graph = exported.module(check_guards=False)

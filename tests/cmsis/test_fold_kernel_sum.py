@@ -108,7 +108,7 @@ def test_a_layer_keeps_what_its_core_reads_and_nothing_else(
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_form_with_both_is_right_on_every_core(name: str, lower_for: Any) -> None:
     module, x = build(name)
-    result = lower_for("cortex-m55")(quantise(module, x), bias_form="both")
+    result = lower_for("cortex-m55")(quantize(module, x), bias_form="both")
     on_mve = result.program.run(x)[0]
     result.program.module.attributes[TARGET] = StringAttr("cortex-m4")
     assert torch.equal(result.program.run(x)[0], on_mve)
@@ -118,7 +118,7 @@ def test_the_form_with_both_is_right_on_every_core(name: str, lower_for: Any) ->
 @pytest.mark.parametrize("name", LAYERS)
 def test_both_single_forms_compute_the_same_bits(name: str, lower_for: Any) -> None:
     module, x = build(name)
-    exported = quantise(module, x)
+    exported = quantize(module, x)
     forms = [lower_for(cpu)(exported).program.run(x)[0] for cpu in ("cortex-m55", "cortex-m4")]
     assert torch.equal(*forms)
 
@@ -141,17 +141,17 @@ def test_a_kernel_sum_program_is_refused_on_dsp(lower_for: Any) -> None:
 
 def test_sums_at_run_time_are_refused_because_the_operator_has_no_scratch(lower_for: Any) -> None:
     module, x = build("plain")
-    result = lower_for("cortex-m4")(quantise(module, x), bias_form=BiasForm.RUN_TIME)
+    result = lower_for("cortex-m4")(quantize(module, x), bias_form=BiasForm.RUN_TIME)
     assert any("no scratch operand" in r.reason for r in result.refusals)
 
 
 @pytest.mark.parametrize("cpu", ["cortex-m55", "cortex-m4"])
 @pytest.mark.parametrize("name", ["plain", "no bias", "one row", "tokens"])
 def test_a_scale_for_each_row_lowers_exactly_to_a_pointwise_convolution(
-    name: str, cpu: str, lower_for: Any, quantised: Any
+    name: str, cpu: str, lower_for: Any, quantized: Any
 ) -> None:
     module, x = build(name)
-    exported = quantised(module, (x,), CortexMQuantizer(per_channel_linear=True))
+    exported = quantized(module, (x,), CortexMQuantizer(per_channel_linear=True))
     result = lower_for(cpu)(exported)
     result.check(x)
     assert result.ops["cmsis.quantized_conv2d_nhwc"] == 1
@@ -161,7 +161,7 @@ def test_a_scale_for_each_row_lowers_exactly_to_a_pointwise_convolution(
 
 def test_the_sums_take_the_place_of_the_bias_in_the_bytes(lower_for: Any) -> None:
     module, x = build("plain")
-    exported = quantise(module, x)
+    exported = quantize(module, x)
     sizes = {
         form: sum(
             map(len, emit(lower_for("cortex-m55")(exported, bias_form=form).program).constants)
@@ -171,7 +171,7 @@ def test_the_sums_take_the_place_of_the_bias_in_the_bytes(lower_for: Any) -> Non
     assert sizes["both"] - sizes["kernel-sum"] == 7 * 4
 
 
-def quantise(module: nn.Module, x: torch.Tensor) -> Any:
+def quantize(module: nn.Module, x: torch.Tensor) -> Any:
     from torch.export import export
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 

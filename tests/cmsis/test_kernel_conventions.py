@@ -76,7 +76,7 @@ def test_a_pad_is_written_so_that_the_kernel_pads_what_is_meant(name: str, lower
     method = emit(result.program).methods[0]
     calls = [s for s in method.instructions if s.kernel.startswith("cortex_m::")]
     assert {c.kernel for c in calls[1:-1]} <= {"cortex_m::pad.out", "cortex_m::transpose.out"}
-    memory = quantised(result, x)
+    memory = quantized(result, x)
     for call in calls[1:-1]:
         if call.kernel == "cortex_m::pad.out":
             memory = pad_as_the_kernel_does(method, call, memory)
@@ -86,8 +86,8 @@ def test_a_pad_is_written_so_that_the_kernel_pads_what_is_meant(name: str, lower
     assert torch.equal(read_pte(to_pte(result.program)).run(x)[0], expected)
 
 
-def quantised(result: Any, x: torch.Tensor) -> torch.Tensor:
-    """The bytes of the quantised input."""
+def quantized(result: Any, x: torch.Tensor) -> torch.Tensor:
+    """The bytes of the quantized input."""
     op = next(o for o in result.program.module.walk() if o.name == "cmsis.quantize_per_tensor")
     scale, zero = op.real("scale"), op.number("zero_point")
     stored = torch.round(x * (1.0 / torch.tensor(scale))) + zero

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-import quantised
+import quantized
 from mobilenet import mobilenet_v2_035
 from resnet import resnet8
 from stepwell.backends.cortex_m.emit import to_pte
@@ -52,14 +52,14 @@ def test_a_model_lowers_whole_and_computes_what_its_pt2e_graph_does(
 
 @pytest.mark.parametrize("name", ["cnn_per_tensor", "cnn_per_channel"])
 def test_a_graph_of_another_quantizer_lowers_whole_too(name: str, lower: Any) -> None:
-    exported = getattr(quantised, name)()
+    exported = getattr(quantized, name)()
     result = lower(exported)
     result.check(*exported.example_inputs[0])
     assert outside(result.program) == {}
 
 
-def test_dynamic_quantisation_stays_float_and_says_why(lower: Any) -> None:
-    exported = quantised.mlp_dynamic()
+def test_dynamic_quantization_stays_float_and_says_why(lower: Any) -> None:
+    exported = quantized.mlp_dynamic()
     result = lower(exported)
     inputs = exported.example_inputs[0]
     assert torch.equal(result.program.run(*inputs)[0], exported.module()(*inputs))

@@ -1,4 +1,4 @@
-"""Quantisations beside PT2E's int8: int16 activations, torchao's spelling of quantise."""
+"""Quantizations beside PT2E's int8: int16 activations, torchao's spelling of quantize."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ class Affine(nn.Module):
             self.register_buffer(f"{name}_zero", torch.tensor([zero], dtype=torch.int32))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.quantised(x, self.x_scale, self.x_zero)
+        x = self.quantized(x, self.x_scale, self.x_zero)
         weight = DEQUANTIZE(self.weight, self.block, self.scale, self.zero, torch.int8, -127, 127)
-        return self.quantised(F.relu(F.linear(x, weight, self.bias)), self.y_scale, self.y_zero)
+        return self.quantized(F.relu(F.linear(x, weight, self.bias)), self.y_scale, self.y_zero)
 
-    def quantised(self, x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
+    def quantized(self, x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
         numbers = (list(x.shape), scale, zero, torch.int8, -128, 127)
         return DEQUANTIZE(QUANTIZE(x, *numbers), *numbers)
 
@@ -216,7 +216,7 @@ def test_what_stays_a_float_without_a_lowering_says_why(lower: Any) -> None:
     result = lower(torch.export.export(module.eval(), (torch.randn(3, 8),)))
     said = {r.op: r.reason for r in result.refusals}
     assert said["aten.cumsum.default"] == "the library has no such operator"
-    assert "is not quantised" in said["aten.sigmoid.default"]
+    assert "is not quantized" in said["aten.sigmoid.default"]
 
 
 def test_a_kernel_that_is_computed_with_scales_along_an_axis_is_refused_in_words() -> None:

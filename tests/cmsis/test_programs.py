@@ -129,7 +129,7 @@ def test_every_kind_of_graph_lowers_whole_and_comes_back_from_bytes(name: str, l
 
 
 def assert_executorch_accepts(data: bytes) -> None:
-    """ExecuTorch's runtime verifies the program; its deserialiser sees the registered schemas."""
+    """ExecuTorch's runtime verifies the program; its deserializer sees the registered schemas."""
     import executorch.backends.cortex_m.ops.operators  # noqa: F401  (registers the library)
     from executorch.exir._serialize._program import deserialize_pte_binary
     from executorch.runtime import Runtime, Verification
@@ -172,7 +172,7 @@ def test_the_declarations_shipped_are_the_registered_ones() -> None:
 def test_a_program_says_what_it_is_for_and_is_read_back_so() -> None:
     module, x = build("residual block")
     for cpu in ("cortex-m0plus", "cortex-m55+dsp", "cortex-m85"):
-        lowered = stepwell.lower(quantise(module, x), cpu)
+        lowered = stepwell.lower(quantize(module, x), cpu)
         data = lowered.to_pte()
         method = read_container(data).method(TARGET_METHOD)
         assert method is not None and method.values[method.outputs[0]] == cpu
@@ -180,7 +180,7 @@ def test_a_program_says_what_it_is_for_and_is_read_back_so() -> None:
         assert f'cmsis.target = "{cpu}"' in str(read_pte(data).module)
 
 
-def quantise(module: nn.Module, x: torch.Tensor) -> Any:
+def quantize(module: nn.Module, x: torch.Tensor) -> Any:
     from torch.export import export
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 

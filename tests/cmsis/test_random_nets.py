@@ -1,4 +1,4 @@
-"""Random quantised nets: one unit for each op, one meaning on every core and through the bytes."""
+"""Random quantized nets: one unit for each op, one meaning on every core and through the bytes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ bounded = settings(
 CORES = ("cortex-m55", "cortex-m4", "cortex-m0")
 
 
-def one_meaning(drawn: Drawn, quantizer: Any, lower_for: Any, quantised: Any) -> None:
+def one_meaning(drawn: Drawn, quantizer: Any, lower_for: Any, quantized: Any) -> None:
     logging.disable(logging.WARNING)
-    exported = quantised(drawn.net, (drawn.input,), quantizer)
+    exported = quantized(drawn.net, (drawn.input,), quantizer)
     note(str(exported.graph))
     results = [lower_for(core)(exported) for core in CORES]
     graph = exported.module(check_guards=False)
@@ -50,18 +50,18 @@ def one_meaning(drawn: Drawn, quantizer: Any, lower_for: Any, quantised: Any) ->
 @given(nets())
 @bounded
 def test_a_random_net_has_one_meaning_everywhere(
-    lower_for: Any, quantised: Any, drawn: Drawn
+    lower_for: Any, quantized: Any, drawn: Drawn
 ) -> None:
-    one_meaning(drawn, CortexMQuantizer(), lower_for, quantised)
+    one_meaning(drawn, CortexMQuantizer(), lower_for, quantized)
 
 
 @pytest.mark.slow
 @given(nets(most=12), st.sampled_from(["ours", "rows", "stock"]))
 @settings(bounded, max_examples=500)
 def test_longer_random_nets_of_every_quantizer_do_too(
-    lower_for: Any, quantised: Any, drawn: Drawn, which: str
+    lower_for: Any, quantized: Any, drawn: Drawn, which: str
 ) -> None:
     quantizer: Any = CortexMQuantizer(per_channel_linear=which == "rows")
     if which == "stock":
         quantizer = StockQuantizer()
-    one_meaning(drawn, quantizer, lower_for, quantised)
+    one_meaning(drawn, quantizer, lower_for, quantized)

@@ -69,9 +69,9 @@ product, too). The first state is zeros: it has no product, and the first LSTM f
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_every_step_is_the_librarys_and_nothing_is_copied(name: str, quantised: Any) -> None:
+def test_every_step_is_the_librarys_and_nothing_is_copied(name: str, quantized: Any) -> None:
     module, inputs = model("microcontrollers", name)
-    exported = quantised(module, inputs, CortexMQuantizer())
+    exported = quantized(module, inputs, CortexMQuantizer())
     lowered = stepwell.lower(exported, "cortex-m4", io="int8")
     assert not lowered.report.outside
     ops = [op.name for op in lowered.program.module.walk()]
@@ -84,7 +84,7 @@ def test_every_step_is_the_librarys_and_nothing_is_copied(name: str, quantised: 
     assert torch.equal(read.run(x)[0], lowered.program.run(x)[0])
 
 
-def test_a_recurrence_stays_a_float_where_that_is_asked_for(quantised: Any) -> None:
+def test_a_recurrence_stays_a_float_where_that_is_asked_for(quantized: Any) -> None:
     module, inputs = model("microcontrollers", "crnn_gru")
-    exported = quantised(module, inputs, CortexMQuantizer(recurrences=False))
+    exported = quantized(module, inputs, CortexMQuantizer(recurrences=False))
     assert "aten.sigmoid.default" in stepwell.lower(exported, "cortex-m4").report.outside

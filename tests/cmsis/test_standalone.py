@@ -116,7 +116,7 @@ def channels_last(value: Any) -> Any:
     ("module", "shape", "options"),
     [
         (Images(), (1, 3, 13, 12), {}),
-        (Images(), (1, 3, 13, 12), {"io": "int8", "optimise": "memory"}),
+        (Images(), (1, 3, 13, 12), {"io": "int8", "optimize": "memory"}),
         (WayUp(), (1, 3, 24, 16), {"io": "int8", "arena": 3_500}),
         (Rows(), (2, 5, 8), {"io": "int8"}),
         (Padded(), (2, 3, 4), {}),
@@ -125,12 +125,12 @@ def channels_last(value: Any) -> Any:
     ids=["images", "images row by row", "a skip row by row", "attention", "pad", "recurrent"],
 )
 def test_the_program_in_c_computes_what_the_interpreter_does(
-    quantised: Any, tmp_path: Path, module: nn.Module, shape: tuple[int, ...], options: Any
+    quantized: Any, tmp_path: Path, module: nn.Module, shape: tuple[int, ...], options: Any
 ) -> None:
     cpu = "cortex-m4" if options else "cortex-m55"
     last = len(shape) == 4
     x = torch.randn(shape)
-    exported = quantised(
+    exported = quantized(
         *((channels_last(module), (channels_last(x),)) if last else (module, (x,)))
     )
     lowered = stepwell.lower(exported, cpu, **options)
@@ -161,7 +161,7 @@ def cmsis_nn(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ids=["images", "attention", "attention with kernel sums", "pad"],
 )
 def test_calls_of_cmsis_nn_give_it_the_interpreters_arguments(
-    quantised: Any,
+    quantized: Any,
     cmsis_nn: Any,
     tmp_path: Path,
     module: nn.Module,
@@ -170,7 +170,7 @@ def test_calls_of_cmsis_nn_give_it_the_interpreters_arguments(
 ) -> None:
     x = torch.randint(-128, 128, shape, dtype=torch.int8)
     module, x = (channels_last(module), channels_last(x)) if len(shape) == 4 else (module, x)
-    lowered = stepwell.lower(quantised(module, (torch.randn_like(x.float()),)), cpu, io="int8")
+    lowered = stepwell.lower(quantized(module, (torch.randn_like(x.float()),)), cpu, io="int8")
     sources = lowered.to_c("model", runtime=None, kernels="cmsis-nn")
     data = builds.run_on_host(sources, tmp_path, [x], cmsis_nn)
     assert builds.equals(lowered.program.run(x)[0], data)
@@ -184,12 +184,12 @@ def test_calls_of_cmsis_nn_give_it_the_interpreters_arguments(
 @needs_gcc
 @pytest.mark.parametrize("cpu", ["cortex-m4", "cortex-m55"])
 def test_a_mixed_program_calls_whichever_kernel_takes_fewer_instructions(
-    quantised: Any, cmsis_nn: Any, tmp_path: Path, cpu: str
+    quantized: Any, cmsis_nn: Any, tmp_path: Path, cpu: str
 ) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Softmax(-1))
     x = channels_last(torch.randint(-128, 128, (1, 3, 9, 10), dtype=torch.int8))
-    exported = quantised(channels_last(module), (torch.randn_like(x.float()),))
+    exported = quantized(channels_last(module), (torch.randn_like(x.float()),))
     lowered = stepwell.lower(exported, cpu, io="int8")
     sources = lowered.to_c("model", runtime=None, kernels="mixed")
     data = builds.run_on_host(sources, tmp_path, [x], cmsis_nn)
@@ -209,26 +209,26 @@ MLPERF_TINY = {
 }
 
 
-def lowered_tiny(quantised: Any, name: str, cpu: str, optimise: str) -> tuple[Any, Tensor]:
+def lowered_tiny(quantized: Any, name: str, cpu: str, optimize: str) -> tuple[Any, Tensor]:
     """One of the four models lowered with int8 at the border, and an input."""
     file, function = MLPERF_TINY[name]
     module, inputs = getattr(importlib.import_module(file), function)()
     if inputs[0].dim() == 4:
         module, inputs = channels_last(module), tuple(map(channels_last, inputs))
-    exported = quantised(module, inputs)
-    lowered = stepwell.lower(exported, cpu, io="int8", optimise=optimise)
+    exported = quantized(module, inputs)
+    lowered = stepwell.lower(exported, cpu, io="int8", optimize=optimize)
     x = torch.randint(-128, 128, inputs[0].shape, dtype=torch.int8)
     return lowered, x if inputs[0].is_contiguous() else channels_last(x)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("CMSIS_NN" not in os.environ, reason="CMSIS_NN names no built library")
-@pytest.mark.parametrize("optimise", ["speed", "memory"])
+@pytest.mark.parametrize("optimize", ["speed", "memory"])
 @pytest.mark.parametrize("name", MLPERF_TINY)
 def test_mlperf_tiny_on_a_built_cmsis_nn_computes_what_the_interpreter_does(
-    quantised: Any, tmp_path: Path, name: str, optimise: str
+    quantized: Any, tmp_path: Path, name: str, optimize: str
 ) -> None:
-    lowered, x = lowered_tiny(quantised, name, "cortex-m4", optimise)
+    lowered, x = lowered_tiny(quantized, name, "cortex-m4", optimize)
     sources = lowered.to_c("model", runtime=None, kernels="cmsis-nn")
     data = builds.run_on_host(sources, tmp_path, [x], builds.built_cmsis_nn())
     assert builds.equals(lowered.program.run(x)[0], data)
@@ -259,10 +259,10 @@ class Joined(nn.Module):
 @needs_gcc
 @pytest.mark.parametrize("model", [ByRows, Joined])
 def test_a_stock_program_read_back_computes_what_its_kernels_make_of_memory(
-    quantised: Any, cmsis_nn: Any, tmp_path: Path, model: type[nn.Module]
+    quantized: Any, cmsis_nn: Any, tmp_path: Path, model: type[nn.Module]
 ) -> None:
     x = channels_last(torch.randn(1, 3, 8, 8))
-    exported = quantised(channels_last(model()), (x,), StockQuantizer())
+    exported = quantized(channels_last(model()), (x,), StockQuantizer())
     data = stock_programs.stock_pte(exported, "cortex-m4")
     container = as_they_lie(read_container(bytearray(data)))
     sources = write_files(container, container.methods, "model", CMSIS_NN, CMSIS_NN_HANDLERS)
@@ -355,18 +355,18 @@ def test_control_flow_is_jumps_in_c(tmp_path: Path) -> None:
     torch.testing.assert_close(torch.frombuffer(bytearray(data), dtype=x.dtype), wanted)
 
 
-def test_what_has_no_kernel_in_c_is_named(quantised: Any) -> None:
+def test_what_has_no_kernel_in_c_is_named(quantized: Any) -> None:
     class Sorted(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.topk(x, 2)[0] + 1
 
-    lowered = stepwell.lower(quantised(Sorted(), (torch.randn(2, 4),)), "cortex-m4")
+    lowered = stepwell.lower(quantized(Sorted(), (torch.randn(2, 4),)), "cortex-m4")
     with pytest.raises(stepwell.StepwellError, match=r"aten::topk\.values has no kernel in C: "):
         lowered.to_c(runtime=None)
 
 
-def test_a_name_and_a_runtime_that_cannot_be_are_refused(quantised: Any) -> None:
-    lowered = stepwell.lower(quantised(nn.Linear(4, 4), (torch.randn(2, 4),)), "cortex-m4")
+def test_a_name_and_a_runtime_that_cannot_be_are_refused(quantized: Any) -> None:
+    lowered = stepwell.lower(quantized(nn.Linear(4, 4), (torch.randn(2, 4),)), "cortex-m4")
     with pytest.raises(stepwell.StepwellError, match="no C identifier"):
         lowered.to_c("my model", runtime=None)
     with pytest.raises(stepwell.StepwellError, match="no runtime 'tflm'"):
@@ -380,12 +380,12 @@ def test_a_name_and_a_runtime_that_cannot_be_are_refused(quantised: Any) -> None
 @pytest.mark.slow
 @needs_boards
 @pytest.mark.parametrize("cpu", builds.BOARDS)
-@pytest.mark.parametrize("optimise", ["speed", "memory"])
+@pytest.mark.parametrize("optimize", ["speed", "memory"])
 @pytest.mark.parametrize("name", MLPERF_TINY)
 def test_mlperf_tiny_runs_on_emulated_boards(
-    quantised: Any, tmp_path: Path, name: str, cpu: str, optimise: str
+    quantized: Any, tmp_path: Path, name: str, cpu: str, optimize: str
 ) -> None:
-    lowered, x = lowered_tiny(quantised, name, cpu, optimise)
+    lowered, x = lowered_tiny(quantized, name, cpu, optimize)
     sources = lowered.to_c("model", runtime=None)
     (wanted,) = lowered.program.run(x)
     assert builds.equals(wanted, builds.run_on_host(sources, tmp_path, [x]))

@@ -41,11 +41,11 @@ def stock_pte(exported: Any, cpu: str) -> bytes:
 
 
 @pytest.mark.parametrize("cpu", ["cortex-m55", "cortex-m4"])
-def test_a_stock_program_comes_back_and_computes_what_ours_does(cpu: str, quantised: Any) -> None:
+def test_a_stock_program_comes_back_and_computes_what_ours_does(cpu: str, quantized: Any) -> None:
     torch.manual_seed(2)
     module = Net().to(memory_format=torch.channels_last)
     x = torch.randn(1, 3, 8, 8).to(memory_format=torch.channels_last)
-    exported = quantised(module, (x,), StockQuantizer())
+    exported = quantized(module, (x,), StockQuantizer())
     theirs = stepwell.read_pte(stock_pte(exported, cpu))
     theirs.verify()
     names = {op.name for op in theirs.module.walk()}
@@ -56,10 +56,10 @@ def test_a_stock_program_comes_back_and_computes_what_ours_does(cpu: str, quanti
         x = torch.randn_like(x)
 
 
-def test_our_bytes_are_fewer_and_hold_nothing_unused(quantised: Any) -> None:
+def test_our_bytes_are_fewer_and_hold_nothing_unused(quantized: Any) -> None:
     module = Net().to(memory_format=torch.channels_last)
     x = torch.randn(1, 3, 8, 8).to(memory_format=torch.channels_last)
-    exported = quantised(module, (x,), StockQuantizer())
+    exported = quantized(module, (x,), StockQuantizer())
     assert len(stepwell.lower(exported, "cortex-m55").to_pte()) < len(
         stock_pte(exported, "cortex-m55")
     )

@@ -36,9 +36,9 @@ class Residual(nn.Module):
         return nn.functional.max_pool2d(y, 2)
 
 
-def lowered(quantised: Any, module: nn.Module, *shape: int) -> Program:
+def lowered(quantized: Any, module: nn.Module, *shape: int) -> Program:
     x = torch.randn(shape).to(memory_format=torch.channels_last)
-    exported = quantised(module.to(memory_format=torch.channels_last), (x,))
+    exported = quantized(module.to(memory_format=torch.channels_last), (x,))
     return stepwell.lower(exported, CPU, io="int8").program
 
 
@@ -57,10 +57,10 @@ def arena(data: bytes) -> int:
 )
 @pytest.mark.parametrize("upwards", [False, True])
 def test_rows_in_any_order_and_height_give_the_same_bits(
-    quantised: Any, kernel: int, stride: int, dilation: int, height: int, upwards: bool
+    quantized: Any, kernel: int, stride: int, dilation: int, height: int, upwards: bool
 ) -> None:
     shape = (1, 3, 21, 10)
-    program = lowered(quantised, Residual(kernel, stride, dilation), *shape)
+    program = lowered(quantized, Residual(kernel, stride, dilation), *shape)
     x = drawn(*shape)
     (wanted,) = program.run(x)
     ops = [op for op in program.method().body.block.ops if images(op)]
@@ -100,9 +100,9 @@ class Skip(nn.Module):
     ],
 )
 def test_rows_through_a_skip_give_the_same_bits(
-    quantised: Any, height: int, first: int, upwards: bool
+    quantized: Any, height: int, first: int, upwards: bool
 ) -> None:
-    program = lowered(quantised, Skip(), 1, 3, 16, 6)
+    program = lowered(quantized, Skip(), 1, 3, 16, 6)
     x = drawn(1, 3, 16, 6)
     (wanted,) = program.run(x)
     ops = [op for op in program.method().body.block.ops if images(op)]
@@ -118,14 +118,14 @@ def test_rows_through_a_skip_give_the_same_bits(
     assert torch.equal(stepwell.parse(str(program), weights=program.weights).run(x)[0], wanted)
 
 
-def test_a_transposed_layer_whose_windows_overlap_has_no_rows(quantised: Any) -> None:
+def test_a_transposed_layer_whose_windows_overlap_has_no_rows(quantized: Any) -> None:
     module = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ConvTranspose2d(4, 4, 3, 2))
-    program = lowered(quantised, module, 1, 3, 8, 6)
+    program = lowered(quantized, module, 1, 3, 8, 6)
     ops = program.method().body.block.ops
     assert [bool(images(op)) for op in ops if "conv2d" in op.name] == [True, False]
 
 
-def test_a_concatenation_of_rows_is_no_concatenation_of_channels(quantised: Any) -> None:
+def test_a_concatenation_of_rows_is_no_concatenation_of_channels(quantized: Any) -> None:
     class Below(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -134,17 +134,17 @@ def test_a_concatenation_of_rows_is_no_concatenation_of_channels(quantised: Any)
         def forward(self, x: Tensor) -> Tensor:
             return torch.cat([self.layer(x), self.layer(-x)], 2)
 
-    program = lowered(quantised, Below(), 1, 3, 8, 6)
+    program = lowered(quantized, Below(), 1, 3, 8, 6)
     cats = [op for op in program.method().walk() if op.name == "aten.cat.default"]
     assert cats and not any(map(images, cats))
 
 
-def test_a_unet_needs_its_busiest_layers_rows(quantised: Any) -> None:
+def test_a_unet_needs_its_busiest_layers_rows(quantized: Any) -> None:
     """73 728 bytes are the last concatenation and its operands, layer by layer."""
     module, inputs = importlib.import_module("microcontrollers").unet()
     x = inputs[0].contiguous(memory_format=torch.channels_last)
     module = module.to(memory_format=torch.channels_last)
-    exported = quantised(module, (x,), calibrations=0)
+    exported = quantized(module, (x,), calibrations=0)
     whole = stepwell.lower(exported, CPU, io="int8")
     less = stepwell.lower(exported, CPU, io="int8", arena=36 * 1024)
     data = less.to_pte()
@@ -189,10 +189,10 @@ def test_no_row_is_computed_twice() -> None:
             assert all(len(set(found)) == len(found) for found in seen.values())
 
 
-def test_a_layer_takes_over_the_rows_of_its_operand(quantised: Any) -> None:
+def test_a_layer_takes_over_the_rows_of_its_operand(quantized: Any) -> None:
     """Two layers of 25 rows of 320 bytes: 25 rows, a tile and its halo instead of 50 rows."""
     module, inputs = importlib.import_module("tiny").ds_cnn()
-    exported = quantised(module, inputs, calibrations=0)
+    exported = quantized(module, inputs, calibrations=0)
     whole = arena(stepwell.lower(exported, CPU, io="int8").to_pte())
     wanted = stepwell.lower(exported, CPU, io="int8", arena=9600)
     program = wanted.program
@@ -203,10 +203,10 @@ def test_a_layer_takes_over_the_rows_of_its_operand(quantised: Any) -> None:
     assert torch.equal(wanted.run(x)[0], reference)
 
 
-def test_a_limit_that_no_plan_meets_names_the_smallest(quantised: Any) -> None:
+def test_a_limit_that_no_plan_meets_names_the_smallest(quantized: Any) -> None:
     module = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 1))
     x = torch.randn(1, 3, 12, 12).to(memory_format=torch.channels_last)
-    exported = quantised(module.to(memory_format=torch.channels_last), (x,))
+    exported = quantized(module.to(memory_format=torch.channels_last), (x,))
     with pytest.raises(
         stepwell.StepwellError, match=r"no plan of 64 bytes.*the smallest has"
     ) as no:
@@ -215,13 +215,13 @@ def test_a_limit_that_no_plan_meets_names_the_smallest(quantised: Any) -> None:
     assert arena(stepwell.lower(exported, CPU, io="int8", arena=least).to_pte()) <= least
 
 
-def test_less_memory_is_never_more(quantised: Any) -> None:
+def test_less_memory_is_never_more(quantized: Any) -> None:
     for module, shape in ((Residual(3, 1), (1, 3, 16, 16)), (Residual(5, 2), (1, 3, 24, 9))):
         x = torch.randn(shape).to(memory_format=torch.channels_last)
-        exported = quantised(module.to(memory_format=torch.channels_last), (x,))
+        exported = quantized(module.to(memory_format=torch.channels_last), (x,))
         sizes = [
             arena(stepwell.lower(exported, "cortex-m55", io="int8", **options).to_pte())
-            for options in ({"optimise": "memory"}, {})
+            for options in ({"optimize": "memory"}, {})
         ]
         assert all(less <= more for less, more in pairwise(sizes))
 

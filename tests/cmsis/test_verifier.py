@@ -82,14 +82,14 @@ def test_an_mve_layer_without_kernel_sums_is_refused() -> None:
     assert "no kernel_sum" in problems(linear("cortex-m55"))
 
 
-def test_a_float_op_on_quantised_values_is_refused() -> None:
+def test_a_float_op_on_quantized_values_is_refused() -> None:
     body = f"""
         %y = aten.relu.default(%x) : ({X}) -> {X}
         func.return %y : {X}"""
     assert "computes with reals" in problems(program(body, f"%x: {X}", X))
 
 
-def test_a_float_op_on_the_raw_integers_of_quantised_values_is_refused() -> None:
+def test_a_float_op_on_the_raw_integers_of_quantized_values_is_refused() -> None:
     body = f"""
         %r = quant.scast %x : {X} to tensor<2x4xi8>
         %v = aten.view.default(%r, [8]) : (tensor<2x4xi8>) -> tensor<8xi8>
@@ -145,8 +145,8 @@ def test_a_target_that_does_not_exist_is_refused_by_name() -> None:
         stepwell.lower(exported, "cortex-m99")
 
 
-def test_an_unquantised_model_stays_float_and_every_layer_says_why() -> None:
+def test_an_unquantized_model_stays_float_and_every_layer_says_why() -> None:
     exported = torch.export.export(torch.nn.Linear(2, 2).eval(), (x := torch.ones(1, 2),))
     lowered = stepwell.lower(exported, "cortex-m55")
     assert torch.equal(lowered.program.run(x)[0], exported.module()(x))
-    assert any("is not quantised" in refusal.reason for refusal in lowered.report.refusals)
+    assert any("is not quantized" in refusal.reason for refusal in lowered.report.refusals)

@@ -32,12 +32,12 @@ FOUND: dict[str, tuple[str, ...]] = {
         "input 0 has its last 2 axes",
         "size 4 is 0 everywhere",
     ),
-    "aten.products: normalise-reduction": (
+    "aten.products: normalize-reduction": (
         "aten.sum.default: dtype=i1",
         "aten.sum.default: dtype=ui8",
     ),
     "aten.views: pixel-shuffle-to-permute": ("axis 0 of input 0 is 0",),
-    "spelling.activations: recognise-written-hardswish": ("input 0 is uint8",),
+    "spelling.activations: recognize-written-hardswish": ("input 0 is uint8",),
     "norms.norms: rms-norm-to-means": ("input 1 is float64",),
     "attention.share_repeated_heads": (
         "aten.scaled_dot_product_attention.default: dropout_p=0.5",
@@ -54,7 +54,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     "cmsis.elementwise: lower-softmax": (
         "axis 1 of input 0 is 0",
         "input 0 has its last 0 axes",
-        "quantisation 0: scale 1000000.0",
+        "quantization 0: scale 1000000.0",
     ),
     "quant.casts: type-dequantize": (
         "quantized_decomposed.dequantize_per_tensor.default: out_dtype=i32",
@@ -67,7 +67,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "codes is int16",
         "codes is float16",
     ),
-    "aten.normalisations: batch-norm-to-products": (
+    "aten.normalizations: batch-norm-to-products": (
         "axis 1 of input 0 is 0",
         "input 0 is bfloat16",
         "input 0 is float16",
@@ -94,7 +94,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     ),
     "tosa.integers.functions: lower-int16-function": ("size 4 is 0 everywhere",),
     "tosa.integers.functions: lower-int16-scale": ("float32 becomes float16 everywhere",),
-    "tosa.integers.functions: lower-int8-requantise": ("every leading axis less",),
+    "tosa.integers.functions: lower-int8-requantize": ("every leading axis less",),
     "tosa.integers.layers: lower-int8-linear": (
         "axis 0 of input 0 is 0",
         "size 4 is 0 everywhere",
@@ -113,7 +113,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "size 3 is 5 everywhere",
         "size 3 is 33 everywhere",
     ),
-    "tosa.borders: lower-quantise-to-tosa": ("0-d",),
+    "tosa.borders: lower-quantize-to-tosa": ("0-d",),
     "tosa.discrete: lower-remainder-to-tosa": ("aten.fmod.Scalar is aten.remainder.Scalar",),
     "tosa.resizing: lower-resize-to-tosa": (
         "aten.upsample_nearest2d.default: scales_h=1e-40",
@@ -123,13 +123,13 @@ FOUND: dict[str, tuple[str, ...]] = {
     "tosa.discrete: lower-truth-to-tosa": ("float32 becomes int8 everywhere",),
     "tosa.discrete: lower-whole-division-to-tosa": ("aten.div.Scalar_mode: other=2147483648",),
     "tosa.indexed.patterns: lower-pattern-to-tosa": ("input 0 is int64",),
-    "aten.normalisations: norm-by-groups": (
+    "aten.normalizations: norm-by-groups": (
         "size 4 is 1 everywhere",
         "axis 1 of input 0 is 0",
         "aten.instance_norm.default: eps=-0.0",
         "input 0 has its last 2 axes",
     ),
-    "aten.normalisations: split-layer-norm": ("size 4 is 0 everywhere",),
+    "aten.normalizations: split-layer-norm": ("size 4 is 0 everywhere",),
     "xnnpack.convolutions.convolve_by_winograd": ("w holds extremes",),
     "aten.norms: decompose-group-norm": ("aten.group_norm.default: eps=3.5e+38",),
     "aten.norms: decompose-layer-norm": ("aten.layer_norm.default: eps=3.5e+38",),
@@ -146,20 +146,20 @@ FOUND: dict[str, tuple[str, ...]] = {
         "aten.amax.default: dim=[0]",
         "size 8 is 33 everywhere",
     ),
-    "xnnpack.quantised.leftover_casts: lower-quantisation": ("quantisation 0: i32",),
-    "xnnpack.quantised_layers: lower-quantised-convolution": (
-        "quantisation 2: 3 scales along axis 1",
+    "xnnpack.quantized.leftover_casts: lower-quantization": ("quantization 0: i32",),
+    "xnnpack.quantized_layers: lower-quantized-convolution": (
+        "quantization 2: 3 scales along axis 1",
     ),
-    "xnnpack.quantised_layers: lower-quantised-linear": (
-        "quantisation 2: 2 scales along axis 0",
-        "quantisation 0: 2 scales along axis 0",
+    "xnnpack.quantized_layers: lower-quantized-linear": (
+        "quantization 2: 2 scales along axis 0",
+        "quantization 0: 2 scales along axis 0",
     ),
     "aten.for_xnnpack: prelu-channels-last": (
         "w holds special",
         "size 3 is 5 everywhere",
         "input 0 has one axis more",
     ),
-    "xnnpack.expressions.recognise_gelu": ("input 0 is uint8",),
+    "xnnpack.expressions.recognize_gelu": ("input 0 is uint8",),
     "xnnpack.expressions.rectify_before_scale": ("float32 becomes int32 everywhere",),
     "attention.skip_masked_attention": (
         "axis 2 of input 2 is 0",

@@ -33,7 +33,7 @@ def test_thirty_are_planted_and_most_are_hidden_from_the_first_call() -> None:
 @pytest.mark.parametrize("row", SHOWN)
 def test_check_names_it_and_the_sample(row: Planted) -> None:
     planted = Pipeline("planted", (row.rewrite,))
-    result = check(program(row.model), "xnnpack", planted, artefact=False)
+    result = check(program(row.model), "xnnpack", planted, artifact=False)
     assert {finding.step for finding in result.findings if finding.step != "verify"} == {row.name}
     samples = {finding.sample for finding in result.findings}
     assert any(row.seen in sample for sample in samples), samples
@@ -57,13 +57,13 @@ def test_the_models_themselves_lower_without_a_finding(model: str) -> None:
 @pytest.mark.parametrize("module", [Cache, Flag, Turns])
 def test_what_was_tried_stands_in_the_table(module: type[torch.nn.Module]) -> None:
     x = torch.ones(1, 1, 4) if module is Cache else torch.ones(4)
-    text = str(check(torch.export.export(module(), (x,)), "xnnpack", artefact=False))
+    text = str(check(torch.export.export(module(), (x,)), "xnnpack", artifact=False))
     assert "tried @forward on" in text and "after 6 calls" in text
 
 
 def test_seven_sizes_of_a_range_are_tried_and_none_outside() -> None:
     exported = torch.export.export(Open(), (torch.randn(2, 6, 4),), dynamic_shapes=({1: T},))
-    (labels,) = check(exported, "xnnpack", artefact=False).tried.values()
+    (labels,) = check(exported, "xnnpack", artifact=False).tried.values()
     sizes = {int(label.rpartition("=")[2]) for label in labels if "sizes" in label}
     assert len(sizes) >= 5 and sizes <= set(range(2, 40))
     assert {2, 39} <= sizes and any(n % 2 for n in sizes)
@@ -82,12 +82,12 @@ def test_an_engine_that_forgets_between_calls_is_found() -> None:
     }
     for session, finds in ((target.session, 0), (forgets, 1)):
         other = replace(target, session=session)
-        (verdict,), found, _ = compare_with_engine(other, lowered.artefact, lowered.program, runs)
+        (verdict,), found, _ = compare_with_engine(other, lowered.artifact, lowered.program, runs)
         assert len(found) == finds, found
         assert "calls in a row" in verdict.note
         assert not found or "call 2 of 6" in found[0].sample
 
 
-def forgets(artefact: bytes) -> Any:
-    """A session that loads the artefact anew for each call."""
-    return lambda method, inputs: PteSession.load(artefact).run(*inputs, method=method)
+def forgets(artifact: bytes) -> Any:
+    """A session that loads the artifact anew for each call."""
+    return lambda method, inputs: PteSession.load(artifact).run(*inputs, method=method)

@@ -46,7 +46,7 @@ class Classifier(nn.Module):
 @pytest.fixture(scope="module")
 def exported() -> ExportedProgram:
     torch.manual_seed(0)
-    return quantised(Classifier(), torch.randn(1, 3, 8, 8))
+    return quantized(Classifier(), torch.randn(1, 3, 8, 8))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_what_the_npu_lacks_runs_on_the_cpu_in_the_same_program(lowered: Any) ->
     assert str(again) == str(lowered.program)
 
 
-def quantised(model: nn.Module, *inputs: Tensor) -> ExportedProgram:
+def quantized(model: nn.Module, *inputs: Tensor) -> ExportedProgram:
     """By this project's quantizer."""
     prepared = prepare_pt2e(
         export(model.eval(), inputs).module(check_guards=False), CortexMQuantizer()
@@ -88,7 +88,7 @@ def test_a_softmax_is_one_delegate_within_a_unit_of_the_real_one(
 ) -> None:
     torch.manual_seed(size)
     lowered = stepwell.lower(
-        quantised(nn.Softmax(-1), 3 * torch.randn(6, size)), accelerator, io="int8"
+        quantized(nn.Softmax(-1), 3 * torch.randn(6, size)), accelerator, io="int8"
     )
     assert (lowered.report.delegates, lowered.report.outside.total()) == (1, 0)
     x = torch.randint(-128, 128, (6, size), dtype=torch.int8)
@@ -114,7 +114,7 @@ def test_a_resize_that_vela_refuses_runs_on_the_cpu_with_its_words(
         nn.Conv2d(3, 8, 3), nn.Upsample(scale_factor=factor, mode=mode), nn.Conv2d(8, 4, 3)
     )
     x = torch.randn(1, 3, 8, 8)
-    exported = export(stepwell.quantise(model, "int8-tosa", [x]), (x,))
+    exported = export(stepwell.quantize(model, "int8-tosa", [x]), (x,))
     lowered = stepwell.lower(exported, U55)
     assert lowered.report.delegates == delegates
     reasons = " ".join(refusal.reason for refusal in lowered.report.refusals)
@@ -133,7 +133,7 @@ def test_the_program_computes_what_the_cpu_alone_does_within_its_steps(
     x = torch.randint(-128, 128, (1, 3, 8, 8), dtype=torch.int8)
     (alone,) = stepwell.lower(exported, "cortex-m55", io="int8").program.run(x)
     (beside,) = lowered.program.run(x)
-    # Eight quantised layers, each within a unit of real arithmetic on either side.
+    # Eight quantized layers, each within a unit of real arithmetic on either side.
     assert int((alone.int() - beside.int()).abs().max()) <= 16
 
 
@@ -199,7 +199,7 @@ class Rows(nn.Module):
 @pytest.fixture(scope="module")
 def rows() -> ExportedProgram:
     torch.manual_seed(0)
-    return quantised(Rows(), torch.randn(1, 16, 32))
+    return quantized(Rows(), torch.randn(1, 16, 32))
 
 
 def with_rows(kind: Any, accelerator: str = U85) -> Any:
@@ -210,7 +210,7 @@ def with_rows(kind: Any, accelerator: str = U85) -> Any:
 
 
 def test_vela_is_asked_for_the_form_with_the_fewest_cycles(rows: ExportedProgram) -> None:
-    asked = stepwell.lower(rows, U85, io="int8", optimise="cycles")
+    asked = stepwell.lower(rows, U85, io="int8", optimize="cycles")
     forms = [stepwell.lower(rows, U85, pipeline=with_rows(kind)) for kind in get_args(RowsAre)]
     cycles = [sum(e.cycles for e in lowered.estimate()) for lowered in forms]
     assert sum(e.cycles for e in asked.estimate()) == min(cycles) < max(cycles)

@@ -18,7 +18,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.serialize import external_to_bytes, to_bytes
-from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
+from stepwell.ir.diagnostics import ArtifactError, InputMismatch, StepwellError, VerificationError
 
 F = ScalarType.FLOAT
 
@@ -86,7 +86,7 @@ def test_weights_can_live_in_a_separate_ptd_file(tmp_path: Path) -> None:
     x = torch.randn(2, 3)
     (y,) = run_pte(to_bytes(container), [x], external=external)
     assert torch.equal(y, x * weight + weight)
-    with pytest.raises(ArtefactError, match="refuses the program"):
+    with pytest.raises(ArtifactError, match="refuses the program"):
         run_pte(to_bytes(container), [x])
 
 
@@ -245,7 +245,7 @@ def test_a_missing_kernel_is_an_error_and_not_a_crash() -> None:
     method.input(x)
     method.call("aten::no_such_kernel.out", [x, x, x])
     method.outputs([x])
-    with pytest.raises(ArtefactError, match="refuses the program"):
+    with pytest.raises(ArtifactError, match="refuses the program"):
         run_pte(to_bytes(builder.finish()), [torch.zeros(4)])
 
 
@@ -263,7 +263,7 @@ def test_a_crash_in_a_child_process_is_an_error_that_names_the_signal() -> None:
     # Too few arguments: the kernel reads past its list, which the runtime does not check.
     method.call("aten::relu.out", [])
     method.outputs([a])
-    with pytest.raises(ArtefactError):
+    with pytest.raises(ArtifactError):
         run_pte(to_bytes(builder.finish()), [torch.zeros(4)], in_child=True)
 
 

@@ -116,7 +116,7 @@ def test_a_pte_with_these_kernels_is_read_back_as_a_program_that_computes_the_sa
 
 @pytest.mark.parametrize("overload", ["", ".dtype"])
 @pytest.mark.parametrize("bits", ["byte", "4bit", "2bit"])
-def test_quantised_embeddings_are_called_as_kernels(bits: str, overload: str) -> None:
+def test_quantized_embeddings_are_called_as_kernels(bits: str, overload: str) -> None:
     import_module("executorch.exir.passes._quant_patterns_and_replacements")  # Registers them.
     packet = getattr(torch.ops.quantized_decomposed, f"embedding_{bits}")
     op = getattr(packet, overload[1:] or "default")

@@ -32,11 +32,11 @@ def test_a_sample_of_the_table_is_what_the_runtime_says() -> None:
     usual = [i for i, probe in enumerate(every) if not probe.situation]
     refused = [i for i in usual if every[i].kernel in REFUSED]
     plain = [i for i in refused if every[i].kernel not in QUANTIZED]
-    quantised = [i for i in refused if every[i].kernel in QUANTIZED]
+    quantized = [i for i in refused if every[i].kernel in QUANTIZED]
     limited = {kernel for stated in SITUATIONS.values() for kernel in stated}
     edges = [i for i, probe in enumerate(every) if probe.situation]
     near = [i for i in edges if every[i].kernel in limited]
-    of_types = {*usual[::97], *plain[::3], *quantised[::97]}
+    of_types = {*usual[::97], *plain[::3], *quantized[::97]}
     told = list(verdicts(sorted(of_types.union(edges[::211], near[::29]))))
     assert len({i for i, _, _, _ in told} & of_types) > 20
     assert {situation for _, situation, _, _ in told} & SITUATIONS.keys()

@@ -14,7 +14,7 @@ def test_the_checked_in_kernel_table_is_what_the_installed_runtime_says() -> Non
     assert Path(kernels.__file__).read_text() == generate()
 
 
-def test_the_wheels_runtime_has_240_kernels_and_19_quantised_ones() -> None:
+def test_the_wheels_runtime_has_240_kernels_and_19_quantized_ones() -> None:
     assert (len(kernels.RUNTIME), len(kernels.QUANTIZED)) == (240, 19)
 
 

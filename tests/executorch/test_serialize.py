@@ -1,4 +1,4 @@
-"""What is written is what ExecuTorch's own serialiser writes, as its own deserialiser reads it."""
+"""What is written is what ExecuTorch's own serializer writes, as its own deserializer reads it."""
 
 import time
 from typing import Any
@@ -57,7 +57,7 @@ def _stock_program(data: bytes) -> Any:
     return deserialize_pte_binary(data)
 
 
-def test_executorchs_deserialiser_and_serialiser_take_a_program_there_and_back() -> None:
+def test_executorchs_deserializer_and_serializer_take_a_program_there_and_back() -> None:
     """Ours → stock object → stock bytes → our container: nothing is lost or moved on the way."""
     from executorch.exir._serialize._program import serialize_pte_binary
 

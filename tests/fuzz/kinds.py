@@ -1,4 +1,4 @@
-"""Further kinds of random program: with state, with sizes known at run time, quantised."""
+"""Further kinds of random program: with state, with sizes known at run time, quantized."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ LAYERS = ("conv", "depthwise", "pointwise", "relu", "hardtanh", "pool", "residua
 
 
 class Layers(torch.nn.Module):
-    """A small convolutional net, which is what static quantisation is for."""
+    """A small convolutional net, which is what static quantization is for."""
 
     def __init__(self, words: list[str], channels: int) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ class Layers(torch.nn.Module):
 
 @composite
 def layered(draw: DrawFn) -> tuple[Layers, tuple[torch.Tensor, ...], dict[str, Any]]:
-    """A float net, inputs, and how to quantise it."""
+    """A float net, inputs, and how to quantize it."""
     channels = draw(st.sampled_from([1, 2, 4, 8]))
     words = draw(st.lists(st.sampled_from(LAYERS), min_size=1, max_size=5))
     torch.manual_seed(draw(st.integers(0, 1000)))

@@ -1,4 +1,4 @@
-"""Real artefacts and texts, damaged; each is tried in a process of its own, forked and small.
+"""Real artifacts and texts, damaged; each is tried in a process of its own, forked and small.
 
     python tests/fuzz/mutants.py KIND COUNT SEED        KIND may be `every`, of all but `gguf`
 
@@ -65,8 +65,8 @@ def net() -> stepwell.Program:
 
 
 @cache
-def quantised() -> stepwell.Program:
-    """A small convolution as PT2E quantises it for Cortex-M."""
+def quantized() -> stepwell.Program:
+    """A small convolution as PT2E quantizes it for Cortex-M."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
@@ -83,7 +83,7 @@ def quantised() -> stepwell.Program:
 
 @cache
 def lowered(target: str) -> stepwell.Lowered:
-    source = quantised() if target.startswith(("cortex", "ethos")) or "int" in target else net()
+    source = quantized() if target.startswith(("cortex", "ethos")) or "int" in target else net()
     return stepwell.lower(source, target)
 
 
@@ -140,7 +140,7 @@ def try_text(text: str, weights: Any, target: str | None) -> None:
             compare(made.run(*inputs), wanted, target)
 
 
-def try_level(text: str, weights: Any, artefact: str) -> None:
+def try_level(text: str, weights: Any, artifact: str) -> None:
     """A text of a target's level: what verifies is emitted, or refused."""
     program = stepwell.parse(text, weights)
     program.verify()
@@ -148,9 +148,9 @@ def try_level(text: str, weights: Any, artefact: str) -> None:
     wanted = program.run(*inputs)
     from stepwell.targets import find_target
 
-    target = find_target(artefact)
-    data = target.emitter(target.artefact)(program, **target.for_artefact(target.artefact, {}, {}))
-    compare(target.run(data, inputs, "forward"), wanted, artefact)
+    target = find_target(artifact)
+    data = target.emitter(target.artifact)(program, **target.for_artifact(target.artifact, {}, {}))
+    compare(target.run(data, inputs, "forward"), wanted, artifact)
 
 
 def try_pte(data: bytes) -> None:
@@ -161,7 +161,7 @@ def try_pte(data: bytes) -> None:
 
 
 def try_runtime(data: bytes) -> None:
-    from stepwell.reading.artefacts import random_inputs
+    from stepwell.reading.artifacts import random_inputs
 
     stepwell.run_pte(data, random_inputs(data, "forward", 0))
 
@@ -246,8 +246,8 @@ def files() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
         "bpte": (pte.to_bpte({"forward": [INPUTS]}), try_load),
         "pt2": (pt2, try_load),
         "vgf": ((here / "tosa" / "vgf" / "twice.vgf").read_bytes(), try_load),
-        "pte shown": (pte.artefact, try_shown(".pte")),
-        "tosa shown": (lowered("tosa-1.0+int").artefact, try_shown(".tosa")),
+        "pte shown": (pte.artifact, try_shown(".pte")),
+        "tosa shown": (lowered("tosa-1.0+int").artifact, try_shown(".tosa")),
         "ptd": (pte.to_pte_and_ptd()[1], read_external),
         "playground": (held.file({}), sharing.from_file),
         "certificate": (pte.certificate.to_json().encode(), try_certificate),
@@ -266,7 +266,7 @@ def try_options(seed: int) -> None:
     ]  # fmt: skip
     names = [option.name for option in find_target(target).options]
     chosen = {draw.choice([*names, "x", "Numerics"]): draw.choice(values) for _ in range(2)}
-    source = quantised() if "fp" not in target and target != "xnnpack" else net()
+    source = quantized() if "fp" not in target and target != "xnnpack" else net()
     more: dict[str, Any] = {}
     if draw.random() < 0.4:
         more[draw.choice(["sizes", "pipeline", "observer"])] = draw.choice(values)
@@ -274,16 +274,16 @@ def try_options(seed: int) -> None:
         target = draw.choice(values)
     if draw.random() < 0.1:
         source = draw.choice(values)
-    assert stepwell.lower(source, target, **more, **chosen).artefact
+    assert stepwell.lower(source, target, **more, **chosen).artifact
 
 
 WORDS = """lower show explain check opt run demo -t xnnpack cortex-m55 tosa-1.0+fp -o out.pte
 --emit-ir --html --json --sizes max s0=4 s0= =4 4 -1 nan --method forward --profile --repeat 0
 -O numerics=finite numerics= =x bias_form=both --largest --seed 99999999999999999999 m.mlir m.pte
 m.tosa m.safetensors models.py:good models.py models.py: :good models.py:boom . .. / /dev/null ''
--p merge-views merge-views{ normalise lower-to-xnnpack{x=1} --split-input-file --frontend mlir
+-p merge-views merge-views{ normalize lower-to-xnnpack{x=1} --split-input-file --frontend mlir
 --print-between-passes --summary --generic --dot --help --version -v --check --etrecord --trust
---model-explorer --color never --no-artefact --outside merge-views,,merge-views -f py
+--model-explorer --color never --no-artifact --outside merge-views,,merge-views -f py
 --verify-diagnostics""".split()
 
 
@@ -298,7 +298,7 @@ def try_command(seed: int) -> None:
         text, weights = saved()
         (folder / "m.mlir").write_bytes(text)
         (folder / "m.safetensors").write_bytes(weights)
-        (folder / "m.pte").write_bytes(lowered("xnnpack").artefact)
+        (folder / "m.pte").write_bytes(lowered("xnnpack").artifact)
         (folder / "m.tosa").write_bytes(damaged(b"TOSA" * 100, draw))
         (folder / "models.py").write_text(
             "import torch\ndef good(): return torch.nn.Linear(3, 3).eval(), (torch.ones(2, 3),)\n"
@@ -373,16 +373,16 @@ def kinds() -> dict[str, Callable[[random.Random], Callable[[], None]]]:
         "text": lambda d: source(net(), None)(d),
         "text to xnnpack": lambda d: source(net(), "xnnpack")(d),
         "text to tosa": lambda d: source(net(), "tosa-1.0+fp")(d),
-        "text to cortex-m": lambda d: source(quantised(), "cortex-m55")(d),
-        "text to tosa integers": lambda d: source(quantised(), "tosa-1.0+int")(d),
+        "text to cortex-m": lambda d: source(quantized(), "cortex-m55")(d),
+        "text to tosa integers": lambda d: source(quantized(), "tosa-1.0+int")(d),
         "text of xnnpack": lambda d: text_of("xnnpack")(d),
         "text of tosa": lambda d: text_of("tosa-1.0+fp")(d),
         "text of cortex-m": lambda d: text_of("cortex-m55")(d),
-        "pte": lambda d: data(lowered("xnnpack").artefact, try_pte)(d),
-        "pte of cortex-m": lambda d: data(lowered("cortex-m55").artefact, try_pte)(d),
-        "pte run": lambda d: data(lowered("xnnpack").artefact, try_runtime)(d),
-        "tosa": lambda d: data(lowered("tosa-1.0+fp").artefact, try_tosa)(d),
-        "tosa of integers": lambda d: data(lowered("tosa-1.0+int").artefact, try_tosa)(d),
+        "pte": lambda d: data(lowered("xnnpack").artifact, try_pte)(d),
+        "pte of cortex-m": lambda d: data(lowered("cortex-m55").artifact, try_pte)(d),
+        "pte run": lambda d: data(lowered("xnnpack").artifact, try_runtime)(d),
+        "tosa": lambda d: data(lowered("tosa-1.0+fp").artifact, try_tosa)(d),
+        "tosa of integers": lambda d: data(lowered("tosa-1.0+int").artifact, try_tosa)(d),
         "weights": lambda d: data(saved()[1], try_weights)(d),
         **{name: lambda d, name=name: data(*files()[name])(d) for name in OTHERS},
         **({"gguf": lambda d: data(gguf(), try_gguf)(d)} if HAS_GGUF else {}),
@@ -463,9 +463,9 @@ GOOD = ("right", "refused")
 
 @cache
 def warm() -> None:
-    """What every fork is to find done: imports, exports, artefacts."""
+    """What every fork is to find done: imports, exports, artifacts."""
     for target in ("xnnpack", "tosa-1.0+fp", "cortex-m55"):
-        assert lowered(target).artefact
+        assert lowered(target).artifact
     saved()
     import stepwell.cli  # noqa: F401
 

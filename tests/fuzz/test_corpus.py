@@ -52,11 +52,11 @@ def test_a_program_of_the_corpus_keeps_its_meaning(path: Path) -> None:
     program = stepwell.parse(path.read_text())
     program.verify()
     lowered = stepwell.lower(program, "xnnpack")
-    artefact = PteSession.load(lowered.to_pte())
+    artifact = PteSession.load(lowered.to_pte())
     for inputs in samples(program):
         wanted = program.run(*inputs)
         agree(lowered.program.run(*inputs), wanted)
-        agree(artefact.run(*inputs), wanted)
+        agree(artifact.run(*inputs), wanted)
     try:
         tosa = stepwell.lower(program, "tosa-1.0+fp")
     except stepwell.StepwellError as error:

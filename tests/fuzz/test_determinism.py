@@ -31,7 +31,7 @@ program = stepwell.from_exported_program(torch.export.export(model, (torch.zeros
 digest = lambda data: hashlib.sha256(data).hexdigest()
 for target in ("xnnpack", "tosa-1.0+fp"):
     lowered = stepwell.lower(program, target)
-    print(target, digest(str(lowered.program).encode()), digest(lowered.artefact))
+    print(target, digest(str(lowered.program).encode()), digest(lowered.artifact))
     print([(e.rewrite, e.root) for e in lowered.report.events])
 program.save(sys.argv[1] + "/m.mlir")
 print(digest(open(sys.argv[1] + "/m.mlir", "rb").read()))
@@ -61,7 +61,7 @@ def of_a_process(seed: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_text_artefacts_and_history_are_the_same_for_every_hash_seed(
+def test_text_artifacts_and_history_are_the_same_for_every_hash_seed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = "12345" if os.environ.get("PYTHONHASHSEED") != "12345" else "0"

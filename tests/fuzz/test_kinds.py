@@ -1,4 +1,4 @@
-"""Random programs with state, with dynamic sizes and in int8 keep their meaning to the artefact."""
+"""Random programs with state, with dynamic sizes and in int8 keep their meaning to the artifact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, note, settings
 
 import stepwell
-from quantised import quantise
+from quantized import quantize
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.checking.compare import differs
 from stepwell.ir.rewriting.rewrite import Bound
@@ -39,19 +39,19 @@ def state_survives(module: WithState, calls: list[torch.Tensor]) -> None:
     again = stepwell.parse(str(program), program.weights)
     lowered = stepwell.lower(program, "xnnpack")
     sessions = [program.start(), again.start(), lowered.program.start()]
-    artefact = PteSession.load(lowered.to_pte())
+    artifact = PteSession.load(lowered.to_pte())
     for call in calls:
         given_ = call.clone()
         wanted = module(given_)
         for session, bound in zip(sessions, (EXACT, EXACT, KERNELS), strict=True):
             agree(session.run(call.clone())[0], wanted, bound)
         written = call.clone()
-        agree(artefact.run(written)[0], wanted, KERNELS)
+        agree(artifact.run(written)[0], wanted, KERNELS)
         agree(written, given_, KERNELS)
 
 
 def sizes_survive(drawn: Sized) -> None:
-    """One program and one artefact, at every size."""
+    """One program and one artifact, at every size."""
     note(" ".join(drawn.words))
     rows = torch.export.Dim("rows", min=3, max=12)
     example = torch.randn(drawn.sizes[0], drawn.width)
@@ -61,19 +61,19 @@ def sizes_survive(drawn: Sized) -> None:
     again = stepwell.parse(str(program), program.weights)
     assert str(again) == str(program)
     lowered = stepwell.lower(program, "xnnpack")
-    artefact = PteSession.load(lowered.to_pte())
+    artifact = PteSession.load(lowered.to_pte())
     for size in drawn.sizes:
         x = torch.randn(size, drawn.width)
         wanted = drawn.module(x)
         agree(again.run(x)[0], wanted, EXACT)
         agree(lowered.program.run(x)[0], wanted, KERNELS)
-        agree(artefact.run(x)[0], wanted, KERNELS)
+        agree(artifact.run(x)[0], wanted, KERNELS)
 
 
 def integers_survive(module: Layers, inputs: tuple[torch.Tensor, ...], target: str) -> None:
-    """Every application of every rewrite within its bound, and the artefact on its engine."""
+    """Every application of every rewrite within its bound, and the artifact on its engine."""
     note(" ".join(module.words))
-    exported = quantise(module, inputs, **({"per_channel": True} if "cortex" in target else {}))
+    exported = quantize(module, inputs, **({"per_channel": True} if "cortex" in target else {}))
     program = stepwell.from_exported_program(exported)
     agree(program.run(*inputs)[0], exported.module()(*inputs), EXACT)
     result = stepwell.check(program, target, inputs=inputs)

@@ -1,4 +1,4 @@
-"""Damaged artefacts, texts, options and command lines: refused in words, or a right result."""
+"""Damaged artifacts, texts, options and command lines: refused in words, or a right result."""
 
 from __future__ import annotations
 

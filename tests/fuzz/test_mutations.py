@@ -138,7 +138,7 @@ def test_a_damaged_tosa_flatbuffer_is_refused_or_still_a_program() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
-def test_many_damaged_artefacts(seed: int) -> None:
+def test_many_damaged_artifacts(seed: int) -> None:
     for bad in damaged(pte(), 1000, seed):
         survives(stepwell.read_pte, bad)
     for bad in damaged(tosa(), 1000, seed):

@@ -1,4 +1,4 @@
-"""Random programs keep their meaning: through import, text, each target and each artefact."""
+"""Random programs keep their meaning: through import, text, each target and each artifact."""
 
 from __future__ import annotations
 

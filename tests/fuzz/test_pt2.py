@@ -153,7 +153,7 @@ def test_anything_else_is_not(bad: str) -> None:
     assert not is_arithmetic(bad)
 
 
-def test_a_quantised_program_opens_in_a_process_that_has_quantised_nothing(
+def test_a_quantized_program_opens_in_a_process_that_has_quantized_nothing(
     tmp_path: Path, forks: Forks
 ) -> None:
     from torch.ao.quantization.fx import _decomposed  # noqa: F401  # registers the operators

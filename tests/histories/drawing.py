@@ -24,13 +24,13 @@ class Profile:
         families: weights of the families of parts.
         open: how often a size is left open.
         methods: how many methods, each as likely.
-        quantised: the ways of quantising; a program has one.
+        quantized: the ways of quantizing; a program has one.
     """
 
     families: Mapping[str, float]
     open: float = 0.0
     methods: tuple[int, ...] = (1,)
-    quantised: tuple[str, ...] = ("",)
+    quantized: tuple[str, ...] = ("",)
 
 
 Form = Callable[["Draw"], Part]
@@ -185,8 +185,8 @@ class Draw:
         """The whole."""
         rng = self.rng
         self.kind = rng.choice(("sequence", "sequence", "image"))
-        quantised = rng.choice(self.profile.quantised)
-        channels = 32 if quantised == "8da4w" else rng.choice((4, 6, 8))
+        quantized = rng.choice(self.profile.quantized)
+        channels = 32 if quantized == "8da4w" else rng.choice((4, 6, 8))
         batch, length = str(rng.choice((1, 1, 2, 3))), str(rng.choice((1, 2, 3, 5, 6, 8)))
         if self.maybe(self.profile.open):
             named = rng.choice(("length", "batch", "both"))
@@ -227,7 +227,7 @@ class Draw:
             self.calls(many),
             dict(self.limits),
             streams,
-            quantised,
+            quantized,
         )
 
     def calls(self, methods: int) -> tuple[Call, ...]:

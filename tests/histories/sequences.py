@@ -446,7 +446,7 @@ def pointwise(d: Draw) -> Part:
 
 @form("sequence", "modules")
 def module(d: Draw) -> Part:
-    """A layer of torch's own class, which some quantisers ask for."""
+    """A layer of torch's own class, which some quantizers ask for."""
     c = d.channels
     up, down = d.layer(f"nn.Linear({c}, {c})"), d.layer(f"nn.Linear({c}, {c}, bias=False)")
     act = d.choose("relu", "silu", "tanh")

@@ -66,7 +66,7 @@ class Program:
     """Least and greatest of each size that varies; the sample is what the first call has."""
     streams: tuple[bool, ...] = ()
     """Whether each method gives the stream back."""
-    quantised: str = ""
+    quantized: str = ""
     """How: `static`, `dynamic`, `8da4w`, or not at all."""
 
     @property
@@ -172,7 +172,7 @@ class Program:
             tuple(Call(**call) for call in data["calls"]),
             {name: (low, high) for name, (low, high) in data["limits"].items()},
             tuple(data["streams"]),
-            data["quantised"],
+            data["quantized"],
         )
 
 

@@ -1,7 +1,7 @@
 """What becomes of a program with a history on a target: all its calls, in order, against eager's.
 
 Who runs them keeps the state itself: the interpreter's session at the target's level, and the
-target's engine with the artefact. What a right result may be is what `strange.oracle` says of the
+target's engine with the artifact. What a right result may be is what `strange.oracle` says of the
 whole history taken as one program.
 """
 
@@ -26,7 +26,7 @@ from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.tosa.reference_model import ReferenceSession
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
-from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
+from stepwell.ir.diagnostics import ArtifactError, InputMismatch, StepwellError, VerificationError
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.types import element
 
@@ -34,7 +34,7 @@ from ..strange.oracle import RUNS, TOSA_COARSE, Expected, denormals_as_zero, ran
 from ..strange.stepping import Stepping, runs
 from ..strange.verdicts import UNDEFINED, Verdict, WrongError, trace
 from .drawing import Profile, draw
-from .quantising import in_eight_bits, in_four_bits
+from .quantizing import in_eight_bits, in_four_bits
 from .source import FILE, Call, Calls, Method, Program, called, eager, exported
 
 REPAIRS = 4
@@ -50,9 +50,9 @@ class Lane:
     """A target, and what its programs are drawn from."""
 
     def __init__(
-        self, target: str, profile: Profile, quantiser: str = "", coarse: Mapping[str, float] = {}
+        self, target: str, profile: Profile, quantizer: str = "", coarse: Mapping[str, float] = {}
     ) -> None:
-        self.target, self.profile, self.quantiser, self.coarse = target, profile, quantiser, coarse
+        self.target, self.profile, self.quantizer, self.coarse = target, profile, quantizer, coarse
 
 
 LANES = {
@@ -79,7 +79,7 @@ def methods_of(program: Program) -> dict[str, ExportedProgram]:
     """Each method as torch exports it, of one module."""
     logging.disable(logging.WARNING)
     core = program.core()
-    if program.quantised == "8da4w":
+    if program.quantized == "8da4w":
         in_four_bits(core)
     return {
         name: exported(Method(core, name), program, number)
@@ -113,8 +113,8 @@ def judge_whole(
         warnings.simplefilter("ignore")
         try:
             eps = methods_of(program)
-            if program.quantised in ("static", "dynamic"):
-                eps = {"forward": in_eight_bits(program, eps["forward"], lane.quantiser)}
+            if program.quantized in ("static", "dynamic"):
+                eps = {"forward": in_eight_bits(program, eps["forward"], lane.quantizer)}
             program = _within_ranges(program, eps)
             given = tuple(program.given(number) for number in range(len(program.calls)))
             expected = _expected(program, eps, given, lane)
@@ -128,7 +128,7 @@ def judge_whole(
             _try(program, eps, given, expected, lane)
         except WrongError as wrong:
             return Verdict(wrong.kind, wrong.said), []
-        except (StepFailure, VerificationError, ArtefactError, InputMismatch) as error:
+        except (StepFailure, VerificationError, ArtifactError, InputMismatch) as error:
             return Verdict("traceback", trace(error)), []
         except StepwellError as error:
             lines = [int(n) for n in re.findall(rf"{re.escape(FILE)}:(\d+)", str(error))]
@@ -181,15 +181,15 @@ def _expected(
     """
     graphs = Calls([ep.module(check_guards=False) for ep in eps.values()], program.calls)
     narrow = lane.target.startswith("tosa")
-    if program.quantised == "static":
-        twice = lane.quantiser == "cortex-m"
+    if program.quantized == "static":
+        twice = lane.quantizer == "cortex-m"
 
         further = (  # What is in doubt twice takes many to see.
             [ran(graphs, given, Stepping(seed, twice=twice)) for seed in range(first, first + 20)]
             for first in range(100, 500, 20)
         )
         return Expected(tensors(runs(graphs, given, twice), narrow), further, narrow=narrow)
-    if program.quantised:  # Scales are found at run time, and the graph alone knows how.
+    if program.quantized:  # Scales are found at run time, and the graph alone knows how.
         with torch.no_grad():
             plain = copy.deepcopy(graphs)(*given)
         moved = shaken(lambda _: copy.deepcopy(graphs), given, lane.coarse)
@@ -243,7 +243,7 @@ def _try(
     _round_trip(lowered.program)
     _compare(program, "interpreter", expected, given, _interpreted(program, lowered.program))
     if lane.target == "xnnpack":
-        run = _runtime(program, PteSession.load(lowered.artefact))
+        run = _runtime(program, PteSession.load(lowered.artifact))
     elif lane.target.startswith("tosa") and len(eps) == 1:
         run = _reference_model(lowered)
     else:
@@ -261,7 +261,7 @@ Run = Callable[[int, Sequence[Tensor]], Any]
 
 
 def _interpreted(program: Program, ours: stepwell.Program) -> Run:
-    """Calls in a session of the interpreter, whose border may be narrower or quantised."""
+    """Calls in a session of the interpreter, whose border may be narrower or quantized."""
     session = ours.start()
 
     def run(method: int, inputs: Sequence[Tensor]) -> Any:
@@ -298,7 +298,7 @@ def _runtime(program: Program, session: PteSession) -> Run:
 
 def _reference_model(lowered: stepwell.Lowered) -> Run:
     """Calls of the reference model, each with the file that the one before left."""
-    session, func = ReferenceSession(lowered.artefact), lowered.program.method()
+    session, func = ReferenceSession(lowered.artifact), lowered.program.method()
     return lambda _, inputs: _real(func, session.run(_stored(func, inputs)))
 
 
@@ -314,14 +314,14 @@ def _compare(
 
     try:
         outputs = called(counted, program.calls, given)
-    except ArtefactError as error:
+    except ArtifactError as error:
         if UNDEFINED.search(str(error)):
             raise WrongError("no program", f"undefined in TOSA: {error}") from error
         raise WrongError("silent", f"{where}, call {len(made)}: {error}") from error
     except InputMismatch as error:
         raise WrongError("silent", f"{where}, call {len(made)}: {error}") from error
     unit = None
-    if program.quantised in ("dynamic", "8da4w"):
+    if program.quantized in ("dynamic", "8da4w"):
         unit = [_unit(value) for value in expected.runs[0]]
     narrowed = [_as_wanted(v, w) for v, w in zip(outputs, expected.runs[0], strict=False)]
     outputs = narrowed if len(narrowed) == len(outputs) else outputs

@@ -16,11 +16,11 @@ from stepwell.ir.rewriting.rewrite import Together
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
 
-from .toy3 import Lower, LowerQuantised, Place
+from .toy3 import Lower, LowerQuantized, Place
 
 STEPS = (
     TYPE_QUANTIZATION,
-    Together("layers", (LowerQuantised(), FoldAffineIntoLayer())),
+    Together("layers", (LowerQuantized(), FoldAffineIntoLayer())),
     Together("lower", (Lower(),)),
     Place(),
     Together("merge", (Lower(),)),
@@ -66,7 +66,7 @@ def test_the_scale_of_channels_goes_into_the_layer_behind_what_moves_them() -> N
     assert ops.count("toy3.mul") == 1 and ops.count("toy3.linear") == 1
 
 
-class Quantised(torch.nn.Module):
+class Quantized(torch.nn.Module):
     """A linear layer as PT2E writes it, on int8."""
 
     def __init__(self) -> None:
@@ -86,8 +86,8 @@ def cast_and_back(x: torch.Tensor, scale: float, zero: int) -> torch.Tensor:
     return ops.dequantize_per_tensor.default(stored, scale, zero, -128, 127, torch.int8)
 
 
-def test_a_quantised_layer_becomes_the_op_on_its_integers() -> None:
-    net, inputs = Quantised(), (torch.randn(2, 4),)
+def test_a_quantized_layer_becomes_the_op_on_its_integers() -> None:
+    net, inputs = Quantized(), (torch.randn(2, 4),)
     program, ops = lowered(net, inputs)
     assert ops.count("toy3.linear") == 1 and "aten.linear.default" not in ops
     assert torch.equal(program.run(*inputs)[0], net(*inputs))

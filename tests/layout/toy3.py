@@ -18,7 +18,7 @@ from stepwell.ir.axes.maps import All, Along, AxisMap, HasAxes, Order, inverse
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning
-from stepwell.translate.quantised import recognise as q
+from stepwell.translate.quantized import recognize as q
 
 
 class ToyOp(HasAxes, IRDLOperation):
@@ -101,7 +101,7 @@ class Lower(Rewrite[Any]):
         rw.replace(match, [rw.insert(new).results[0]])
 
 
-class LowerQuantised(Rewrite[Any]):
+class LowerQuantized(Rewrite[Any]):
     name = "lower-int8-to-toy3"
     anchors = (aten.LinearDefault,)
 

@@ -21,7 +21,7 @@ WAYS = (
 
 
 @pytest.mark.parametrize(("name", "target", "other"), WAYS)
-def test_an_artefact_goes_to_another_target_and_to_torch(
+def test_an_artifact_goes_to_another_target_and_to_torch(
     name: str, target: str, other: str
 ) -> None:
     source = program(name)
@@ -40,7 +40,7 @@ def test_an_artefact_goes_to_another_target_and_to_torch(
 
 
 class Folded(torch.nn.Module):
-    """What torchao quantises by groups of 32 inputs."""
+    """What torchao quantizes by groups of 32 inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,24 +53,24 @@ class Folded(torch.nn.Module):
 
 
 def _by_groups() -> stepwell.Program:
-    from quantised import by_groups
+    from quantized import by_groups
 
     torch.manual_seed(0)
     made = by_groups(Folded().eval(), (torch.randn(4, 64),))
     return stepwell.from_exported_program(made)
 
 
-QUANTISED = {
-    "per tensor": lambda: program("quantised:cnn_per_tensor"),
-    "per channel": lambda: program("quantised:cnn_per_channel"),
-    "at run time": lambda: program("quantised:mlp_dynamic"),
+QUANTIZED = {
+    "per tensor": lambda: program("quantized:cnn_per_tensor"),
+    "per channel": lambda: program("quantized:cnn_per_channel"),
+    "at run time": lambda: program("quantized:mlp_dynamic"),
     "8da4w": _by_groups,
 }
 
 
-@pytest.mark.parametrize("kind", QUANTISED)
-def test_quantised_nodes_go_up_between_casts_and_down_to_the_same_bytes(kind: str) -> None:
-    source = QUANTISED[kind]()
+@pytest.mark.parametrize("kind", QUANTIZED)
+def test_quantized_nodes_go_up_between_casts_and_down_to_the_same_bytes(kind: str) -> None:
+    source = QUANTIZED[kind]()
     lowered = stepwell.lower(source, "xnnpack")
     data = lowered.emit()
     up = stepwell.read_pte(data).raise_to("aten")
@@ -85,7 +85,7 @@ def test_quantised_nodes_go_up_between_casts_and_down_to_the_same_bytes(kind: st
 
 
 def test_int8_of_xnnpack_goes_to_cmsis_nn_and_to_tosa_whole() -> None:
-    source = program("quantised:cnn_per_channel")
+    source = program("quantized:cnn_per_channel")
     up = stepwell.read_pte(stepwell.emit(source, "xnnpack")).raise_to("aten")
     inputs = random_values(source, "forward", 0)
     (wanted,) = source.run(*inputs)
@@ -98,7 +98,7 @@ def test_int8_of_xnnpack_goes_to_cmsis_nn_and_to_tosa_whole() -> None:
 
 def test_tosas_integers_go_up_with_units_of_their_own_and_down_to_the_same_bytes() -> None:
     """A flatbuffer keeps ratios of scales: an input of unit 1 says all others."""
-    source = program("quantised:cnn_per_channel")
+    source = program("quantized:cnn_per_channel")
     direct = stepwell.lower(source, "tosa-1.0+int")
     data = direct.emit()
     up = stepwell.read_tosa(data).raise_to("aten")
@@ -149,7 +149,7 @@ def test_open_sizes_go_up() -> None:
 
 
 def test_a_level_without_a_way_up_says_so() -> None:
-    lowered = stepwell.lower(program("quantised:cnn_per_tensor"), "cortex-m55")
+    lowered = stepwell.lower(program("quantized:cnn_per_tensor"), "cortex-m55")
     with pytest.raises(StepwellError, match="ratios of scales, and no scales"):
         lowered.program.raise_to("aten")
     with pytest.raises(StepwellError, match="no way leads up to level 'xnnpack'"):

@@ -1,4 +1,4 @@
-"""A program goes on from any stage of its target, by its text alone, to the same artefact."""
+"""A program goes on from any stage of its target, by its text alone, to the same artifact."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ WAYS = (
     ("bert:bert", "tosa-1.0+fp"),
     ("control_flow:cond_model", "xnnpack"),
     ("dynamic:dynamic_batch", "xnnpack"),
-    ("quantised:cnn_per_tensor", "xnnpack"),
-    ("quantised:mlp_dynamic", "xnnpack"),
+    ("quantized:cnn_per_tensor", "xnnpack"),
+    ("quantized:mlp_dynamic", "xnnpack"),
     ("tiny:ds_cnn", "xnnpack-published"),
     ("transformer:transformer_encoder_2layers", "xnnpack"),
-    ("quantised:cnn_per_tensor", "cortex-m55"),
+    ("quantized:cnn_per_tensor", "cortex-m55"),
     ("tiny:mlp", "cortex-m4"),
-    ("quantised:cnn_per_tensor", "tosa-1.0+int"),
+    ("quantized:cnn_per_tensor", "tosa-1.0+int"),
     ("tiny:ds_cnn", "tosa-1.0+fp"),
     ("tiny:mlp", "tosa-1.1+fp+mxfp"),
-    ("quantised:cnn_per_tensor", "tosa-1.0+int+cpu"),
+    ("quantized:cnn_per_tensor", "tosa-1.0+int+cpu"),
 )
 
 
 @pytest.mark.parametrize(("name", "target"), WAYS)
-def test_the_text_of_every_stage_gives_the_artefact_of_the_direct_way(
+def test_the_text_of_every_stage_gives_the_artifact_of_the_direct_way(
     name: str, target: str, tmp_path: Path
 ) -> None:
     source = program(name)
@@ -117,7 +117,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "tosa-1.0+fp", "cortex-m55"])
-def test_an_op_that_is_replaced_by_hand_at_any_stage_is_in_the_artefact(target: str) -> None:
+def test_an_op_that_is_replaced_by_hand_at_any_stage_is_in_the_artifact(target: str) -> None:
     net, x = Net(), torch.randn(2, 4)
     source = stepwell.from_exported_program(export(net, (x,)))
     wanted = net.second(torch.sigmoid(net.first(x)))
@@ -131,8 +131,8 @@ def test_an_op_that_is_replaced_by_hand_at_any_stage_is_in_the_artefact(target: 
 
 
 @pytest.mark.parametrize("target", ["cortex-m55", "tosa-1.0+int+cpu", "ethos-u55-128"])
-def test_an_edit_of_integers_at_any_stage_is_what_the_artefact_computes(target: str) -> None:
-    source = program("quantised:cnn_per_tensor")
+def test_an_edit_of_integers_at_any_stage_is_what_the_artifact_computes(target: str) -> None:
+    source = program("quantized:cnn_per_tensor")
     direct = stepwell.lower(source, target)
     (image,) = random_values(source, "forward", 0)
     (unedited,) = direct.program.run(image)
@@ -161,7 +161,7 @@ EDITS = (
 """A difference in place of a sum; where a target has none, a sum that saturates earlier."""
 
 
-def test_what_stopped_on_the_way_is_no_artefact_and_says_how_it_becomes_one() -> None:
+def test_what_stopped_on_the_way_is_no_artifact_and_says_how_it_becomes_one() -> None:
     stopped = stepwell.lower(program("tiny:mlp"), "xnnpack", stop="absorb")
     assert "kernels" not in stopped.report.text(), "what is on its way is left to none yet"
     assert stopped.stopped_after == "absorb"

@@ -329,7 +329,7 @@ def _forms() -> list[Form]:
     add("tril(x)", lambda w, x: x.tril())
     add("sum of squares", lambda w, x: (x * x).sum(-1))
     add(
-        "standardise",
+        "standardize",
         lambda w, x: (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-5),
     )
     add("x / (norm + eps)", lambda w, x: x / (x.norm(dim=-1, keepdim=True) + 1e-6))
@@ -377,7 +377,7 @@ INTEGER_FORMS = (*FORMS, *_of_integers())
 DECLARED = {
     "attention(x, y)": "a row of scores that overflow to −∞ has lost the guard",
     "adaptive_max_pool2d(2)": "XNNPACK's pooling may lose a NaN, as in max_pool2d",
-    "cumsum(x, -1)": "sums of neighbours may overflow before an infinity in front of them is added",
+    "cumsum(x, -1)": "sums of neighbors may overflow before an infinity in front of them is added",
 }
 """Forms for which the default is worse than stock, with the reason (`docs/semantics.md`)."""
 

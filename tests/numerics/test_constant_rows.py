@@ -1,4 +1,4 @@
-"""Norms of rows that are constant: zero where eager's are, as padding and planes of one colour."""
+"""Norms of rows that are constant: zero where eager's are, as padding and planes of one color."""
 
 from __future__ import annotations
 

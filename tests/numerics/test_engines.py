@@ -95,7 +95,7 @@ def test_what_an_operand_cannot_be_is_not_lost() -> None:
 def test_a_rewrite_that_loses_a_class_on_an_engine_is_named(name: str) -> None:
     program, rule = exported(name), PLANTED[name]()
     assert losses_by_engine(stepwell.from_exported_program(program), [rule])
-    report = stepwell.lower(program, "xnnpack", lambda own: own.before("normalise", rule)).report
+    report = stepwell.lower(program, "xnnpack", lambda own: own.before("normalize", rule)).report
     reasons = [refusal.reason for refusal in report.refusals if refusal.rewrite == name]
     assert len(reasons) == 1 and " on xnnpack/" in reasons[0]
 
@@ -105,7 +105,7 @@ def test_a_loss_of_a_rewrite_is_listed_where_it_is_allowed() -> None:
     lowering = stepwell.lower(
         exported(name),
         "xnnpack",
-        lambda own: own.before("normalise", PLANTED[name]()),
+        lambda own: own.before("normalize", PLANTED[name]()),
         numerics="finite",
     )
     assert [taken.rewrite for taken in lowering.report.deviations] == [name]

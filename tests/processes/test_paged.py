@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stepwell.ir.outside.paged import LARGE, below_each_other
-from stepwell.quantising import by_torchao, quantise
+from stepwell.quantizing import by_torchao, quantize
 
 KINDS = (torch.int8, torch.float32, torch.bfloat16)
 
@@ -43,11 +43,11 @@ def test_without_room_for_a_file_rows_stay_in_memory(
     assert not made.is_shared()
 
 
-def test_a_quantised_layer_is_the_same_in_a_file_and_in_memory(
+def test_a_quantized_layer_is_the_same_in_a_file_and_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     layer = torch.nn.Linear(2048, LARGE // 2048)
     x = torch.randn(2, 2048)
-    in_file = quantise(layer, "8da4w", [x])(x)
+    in_file = quantize(layer, "8da4w", [x])(x)
     monkeypatch.setattr("stepwell.ir.outside.paged.LARGE", 2 * LARGE)
     assert torch.equal(in_file, by_torchao(4, 32)(layer, (x,))(x))

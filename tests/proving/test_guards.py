@@ -55,7 +55,7 @@ def test_a_rule_is_wrong_without_a_condition_that_it_needs(rule: str, condition:
 )
 def test_a_condition_with_a_label_is_for_that(rule: str, condition: str, shown: str) -> None:
     found = without(rule, condition)
-    assert found.kind == "labelled" and shown in found.reason, found
+    assert found.kind == "labeled" and shown in found.reason, found
 
 
 def test_a_label_is_not_believed_of_a_condition_that_is_needed() -> None:

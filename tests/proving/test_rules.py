@@ -17,7 +17,7 @@ PROVED = {
     "bits": "rsub-to-sub relu-to-clamp relu6-to-clamp clamp-max-to-clamp wrap-clamp-bounds "
     "hardsigmoid-to-clamp remove-first-power type-quantize type-dequantize cancel-storage-casts "
     "cmsis.merge-views remove-view rms-norm-to-means cancel-permutes",
-    "reals": "silu-to-sigmoid recognise-hardswish selu-to-elu log-sigmoid-to-log",
+    "reals": "silu-to-sigmoid recognize-hardswish selu-to-elu log-sigmoid-to-log",
 }
 RULES = rules()
 

@@ -91,7 +91,7 @@ def test_a_type_that_means_nothing_is_refused_with_the_reason(text: str, reason:
     st.sampled_from([1e-3, 0.017, 0.3]),
     st.integers(-128, 127),
 )
-def test_quantising_agrees_with_torch(values: list[float], scale: float, zero: int) -> None:
+def test_quantizing_agrees_with_torch(values: list[float], scale: float, zero: int) -> None:
     real = torch.tensor(values)
     held = per_tensor(torch.int8, scale, zero).data
     import torchao.quantization.pt2e.quantize_pt2e  # noqa: F401  (registers quantized_decomposed)

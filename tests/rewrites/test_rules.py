@@ -68,7 +68,7 @@ def test_a_value_that_stands_twice_is_one_value(refused: Any, method: Any):
 
 
 GATE = """
-rule recognise-gate
+rule recognize-gate
 Before:
     %s = aten.sigmoid.default(%x)
     %y = aten.mul.Tensor({%x, %s})

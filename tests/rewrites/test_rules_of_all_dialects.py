@@ -55,7 +55,7 @@ def test_a_field_that_is_not_written_is_not_there(apply: Any, refused: Any, meth
 
 def test_a_whole_type_and_a_computed_element_are_types(apply: Any, method: Any):
     named = rule(
-        "rule dequantise-what-is-named-again\nBefore:\n"
+        "rule dequantize-what-is-named-again\nBefore:\n"
         "    %y = quant.dcast(%q) : (tensor<$*S x $Q>) -> $T\n"
         "After:\n    %r = quant.scast(%q) : … -> tensor<$*S x storage($Q)>\n"
         "    %n = quant.scast(%r) : … -> tensor<$*S x $Q>\n"

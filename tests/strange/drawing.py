@@ -50,7 +50,7 @@ class Profile:
     varying: float = 0.12
     length: tuple[int, int] = (1, 7)
     plain: bool = False
-    """Only float32 in, float32 out, no empty tensor: what a quantiser is given."""
+    """Only float32 in, float32 out, no empty tensor: what a quantizer is given."""
     payloads: tuple[str, ...] = ()
     """The formats of MX to choose from."""
 

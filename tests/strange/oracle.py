@@ -4,7 +4,7 @@ A program runs eagerly at its dtypes, in float64, and some times more at its dty
 number that is computed moved by a few units in its last place. What these runs have in common a
 right result has too; where they part is how far it may be off. Where they part in class (a NaN, an
 infinity, a sign of one), in an integer or in a truth value, nothing is known of the element, and
-nothing is asked. How quantised programs run is in `stepping.py`.
+nothing is asked. How quantized programs run is in `stepping.py`.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Expected:
     its class alone.
     """
     grids: Sequence[bool] = ()
-    """Which outputs are steps of a quantised type, of which the runs give every one that may be."""
+    """Which outputs are steps of a quantized type, of which the runs give every one that may be."""
 
     @classmethod
     def of(

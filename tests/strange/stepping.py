@@ -1,10 +1,10 @@
-"""How far a right result of a quantised graph may be: where each rounding to a step may fall.
+"""How far a right result of a quantized graph may be: where each rounding to a step may fall.
 
 A target rounds a number to the same step as eager, unless it lies near the middle between two. How
 near is `SLACK` of a step, which the arithmetic of targets says, and eight times what the graph's
 runs disagree by there: runs whose floats are moved by a few units in the last place, and in which
 the roundings before fell to one side or the other. An element that no rounding leaves in doubt is
-asked for exactly, and one that is in doubt may be either neighbour, with all that follows from it.
+asked for exactly, and one that is in doubt may be either neighbor, with all that follows from it.
 
 Layers of integers hold their bias as an integer too, at the product of the scales of what they
 multiply. Where that is coarse, results differ from those of a float bias by whole steps.
@@ -36,7 +36,7 @@ larger, so that theirs lie anywhere between two of a whole tensor's."""
 
 
 class Stepping(Shaken):
-    """Floats a little off, and every number that is quantised up to its radius of steps off.
+    """Floats a little off, and every number that is quantized up to its radius of steps off.
 
     Args:
         seed: of what is drawn.
@@ -116,7 +116,7 @@ def _unit(name: str, args: Sequence[Any]) -> Any:
 
 
 def _unit_of_product(name: str, args: Sequence[Any], out: Any) -> float | None:
-    """What one of the products stands for, of quantised values or of one and a number.
+    """What one of the products stands for, of quantized values or of one and a number.
 
     A mean is a sum of products by the reciprocal of how many there are, stored as ones.
     """
@@ -135,7 +135,7 @@ def _unit_of_product(name: str, args: Sequence[Any], out: Any) -> float | None:
 
 
 def _with_rounded_bias(name: str, args: Sequence[Any], unit: Any) -> Sequence[Any]:
-    """The operands of a layer of quantised values, whose bias is of 32-bit integers."""
+    """The operands of a layer of quantized values, whose bias is of 32-bit integers."""
     at = LAYERS[name][2]
     bias = args[at] if at < len(args) else None
     if bias is None or (isinstance(unit, Tensor) and unit.shape != bias.shape):
@@ -145,7 +145,7 @@ def _with_rounded_bias(name: str, args: Sequence[Any], unit: Any) -> Sequence[An
 
 
 def _note_steps(name: str, args: Sequence[Any], out: Any, is_view: bool) -> None:
-    """Keep the scale of what was dequantised on what holds nothing else, and a layer's unit."""
+    """Keep the scale of what was dequantized on what holds nothing else, and a layer's unit."""
     if not isinstance(out, Tensor):
         return
     if name.startswith("dequantize_per_"):
@@ -188,11 +188,11 @@ def _as(out: Any, wide: Any) -> Any:
 
 
 def expected(given: Any, ep: ExportedProgram, twice: bool = False) -> Expected:
-    """What a right result of a quantised graph may be.
+    """What a right result of a quantized graph may be.
 
     Args:
         given: its inputs, nested.
-        ep: the graph, with quantise and dequantise ops.
+        ep: the graph, with quantize and dequantize ops.
         twice: whether the target rounds sums twice, as `arm_nn_requantize` does.
     """
     graph = ep.module(check_guards=False)

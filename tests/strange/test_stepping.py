@@ -1,4 +1,4 @@
-"""The judge of quantised programs: what rounding decides is not asked, a defect is found."""
+"""The judge of quantized programs: what rounding decides is not asked, a defect is found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 import stepwell
 
-from .quantising import quantised
+from .quantizing import quantized
 from .source import Program
 from .stepping import SLACK, expected, grids
 from .verdicts import exported
@@ -38,18 +38,18 @@ def tower(by: str) -> tuple[Program, ExportedProgram]:
         statements=TOWER,
         outputs=("v4",),
     )
-    return program, quantised(program, exported(program), by)
+    return program, quantized(program, exported(program), by)
 
 
 def activations(ep: ExportedProgram) -> Iterator[Any]:
-    """The dequantised activations."""
+    """The dequantized activations."""
     for node in ep.graph.nodes:
         if "dequantize_per_tensor" in str(node.target) and node.args[0].op == "call_function":
             yield node
 
 
 def changed(ep: ExportedProgram, at: int, place: int, value: object) -> ExportedProgram:
-    """The program with one argument of one dequantised activation replaced."""
+    """The program with one argument of one dequantized activation replaced."""
     other = copy.deepcopy(ep)
     node = list(activations(other))[at]
     node.args = (*node.args[:place], value, *node.args[place + 1 :])

@@ -22,7 +22,7 @@ import stepwell
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
-from stepwell.ir.diagnostics import ArtefactError, InputMismatch, StepwellError, VerificationError
+from stepwell.ir.diagnostics import ArtifactError, InputMismatch, StepwellError, VerificationError
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.types import element
 from stepwell.joining.stock import stock_pte
@@ -31,7 +31,7 @@ from .blocks import as_the_model_casts
 from .blocks import expected as expected_of_blocks
 from .drawing import Profile, draw
 from .oracle import TOSA_COARSE, Expected
-from .quantising import quantised
+from .quantizing import quantized
 from .source import FILE, Program
 from .stepping import expected as expected_of_steps
 
@@ -58,7 +58,7 @@ WHOLE = Profile(
     ),
     varying=0.03,
 )
-QUANTISED = Profile(
+QUANTIZED = Profile(
     families=dict(
         views=1.5,
         padding=0.7,
@@ -106,7 +106,7 @@ class Lane:
 
     target: str
     profile: Profile
-    quantiser: str | None = None
+    quantizer: str | None = None
 
 
 LANES = {
@@ -115,16 +115,16 @@ LANES = {
     "tosa-1.0+fp": Lane("tosa-1.0+fp", TOSA),
     "tosa-1.1+fp": Lane("tosa-1.1+fp", TOSA),
     "tosa-1.0+int": Lane("tosa-1.0+int", WHOLE),
-    "tosa-1.0+int, int8": Lane("tosa-1.0+int", QUANTISED, "tosa"),
+    "tosa-1.0+int, int8": Lane("tosa-1.0+int", QUANTIZED, "tosa"),
     "tosa-1.1+fp, mxfp": Lane(
         "tosa-1.1+fp+int64+mxfp+mxfp_conv+mx_common+mx_fp8e4m3+mx_fp8e5m2+mx_fp6e2m3+mx_fp6e3m2"
         "+mx_fp4e2m1+mx_int8",
         MX,
         "mxfp",
     ),
-    "xnnpack, int8": Lane("xnnpack", QUANTISED, "xnnpack"),
-    "cortex-m4": Lane("cortex-m4", QUANTISED, "cortex-m"),
-    "cortex-m55": Lane("cortex-m55", QUANTISED, "cortex-m"),
+    "xnnpack, int8": Lane("xnnpack", QUANTIZED, "xnnpack"),
+    "cortex-m4": Lane("cortex-m4", QUANTIZED, "cortex-m"),
+    "cortex-m55": Lane("cortex-m55", QUANTIZED, "cortex-m"),
 }
 
 NO_STOCK = "no stock"
@@ -227,8 +227,8 @@ def judge_whole(
         warnings.simplefilter("ignore")
         try:
             ep = exported(program)
-            if way.quantiser and not program.payload:
-                ep = quantised(program, ep, way.quantiser)
+            if way.quantizer and not program.payload:
+                ep = quantized(program, ep, way.quantizer)
         except Exception as error:
             return Verdict("no program", f"{type(error).__name__}: {error}"[:300]), []
         if exported_it is not None:
@@ -242,7 +242,7 @@ def judge_whole(
                 _target(program, ep, way)
         except WrongError as wrong:
             return Verdict(wrong.kind, wrong.said), []
-        except (StepFailure, VerificationError, ArtefactError, InputMismatch) as error:
+        except (StepFailure, VerificationError, ArtifactError, InputMismatch) as error:
             return Verdict("traceback", trace(error)), []
         except StepwellError as error:
             lines = [int(n) for n in re.findall(rf"{re.escape(FILE)}:(\d+)", str(error))]
@@ -312,7 +312,7 @@ def _compare(
 ) -> None:
     try:
         outputs = run()
-    except ArtefactError as error:
+    except ArtifactError as error:
         if UNDEFINED.search(str(error)):
             raise WrongError("no program", f"undefined in TOSA: {error}") from error
         raise WrongError("silent", f"{where}: {error}") from error
@@ -365,9 +365,9 @@ def _target(program: Program, ep: ExportedProgram, way: Lane) -> None:
     text = str(lowered.program)
     if str(stepwell.parse(text, weights=lowered.program.weights)) != text:
         raise WrongError("mismatch", "the text of what was parsed is another")
-    assert lowered.artefact
-    if way.quantiser:
-        _compare_quantised(program, ep, lowered, way)
+    assert lowered.artifact
+    if way.quantizer:
+        _compare_quantized(program, ep, lowered, way)
         return
     is_tosa = way.target.startswith("tosa")
     for given in [program.given(), *_others(program, ep)]:
@@ -419,7 +419,7 @@ def _block_scaled(program: Program, ep: ExportedProgram, way: Lane) -> None:
     except StepwellError as error:
         raise WrongError("no program", str(error)) from error
     lowered = stepwell.lower(converted, way.target)
-    assert lowered.artefact
+    assert lowered.artifact
     given = program.given()
     module = stepwell.Program.of(converted).to_exported_program().module(check_guards=False)
     expected = expected_of_blocks(module, given, TOSA_COARSE)
@@ -440,12 +440,12 @@ def _twice(program: Program, lowered: stepwell.Lowered) -> None:
             wanted = pytree.tree_leaves(module(*program.given()))
         except RuntimeError:
             return
-    session = PteSession.load(lowered.artefact)
+    session = PteSession.load(lowered.artifact)
     flat = session.laid_out(pytree.tree_leaves(given))
     try:
         session.run(*flat)
         outputs = session.run(*flat)
-    except ArtefactError as error:
+    except ArtifactError as error:
         raise WrongError("silent", f"second call: {error}") from error
     for mine, other in zip(outputs, wanted, strict=True):
         if not torch.allclose(mine.double(), other.double(), 0.05, 0.05, equal_nan=True):
@@ -453,14 +453,14 @@ def _twice(program: Program, lowered: stepwell.Lowered) -> None:
             raise WrongError("mismatch", f"second call: {shown}")
 
 
-def _compare_quantised(
+def _compare_quantized(
     program: Program, ep: ExportedProgram, lowered: stepwell.Lowered, way: Lane
 ) -> None:
     given = program.given()
     try:
-        expected = expected_of_steps(given, ep, way.quantiser == "cortex-m")
+        expected = expected_of_steps(given, ep, way.quantizer == "cortex-m")
     except Exception as error:
-        raise WrongError("no program", f"the quantised graph fails: {error}"[:300]) from error
+        raise WrongError("no program", f"the quantized graph fails: {error}"[:300]) from error
     flat = pytree.tree_leaves(given)
     func = lowered.program.method()
     taken = meanings(func, INPUT) or [None] * len(flat)
@@ -468,7 +468,7 @@ def _compare_quantised(
     inside = lowered.program.run(*stored)
     try:
         outside = lowered.run(*stored)
-    except ArtefactError as error:
+    except ArtifactError as error:
         raise WrongError("silent", str(error)) from error
     if way.target != "xnnpack":
         for index, (mine, other) in enumerate(zip(inside, outside, strict=True)):
@@ -478,7 +478,7 @@ def _compare_quantised(
                 same = torch.equal(mine, other.to(mine.dtype))
             if not same:
                 raise WrongError(
-                    "mismatch", f"output {index}: the artefact and the interpreter differ"
+                    "mismatch", f"output {index}: the artifact and the interpreter differ"
                 )
     given_back = meanings(func, OUTPUT) or [None] * len(outside)
     real = [

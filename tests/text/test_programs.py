@@ -19,8 +19,8 @@ MODELS = [
     "dynamic:dynamic_batch",
     "dynamic:dynamic_length",
     "llama:llama_block",
-    "quantised:cnn_per_channel",
-    "quantised:mlp_dynamic",
+    "quantized:cnn_per_channel",
+    "quantized:mlp_dynamic",
     "resnet:resnet8",
 ]
 MLIR_OPT = tool("tosa-opt")

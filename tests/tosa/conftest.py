@@ -1,4 +1,4 @@
-"""What several files quantise by."""
+"""What several files quantize by."""
 
 from collections.abc import Iterator
 

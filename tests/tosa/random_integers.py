@@ -1,4 +1,4 @@
-"""Random nets over rows in which every value is quantised: what transformers are made of."""
+"""Random nets over rows in which every value is quantized: what transformers are made of."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "largest": lambda x: x.amax(-1, keepdim=True),
     "least": lambda x: x.amin((0, 1), keepdim=True),
 }
-"""Ops whose results are quantised anew."""
+"""Ops whose results are quantized anew."""
 
 MOVES: dict[str, Callable[[Tensor], Tensor]] = {
     "swap": lambda x: x.transpose(1, 2).reshape(x.shape),
     "heads": lambda x: x.reshape(*x.shape[:2], -1, 1).transpose(1, 2).reshape(x.shape),
     "cut": lambda x: x[:, 1:] if x.shape[1] > 1 else x,
 }
-"""Ops that keep the quantisation of what they take."""
+"""Ops that keep the quantization of what they take."""
 
-WHOLE = ("linear", "residual", "product", "centre", "norm", "softmax", "parts", "attention")
+WHOLE = ("linear", "residual", "product", "center", "norm", "softmax", "parts", "attention")
 BESIDE = ("positions", "token", "scale", "constant")
 STEPS = (*FUNCTIONS, *MOVES, *WHOLE, *BESIDE)
 
@@ -82,7 +82,7 @@ class Rows(nn.Module):
         return Q.dequantize_per_tensor.default(held, scale, zero, low, high, dtype)
 
     def stored(self, name: str, *shape: int) -> Tensor:
-        """A quantised constant of this place."""
+        """A quantized constant of this place."""
         low, high, dtype = RANGES[self.drawn.bits]
         if self.measuring:
             self.register_buffer(name, torch.randint(-127, 128, shape, dtype=dtype))
@@ -113,7 +113,7 @@ class Rows(nn.Module):
         return x
 
     def step(self, place: str, step: str, x: Tensor, start: Tensor) -> Tensor:
-        """One step, quantised anew unless it only moves."""
+        """One step, quantized anew unless it only moves."""
         q = lambda value, part="": self.q(value, place + part)  # noqa: E731
         other = start if start.shape == x.shape else x
         match step:
@@ -127,7 +127,7 @@ class Rows(nn.Module):
                 return q(x + other)
             case "product":
                 return q(x * other)
-            case "centre":
+            case "center":
                 return q(x - q(x.mean(-1, keepdim=True), "m"))
             case "norm":
                 variance = q(q(x * x, "a").mean(-1, keepdim=True), "b")
@@ -150,7 +150,7 @@ class Rows(nn.Module):
                 return q(x - q(torch.sigmoid(self.stored(place + "c", 1, 1, 1)), "f"))
 
     def parts(self, x: Tensor, q: Callable[[Tensor, str], Tensor]) -> Tensor:
-        """A softmax as ExecuTorch's quantiser takes it apart."""
+        """A softmax as ExecuTorch's quantizer takes it apart."""
         powers = q(torch.exp(q(x - q(x.amax(-1, keepdim=True), "t"), "x")), "y")
         return q(powers * q(torch.reciprocal(q(powers.sum(-1, keepdim=True), "z")), "w"), "u")
 

@@ -83,7 +83,7 @@ def test_floats_that_tosa_lacks_run_on_the_cpu_between_delegates() -> None:
         torch.testing.assert_close(run_reference_model(data, given), tuple(wanted))
 
 
-def quantised(model: nn.Module, *inputs: Tensor) -> ExportedProgram:
+def quantized(model: nn.Module, *inputs: Tensor) -> ExportedProgram:
     prepared = prepare_pt2e(
         export(model.eval(), inputs).module(check_guards=False), CortexMQuantizer()
     )
@@ -93,7 +93,7 @@ def quantised(model: nn.Module, *inputs: Tensor) -> ExportedProgram:
 
 def test_integers_go_as_tosa_and_floats_between_them_to_the_cpu() -> None:
     torch.manual_seed(0)
-    exported = quantised(Images(), torch.randn(1, 3, 8, 8))
+    exported = quantized(Images(), torch.randn(1, 3, 8, 8))
     with pytest.raises(stepwell.StepwellError, match="cumprod"):
         stepwell.lower(exported, "tosa-1.0+int")
     lowered = stepwell.lower(exported, "tosa-1.0+int+cpu", io="int8")
@@ -109,7 +109,7 @@ def test_integers_go_as_tosa_and_floats_between_them_to_the_cpu() -> None:
 
 
 class Branches(nn.Module):
-    """Quantised sums in the branches of a condition, whose operands are floats."""
+    """Quantized sums in the branches of a condition, whose operands are floats."""
 
     def forward(self, x: Tensor) -> Tensor:
         def summed(y: Tensor) -> Tensor:
@@ -120,8 +120,8 @@ class Branches(nn.Module):
 
 def through_bytes(x: Tensor) -> Tensor:
     port = (0.5, 3, -128, 127, torch.int8)
-    quantised = torch.ops.quantized_decomposed.quantize_per_tensor.default(x, *port)
-    return torch.ops.quantized_decomposed.dequantize_per_tensor.default(quantised, *port)
+    quantized = torch.ops.quantized_decomposed.quantize_per_tensor.default(x, *port)
+    return torch.ops.quantized_decomposed.dequantize_per_tensor.default(quantized, *port)
 
 
 @pytest.mark.parametrize("target", ["tosa-1.0+int+cpu", "ethos-u85-256"])
@@ -168,7 +168,7 @@ def test_a_pte_holds_each_delegate_as_executorchs_tosa_backend_does() -> None:
         lowered.run(torch.randint(0, 20, (2, 5)))
 
 
-def test_what_has_no_engine_is_checked_up_to_its_artefact() -> None:
+def test_what_has_no_engine_is_checked_up_to_its_artifact() -> None:
     exported = export(Words().eval(), (torch.randint(0, 20, (2, 5)),))
     stepwell.lower(exported, "tosa-1.0+fp+cpu", check=True)
     told = str(stepwell.check(exported, target="tosa-1.0+fp+cpu"))

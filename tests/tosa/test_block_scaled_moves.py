@@ -18,7 +18,7 @@ def sizes(name: str, *values: int) -> str:
 
 
 def moved(payload: str, shape: str, constants: str, op: str, types: str) -> str:
-    """A tensor quantised in blocks, moved, and read."""
+    """A tensor quantized in blocks, moved, and read."""
     held = f"!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:{payload}>"
     return f"""module attributes {{stepwell.level = "tosa"}} {{
 func.func @main(%a: tensor<1x4x4x64xf32>) -> tensor<{shape}xf32> {{

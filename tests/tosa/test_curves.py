@@ -39,7 +39,7 @@ class Every(nn.Module):
 
 
 def every_kind_of_float() -> Tensor:
-    """Bit patterns 2^20 apart, subnormal ones to NaN, and neighbourhoods of where forms change."""
+    """Bit patterns 2^20 apart, subnormal ones to NaN, and neighborhoods of where forms change."""
     patterns = torch.arange(0, 2**32, 2**20 - 1).sub(2**31).to(torch.int32).view(torch.float32)
     sizes = torch.tensor([2**-13, 0.1, 0.5, 1.0, 2.0, 10.4, 88.5, 89.3, 2.0**13])
     near = (sizes[:, None] * (1 + torch.arange(-90, 91) * 2.0**-23)).flatten()

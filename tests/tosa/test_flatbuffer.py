@@ -14,7 +14,7 @@ from stepwell.backends.tosa.reference_model import run_reference_model
 from stepwell.backends.tosa.storage import from_bytes, to_bytes
 from stepwell.dialects.tosa.codes import ELEMENTS, element_of_code
 from stepwell.ir.declared.interpretation import Interpreter
-from stepwell.ir.diagnostics import ArtefactError, StepwellError
+from stepwell.ir.diagnostics import ArtifactError, StepwellError
 
 from .graphs import bits, conformance
 
@@ -115,5 +115,5 @@ def test_the_reference_models_refusal_is_an_error_of_ours() -> None:
     op = next(op for op in program.method().walk() if op.name == "tosa.reshape")
     wrong = op.operands[0].type
     op.results[0]._type = wrong  # pyright: ignore
-    with pytest.raises(ArtefactError, match="gave up"):
+    with pytest.raises(ArtifactError, match="gave up"):
         run_reference_model(to_tosa(program), arrays(name, "in"))

@@ -133,7 +133,7 @@ def test_an_op_gives_torchs_values_exactly(name: str) -> None:
     assert torch.equal(interpreted, found)
 
 
-def test_an_index_beyond_32_bits_is_refused_by_the_artefact_and_the_interpreter_alike() -> None:
+def test_an_index_beyond_32_bits_is_refused_by_the_artifact_and_the_interpreter_alike() -> None:
     graph = lowered(lambda x, i: x[i], X, ROWS)
     for run in (graph.run, graph.program.run):
         with pytest.raises(stepwell.StepwellError, match="does not fit the 32 bits"):

@@ -1,4 +1,4 @@
-"""Quantised models become integer graphs, bit-exact on the reference model; Vela takes them."""
+"""Quantized models become integer graphs, bit-exact on the reference model; Vela takes them."""
 
 import re
 import sys
@@ -12,9 +12,9 @@ from torch import nn
 
 import stepwell
 from mobilenet import mobilenet_v2_035
-from quantised import quantise, small_conv_net
+from quantized import quantize, small_conv_net
 from stepwell.dialects.quant.ports import meanings
-from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
+from stepwell.dialects.tosa.meaning.quantized import apply_scale_32
 from stepwell.translate.rewrites.tosa.integers.integers import fixed_point
 
 
@@ -31,13 +31,13 @@ def stored(x: torch.Tensor, scale: float, zero_point: int) -> torch.Tensor:
 
 def lowered_int8(make, per_channel: bool = True):
     model, inputs = make()
-    exported = quantise(model.eval(), inputs, per_channel=per_channel)
+    exported = quantize(model.eval(), inputs, per_channel=per_channel)
     lowered = stepwell.lower(exported, "tosa-1.0+int")
     return lowered, exported, inputs, stored(inputs[0], *scale_of(lowered, "input"))
 
 
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
-def test_a_small_network_gives_the_integers_of_the_quantised_program(per_channel: bool) -> None:
+def test_a_small_network_gives_the_integers_of_the_quantized_program(per_channel: bool) -> None:
     lowered, exported, inputs, integers = lowered_int8(small_conv_net, per_channel)
     (found,) = lowered.run(integers)
     assert torch.equal(found, lowered.program.run(integers)[0])

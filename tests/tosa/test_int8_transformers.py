@@ -1,4 +1,4 @@
-"""Transformers as ExecuTorch's TOSA quantiser takes them apart become graphs of integers."""
+"""Transformers as ExecuTorch's TOSA quantizer takes them apart become graphs of integers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stepwell.backends.tosa.installed import tool
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from arm_quantised import parameters, quantised, stored
+from arm_quantized import parameters, quantized, stored
 
 pytestmark = pytest.mark.usefixtures("ranges_as_seen")
 
@@ -52,7 +52,7 @@ class Block(nn.Module):
 def block() -> tuple[ExportedProgram, tuple[Tensor, ...], stepwell.Lowered]:
     torch.manual_seed(0)
     inputs = (torch.randn(1, 4, 8),)
-    exported = quantised(Block(), inputs, 8)
+    exported = quantized(Block(), inputs, 8)
     return exported, inputs, stepwell.lower(exported, "tosa-1.0+int")
 
 

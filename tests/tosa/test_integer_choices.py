@@ -1,4 +1,4 @@
-"""Choices, comparisons and paddings of quantised values: integers, equal on the reference model."""
+"""Choices, comparisons and paddings of quantized values: integers, equal on the reference model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
 }
 
 
-def quantised(function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Any:
+def quantized(function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Any:
     spec = common.get_tosa_compile_spec(TosaSpecification.create_from_string("TOSA-1.0+INT"))
     quantizer = TOSAQuantizer(spec)
     quantizer.set_global(get_symmetric_quantization_config())
@@ -112,7 +112,7 @@ def given(func: Any, inputs: tuple[Tensor, ...]) -> list[Tensor]:
 def test_it_lowers_and_computes_what_the_pt2e_graph_does(name: str) -> None:
     function, inputs = CASES[name]
     torch.manual_seed(0)
-    exported = quantised(function, inputs)
+    exported = quantized(function, inputs)
     lowered = stepwell.lower(exported, "tosa-1.0+int")
     integers = given(lowered.program.method(), inputs)
     (ours,) = lowered.program.run(*integers)

@@ -1,4 +1,4 @@
-"""Integer layers as ExecuTorch's own TOSA quantiser annotates them: 8 and 16 bits, tables."""
+"""Integer layers as ExecuTorch's own TOSA quantizer annotates them: 8 and 16 bits, tables."""
 
 import sys
 from pathlib import Path
@@ -9,17 +9,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import stepwell
-from quantised import small_conv_net
+from quantized import small_conv_net
 
 sys.path.insert(0, str(Path(__file__).parent))
-from arm_quantised import WIDTHS, parameters, quantised, stored
+from arm_quantized import WIDTHS, parameters, quantized, stored
 
 pytestmark = pytest.mark.usefixtures("ranges_as_seen")
 
 
 def units_apart(model: nn.Module, inputs: tuple[Tensor, ...], bits: int) -> float:
     """How far the integers are from torch's; ours are the same on the model and in the IR."""
-    exported = quantised(model, inputs, bits)
+    exported = quantized(model, inputs, bits)
     lowered = stepwell.lower(exported, "tosa-1.0+int" + "+int16" * (bits == 16))
     taken = parameters(lowered, "input")
     integers = [stored(x, *held, bits) for x, held in zip(inputs, taken, strict=True)]
@@ -69,13 +69,13 @@ def test_a_product_without_zero_points_takes_the_integers_as_they_are(
     inputs = (torch.rand(1, 4, 3, 3) + 1, torch.randn(1, 4, 1, 1))
     assert units_apart(_Gate(), inputs, bits) <= 1
     target = "tosa-1.0+int" + "+int16" * (bits == 16)
-    lowered = stepwell.lower(quantised(_Gate(), inputs, bits), target)
+    lowered = stepwell.lower(quantized(_Gate(), inputs, bits), target)
     names = [op.name for op in lowered.program.method().body.block.ops]
     assert names.count("tosa.rescale") == rescales and names.count("tosa.mul") == 1
 
 
 def test_16_bits_need_the_extension() -> None:
-    exported = quantised(*small_conv_net(), 16)
+    exported = quantized(*small_conv_net(), 16)
     with pytest.raises(stepwell.StepwellError, match="extension int16"):
         stepwell.lower(exported, "tosa-1.0+int")
 

@@ -1,4 +1,4 @@
-"""Partly quantised programs become one graph: integers where quantised, floats elsewhere."""
+"""Partly quantized programs become one graph: integers where quantized, floats elsewhere."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
 from mobilenet import mobilenet_v2_035
-from stepwell.quantising import without_training
+from stepwell.quantizing import without_training
 from transformer import transformer_encoder_2layers
 
 TARGET = "tosa-1.0+fp+int"
@@ -39,7 +39,7 @@ class _FloatHead(nn.Module):
         return torch.softmax(self.head(x.mean((2, 3))), -1)
 
 
-def partly_quantised(
+def partly_quantized(
     make: Callable[[], tuple[nn.Module, tuple[Tensor, ...]]],
     layer: Callable[..., Tensor],
     per_channel: bool = True,
@@ -51,9 +51,9 @@ def partly_quantised(
     graph = export(model.eval(), inputs).module(check_guards=False)
     chosen = [node.name for node in graph.graph.nodes if node.target is layer][which]
     config = get_symmetric_quantization_config(is_per_channel=per_channel)
-    quantiser = without_training(XNNPACKQuantizer().set_operator_type(layer, config))
-    quantiser.set_filter_function(lambda node: node.target is not layer or node.name in chosen)
-    prepared = prepare_pt2e(graph, quantiser)
+    quantizer = without_training(XNNPACKQuantizer().set_operator_type(layer, config))
+    quantizer.set_filter_function(lambda node: node.target is not layer or node.name in chosen)
+    prepared = prepare_pt2e(graph, quantizer)
     prepared(*inputs)
     return export(convert_pt2e(prepared), inputs), inputs
 
@@ -74,7 +74,7 @@ def results(
 
 
 def last_scale(exported: ExportedProgram) -> float:
-    """One unit of the integers quantised last."""
+    """One unit of the integers quantized last."""
     nodes = [n for n in exported.graph.nodes if n.target is LIBRARY.quantize_per_tensor.default]
     unit = nodes[-1].args[1]
     assert isinstance(unit, float)
@@ -83,7 +83,7 @@ def last_scale(exported: ExportedProgram) -> float:
 
 @cache
 def float_head(per_channel: bool) -> tuple[ExportedProgram, tuple[Tensor, ...]]:
-    return partly_quantised(head, CONVOLUTION, per_channel)
+    return partly_quantized(head, CONVOLUTION, per_channel)
 
 
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per_tensor", "per_channel"])
@@ -97,7 +97,7 @@ def test_integer_convolutions_and_a_float_head_are_one_graph(per_channel: bool) 
 
 
 def test_an_encoder_of_integer_layers_keeps_softmax_and_norms_in_floats() -> None:
-    exported, inputs = partly_quantised(transformer_encoder_2layers, LINEAR)
+    exported, inputs = partly_quantized(transformer_encoder_2layers, LINEAR)
     found, expected, counts = results(exported, inputs)
     layers = sum(node.target is LINEAR for node in exported.graph.nodes)
     assert counts["tosa.conv2d"] == layers
@@ -106,7 +106,7 @@ def test_an_encoder_of_integer_layers_keeps_softmax_and_norms_in_floats() -> Non
 
 
 def test_mobilenet_whose_last_layers_are_integers() -> None:
-    exported, inputs = partly_quantised(mobilenet_v2_035, CONVOLUTION, which=slice(-4, None))
+    exported, inputs = partly_quantized(mobilenet_v2_035, CONVOLUTION, which=slice(-4, None))
     found, expected, counts = results(exported, inputs)
     assert counts["tosa.conv2d"] + counts["tosa.depthwise_conv2d"] == 53
     assert counts["tosa.transpose"] == 1, "the borders stop no transpose"
@@ -124,9 +124,9 @@ def test_layers_of_16_bits_between_floats() -> None:
 
     torch.manual_seed(0)
     model, inputs = head()
-    quantiser = TOSAQuantizer(TosaSpecification.create_from_string("TOSA-1.0+INT+int16"))
-    quantiser.set_module_type(nn.Conv2d, get_symmetric_a16w8_quantization_config())
-    prepared = prepare_pt2e(export(model.eval(), inputs).module(check_guards=False), quantiser)
+    quantizer = TOSAQuantizer(TosaSpecification.create_from_string("TOSA-1.0+INT+int16"))
+    quantizer.set_module_type(nn.Conv2d, get_symmetric_a16w8_quantization_config())
+    prepared = prepare_pt2e(export(model.eval(), inputs).module(check_guards=False), quantizer)
     prepared(*inputs)
     exported = export(convert_pt2e(prepared), inputs)
     found, expected, counts = results(exported, inputs, f"{TARGET}+int16")
@@ -168,7 +168,7 @@ class _BorderOfChannels(nn.Module):
 
 
 def ties_and_extremes(scale: float) -> Tensor:
-    """Multiples of half a unit, their neighbours, and numbers far out of every range."""
+    """Multiples of half a unit, their neighbors, and numbers far out of every range."""
     half = torch.arange(-600, 600) * (scale / 2)
     far = torch.tensor([32767.0, 32768.0, 1e30, torch.inf, 1e-40, 0.0, 2.0**31]) * scale
     below, above = (torch.nextafter(half, torch.tensor(end)) for end in (-torch.inf, torch.inf))
@@ -208,7 +208,7 @@ def test_a_border_with_a_scale_for_each_channel_rounds_as_torch_does() -> None:
         assert torch.equal(found, expected)
 
 
-def test_a_quantised_constant_of_a_float_layer_is_computed_ahead_of_time() -> None:
+def test_a_quantized_constant_of_a_float_layer_is_computed_ahead_of_time() -> None:
     class Layer(nn.Module):
         def __init__(self) -> None:
             super().__init__()

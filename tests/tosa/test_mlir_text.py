@@ -11,7 +11,7 @@ from torch.export import export
 import stepwell
 from dynamic import dynamic_length
 from llama import llama_4layers
-from quantised import quantise, small_conv_net
+from quantized import quantize, small_conv_net
 from resnet import resnet8
 from stepwell.backends.tosa.installed import tool
 
@@ -25,7 +25,7 @@ def fp32():
 
 def int8():
     model, inputs = small_conv_net()
-    lowered = stepwell.lower(quantise(model.eval(), inputs, per_channel=True), "tosa-1.0+int")
+    lowered = stepwell.lower(quantize(model.eval(), inputs, per_channel=True), "tosa-1.0+int")
     return lowered, torch.randint(-128, 128, inputs[0].shape, dtype=torch.int8)
 
 

@@ -243,7 +243,7 @@ def test_a_bias_of_zeros_is_not_added_and_no_bit_changes(form: str) -> None:
     assert not operators(low)["tosa.add"]
 
 
-def test_a_quantised_value_comes_back_as_a_tensor() -> None:
+def test_a_quantized_value_comes_back_as_a_tensor() -> None:
     def rounded(x: torch.Tensor) -> torch.Tensor:
         return mx.quantize_dequantize(x, "fp6e2m3") + 1
 

@@ -256,17 +256,17 @@ def test_one_hot_and_tokens_by_number() -> None:
 
 
 class Resized(nn.Module):
-    """An image between two quantisations."""
+    """An image between two quantizations."""
 
     def __init__(self, given: tuple[float, int], made: tuple[float, int], **how: Any) -> None:
         super().__init__()
         self.given, self.made, self.how = given, made, how
 
     def forward(self, x: Tensor) -> Tensor:
-        quantised = torch.ops.quantized_decomposed
-        real = quantised.dequantize_per_tensor(x, *self.given, -128, 127, torch.int8)
+        quantized = torch.ops.quantized_decomposed
+        real = quantized.dequantize_per_tensor(x, *self.given, -128, 127, torch.int8)
         real = F.interpolate(real, **self.how)
-        return quantised.quantize_per_tensor(real, *self.made, -128, 127, torch.int8)
+        return quantized.quantize_per_tensor(real, *self.made, -128, 127, torch.int8)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ class Resized(nn.Module):
     ],
     ids=["nearest", "nearest-exact", "bilinear", "corners"],
 )
-def test_quantised_images_are_resized_as_integers(how: dict[str, Any], units: int) -> None:
+def test_quantized_images_are_resized_as_integers(how: dict[str, Any], units: int) -> None:
     x = torch.randint(-128, 128, (1, 3, 7, 8), dtype=torch.int8)
     for made in ((0.1, 5), (0.2, -7)):
         model = Resized((0.1, 5), made, **how).eval()

@@ -15,8 +15,8 @@ import stepwell
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "xnnpack"))
 from random_integers import Drawn, Rows, rows
-from random_quantised import Drawn as Images
-from random_quantised import Net, nets
+from random_quantized import Drawn as Images
+from random_quantized import Net, nets
 
 quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
 OF_FLOATS = ("mean", "run-time", "transposed")
@@ -24,7 +24,7 @@ OF_FLOATS = ("mean", "run-time", "transposed")
 
 
 def keeps_its_promises(net: Rows | Net, bits: int) -> None:
-    """Every application within a step of what it replaced, the artefact equal bit for bit."""
+    """Every application within a step of what it replaced, the artifact equal bit for bit."""
     logging.disable(logging.WARNING)
     exported = torch.export.export(net.eval(), (net.input,))
     note(str(exported.graph))

@@ -14,7 +14,7 @@ import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
 
 LAYERS: dict[str, Callable[[Tensor], Tensor]] = {
-    "requantise": lambda x: x,
+    "requantize": lambda x: x,
     "clamp": lambda x: x.clamp(-1, 1),
     "average": lambda x: F.avg_pool2d(x, 2),
     "maximum": lambda x: F.max_pool2d(x, 2),
@@ -39,12 +39,12 @@ def held(steps: Tensor, scale: float, zero: int = 0) -> Tensor:
 
 
 def rounded(x: Tensor, scale: float) -> Tensor:
-    """A value quantised and back."""
+    """A value quantized and back."""
     made = torch.ops.quantized_decomposed.quantize_per_tensor.default
     return held(made(x, scale, 3, -128, 127, torch.int8), scale, 3)
 
 
-class Quantised(torch.nn.Module):
+class Quantized(torch.nn.Module):
     """A layer between two scales."""
 
     def __init__(self, layer: Callable[[Tensor], Tensor], given: float, made: float) -> None:
@@ -57,10 +57,10 @@ class Quantised(torch.nn.Module):
 
 @pytest.mark.parametrize("target", ["tosa-1.0+int", "cortex-m55"])
 @pytest.mark.parametrize("far", FAR)
-def test_no_artefact_asks_for_more_than_its_engine_takes(target: str, far: str) -> None:
+def test_no_artifact_asks_for_more_than_its_engine_takes(target: str, far: str) -> None:
     taken: list[str] = []
     for name, layer in LAYERS.items():
-        model = Quantised(layer, *FAR[far])
+        model = Quantized(layer, *FAR[far])
         given = torch.linspace(-100, 100, 32).reshape(1, 2, 4, 4) * FAR[far][0]
         exported = torch.export.export(model, (given,), strict=False)
         try:

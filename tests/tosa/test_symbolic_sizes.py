@@ -60,7 +60,7 @@ def test_one_graph_serves_every_size_on_the_reference_model(name: str, tmp_path:
 
 
 def assert_tosa_opt_accepts(data: bytes, folder: Path) -> None:
-    """Its deserialiser, verifier and profile validation take the graph."""
+    """Its deserializer, verifier and profile validation take the graph."""
     path = folder / "graph.tosa"
     path.write_bytes(data)
     target = "specification_version=1.1.draft profiles=pro_fp extensions=shape"
@@ -187,8 +187,8 @@ def test_integer_images_may_have_any_size() -> None:
     captured = torch.export.export(model, inputs, dynamic_shapes=shapes).module(check_guards=False)
     prepared = prepare_pt2e(captured, CortexMQuantizer())
     prepared(*inputs)
-    quantised = torch.export.export(convert_pt2e(prepared), inputs, dynamic_shapes=shapes)
-    graph = stepwell.lower(quantised, "tosa-1.1+int+shape")
+    quantized = torch.export.export(convert_pt2e(prepared), inputs, dynamic_shapes=shapes)
+    graph = stepwell.lower(quantized, "tosa-1.1+int+shape")
     for size in ((16, 17), (21, 30)):
         x = torch.randint(-128, 128, (1, 3, *size), dtype=torch.int8)
         assert torch.equal(graph.run(x)[0], graph.program.run(x)[0])

@@ -97,6 +97,6 @@ def test_the_emulation_has_the_reference_models_bits(name: str) -> None:
     lowered = stepwell.lower(export(convert_pt2e(prepared), inputs), "vgf")
     given = [torch.randn_like(x) for x in inputs]
     emulated = lowered.run(*given)
-    modelled = run_reference_model(lowered.to_tosa(), given)
-    assert len(emulated) == len(modelled)
-    assert all(torch.equal(a, b) for a, b in zip(emulated, modelled, strict=True))
+    modeled = run_reference_model(lowered.to_tosa(), given)
+    assert len(emulated) == len(modeled)
+    assert all(torch.equal(a, b) for a, b in zip(emulated, modeled, strict=True))

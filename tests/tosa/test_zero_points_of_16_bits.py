@@ -22,7 +22,7 @@ def stored(x: Tensor, scale: float, zero: int) -> Tensor:
 
 
 def rounded(x: Tensor, scale: float, zero: int) -> Tensor:
-    """A value quantised and back."""
+    """A value quantized and back."""
     back = torch.ops.quantized_decomposed.dequantize_per_tensor
     return back(stored(x, scale, zero), scale, zero, *SHORT)
 
@@ -32,7 +32,7 @@ def written(x: Tensor, y: Tensor) -> Tensor:
     return torch.slice_scatter(x, y[:, :2], 1, 0, 2)
 
 
-class Quantised(torch.nn.Module):
+class Quantized(torch.nn.Module):
     """A choice of two values' elements, at a scale of its own."""
 
     def __init__(self, choice: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -45,7 +45,7 @@ class Quantised(torch.nn.Module):
 
 
 CHOICES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "requantise": lambda x, _: x,
+    "requantize": lambda x, _: x,
     "cat": lambda x, y: torch.cat([x, y]),
     "slice_scatter": written,
 }
@@ -53,9 +53,9 @@ CHOICES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_zero_point_of_16_bits_is_subtracted_and_added_in_int32(choice: str) -> None:
-    module = Quantised(CHOICES[choice])
+    module = Quantized(CHOICES[choice])
     torch.manual_seed(0)
-    given = (torch.randn(4, 8) * 12, torch.randn(4, 8) * 24)[: 1 if choice == "requantise" else 2]
+    given = (torch.randn(4, 8) * 12, torch.randn(4, 8) * 24)[: 1 if choice == "requantize" else 2]
     lowered = stepwell.lower(torch.export.export(module, given), "tosa-1.0+int+int16")
     integers = [stored(x, *held) for x, held in zip(given, (FINE, COARSE), strict=False)]
     (engine,), (meant,) = (  # The reference model refuses what the specification does.

@@ -11,7 +11,7 @@ import torch
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.causal_lm import export_causal_lm, is_causal_lm, load_causal_lm, prepare
-from stepwell.quantising import is_quantised
+from stepwell.quantizing import is_quantized
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra peft is not installed")
 if find_spec("peft") is None:
@@ -73,15 +73,15 @@ def test_an_adapter_is_lowered_with_its_model_and_changed_for_another(tmp_path: 
     assert largest_error(PteSession.load(pte, external=both), first, tokens) > 0.01
 
 
-def test_layers_under_an_adapter_are_quantised_and_the_adapter_is_not(tmp_path: Path):
+def test_layers_under_an_adapter_are_quantized_and_the_adapter_is_not(tmp_path: Path):
     write_adapter(tmp_path, 1)
-    model = prepare(load_causal_lm(tmp_path / "adapter"), quantise="8da8w")
+    model = prepare(load_causal_lm(tmp_path / "adapter"), quantize="8da8w")
     linears = {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
     adapters = {name for name in linears if "lora_" in name}
     assert len(adapters) == 12
-    assert not any(is_quantised(linears[name]) for name in adapters)
+    assert not any(is_quantized(linears[name]) for name in adapters)
     assert all(hasattr(linears[name], "parametrizations") for name in set(linears) - adapters)
     tokens = torch.randint(0, 96, (1, 16))
     lowered = stepwell.lower(export_causal_lm(model, context=32), "xnnpack")
-    # An int8 activation may round to its neighbour where sums are made in another order.
+    # An int8 activation may round to its neighbor where sums are made in another order.
     assert largest_error(PteSession.load(lowered.to_pte()), model, tokens) < 0.05

@@ -18,7 +18,7 @@ from stepwell.causal_lm import (
 from stepwell.causal_lm.observing import cache_argument
 from stepwell.cli import main
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.quantising import find_quantiser
+from stepwell.quantizing import find_quantizer
 from stepwell.zoo.vision import imported
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")
@@ -165,18 +165,18 @@ def test_a_dynamic_cache_is_given_and_given_back_longer():
     assert "use_kv_cache" not in methods
 
 
-def test_a_folder_is_lowered_quantised_and_says_what_the_quantised_model_says(
+def test_a_folder_is_lowered_quantized_and_says_what_the_quantized_model_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     folder, file = tmp_path / "llama", tmp_path / "llama.pte"
     model_of("Llama").save_pretrained(folder)
-    arguments = ["--quantise", "8da4w", "--context", "32", "-o", str(file)]
+    arguments = ["--quantize", "8da4w", "--context", "32", "-o", str(file)]
     assert main(["lower", str(folder), *arguments]) == 0, capsys.readouterr().err
-    model = find_quantiser("8da4w")(load_causal_lm(folder), ())
+    model = find_quantizer("8da4w")(load_causal_lm(folder), ())
     tokens = torch.randint(0, 96, (1, 16))
     want = logits_of(model, tokens)
     session = PteSession.load(file.read_bytes())
-    # An int8 activation may round to its neighbour where sums are made in another order.
+    # An int8 activation may round to its neighbor where sums are made in another order.
     assert largest_error(session, tokens, want, IN_PARTS) < 0.05
 
 
@@ -296,61 +296,61 @@ def test_all_logits_are_those_of_every_token():
 @pytest.mark.parametrize(
     ("kind", "embedding"), [("Llama", 8), pytest.param("Gemma", 4, marks=pytest.mark.slow)]
 )
-def test_a_folder_of_halves_is_quantised_with_its_table(
+def test_a_folder_of_halves_is_quantized_with_its_table(
     kind: str, embedding: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     folder, file = tmp_path / "model", tmp_path / "model.pte"
     more: dict[str, Any] = {"head_dim": 16} if kind == "Gemma" else {}
     model_of(kind, **more).to(torch.bfloat16).save_pretrained(folder)
-    how = ["--quantise", "8da4w", "--embedding", str(embedding), "--context", "32"]
+    how = ["--quantize", "8da4w", "--embedding", str(embedding), "--context", "32"]
     assert main(["lower", str(folder), *how, "-o", str(file)]) == 0, capsys.readouterr().err
-    model = prepare(load_causal_lm(folder), quantise="8da4w", embedding=embedding)
+    model = prepare(load_causal_lm(folder), quantize="8da4w", embedding=embedding)
     tokens = torch.randint(0, 96, (1, 16))
-    # An int8 activation may round to its neighbour where sums are made in another order.
+    # An int8 activation may round to its neighbor where sums are made in another order.
     session = PteSession.load(file.read_bytes())
     assert largest_error(session, tokens, logits_of(model, tokens), IN_PARTS) < 0.05
 
 
 def test_a_layer_of_four_bits_has_the_scales_that_its_kernel_holds():
     torch.manual_seed(0)
-    layer = find_quantiser("8da4w")(torch.nn.Sequential(torch.nn.Linear(96, 64)), ())
+    layer = find_quantizer("8da4w")(torch.nn.Sequential(torch.nn.Linear(96, 64)), ())
     given = torch.randn(5, 96)
     program = torch.export.export(layer, (given,))
     got = PteSession.load(stepwell.lower(program, "xnnpack").to_pte()).run(given)[0]
     torch.testing.assert_close(got, layer(given), rtol=1e-5, atol=1e-6)
 
 
-def test_groups_without_a_quantiser_that_has_them_are_refused():
+def test_groups_without_a_quantizer_that_has_them_are_refused():
     with pytest.raises(StepwellError, match="has no groups of weights"):
         prepare(model_of("Llama"), group=16)
 
 
-def test_layers_of_gpt2_are_quantised_though_their_weights_lie_the_other_way_round():
+def test_layers_of_gpt2_are_quantized_though_their_weights_lie_the_other_way_round():
     tokens = torch.randint(4, 96, (1, 9))
     model = model_of("GPT2")
     before = logits_of(model, tokens)
     linears = [n for n, m in model.named_modules() if type(m).__name__ == "Conv1D"]
-    prepared = prepare(model, quantise="8da8w")
+    prepared = prepare(model, quantize="8da8w")
     after = logits_of(prepared, tokens)
     assert len(linears) == 8
     assert not any(type(m).__name__ == "Conv1D" for m in prepared.modules())
     assert 0 < (after - before).abs().max() < 0.1 * before.abs().max()
 
 
-def test_layers_of_falcon_are_quantised_though_they_multiply_by_hand():
+def test_layers_of_falcon_are_quantized_though_they_multiply_by_hand():
     tokens = torch.randint(4, 96, (1, 9))
     model = model_of("Falcon", num_kv_heads=2)
     assert any(type(m).__name__ == "FalconLinear" for m in model.modules())
     before = logits_of(model, tokens)
-    after = logits_of(prepare(model, quantise="8da8w"), tokens)
+    after = logits_of(prepare(model, quantize="8da8w"), tokens)
     assert 0 < (after - before).abs().max() < 0.1 * before.abs().max()
 
 
-def test_a_quantiser_that_finds_no_layer_is_refused():
+def test_a_quantizer_that_finds_no_layer_is_refused():
     model = model_of("Llama")
     model.model.layers, model.lm_head = torch.nn.ModuleList(), torch.nn.Identity()
     with pytest.raises(StepwellError, match="no linear layer"):
-        prepare(model, quantise="8da4w")
+        prepare(model, quantize="8da4w")
 
 
 @pytest.mark.parametrize("attention", ["custom", "torch"])

@@ -190,7 +190,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: F.adaptive_max_pool3d(x, (3, 4, 2), return_indices=True),
         (VOLUME,),
     ),
-    "a response in its neighbours": (lambda x: F.local_response_norm(x, 3), ((2, 6, 4, 4),)),
+    "a response in its neighbors": (lambda x: F.local_response_norm(x, 3), ((2, 6, 4, 4),)),
     "sorted rows": (lambda x: torch.sort(x, 0, descending=True), ((9, 4),)),
     "a running maximum": (lambda x: torch.cummax(x, 1), ((3, 11),)),
     "a form in two inputs": (F.bilinear, ((5, 3), (5, 4), (2, 3, 4), (2,))),

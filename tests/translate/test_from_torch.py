@@ -75,7 +75,7 @@ def test_buffers_that_change_are_state_and_the_others_are_weights() -> None:
     }
 
 
-def test_a_write_to_part_of_a_buffer_goes_through_torchs_functionalisation() -> None:
+def test_a_write_to_part_of_a_buffer_goes_through_torchs_functionalization() -> None:
     class Partial(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -137,7 +137,7 @@ def write_llama(file: Path) -> None:
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
     for name, tensor in model.state_dict().items():
         numbers = tensor.detach().numpy() * (3 if tensor.dim() > 1 else 1)
-        if ".q_proj" in name or ".k_proj" in name:  # Halves of heads become neighbours.
+        if ".q_proj" in name or ".k_proj" in name:  # Halves of heads become neighbors.
             heads = len(numbers) // 16
             numbers = numbers.reshape(heads, 2, 8, 64).swapaxes(1, 2).reshape(numbers.shape)
         there = names.get_name(name, try_suffixes=(".weight",))
@@ -191,7 +191,7 @@ def test_a_file_is_lowered_and_says_what_its_model_says(
     session = PteSession.load(pte.read_bytes())
     for begin, end in ((0, 7), (7, 12), (12, 13), (13, 16)):
         got = session.run(tokens[:, begin:end].contiguous(), torch.tensor([begin]))[0][0]
-        # An int8 activation may round to its neighbour where sums are made in another order.
+        # An int8 activation may round to its neighbor where sums are made in another order.
         assert float((got - ours[end - 1]).abs().max()) < 0.03 * float(want.abs().max())
     # Inputs are eight bits a token, and weights in groups are what they were.
     assert float((ours - want).abs().max()) < 0.06 * float(want.abs().max())

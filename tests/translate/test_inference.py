@@ -142,7 +142,7 @@ def test_a_type_that_depends_on_a_guess_must_be_stated() -> None:
 @pytest.mark.parametrize("kind", ["quantize", "dequantize"])
 @pytest.mark.parametrize("stored", [torch.int8, torch.uint8, torch.int16], ids=str)
 @pytest.mark.parametrize("shape", [(2, 3), (4,), ()], ids=str)
-def test_quantising_keeps_the_shape_as_torch_does(kind: str, stored: Any, shape: Any) -> None:
+def test_quantizing_keeps_the_shape_as_torch_does(kind: str, stored: Any, shape: Any) -> None:
     name = f"quantized_decomposed.{kind}_per_tensor.default"
     given = torch.float32 if kind == "quantize" else stored
     limits = torch.iinfo(stored)
@@ -153,7 +153,7 @@ def test_quantising_keeps_the_shape_as_torch_does(kind: str, stored: Any, shape:
     assert rule(op) == list(by_torch(op))
 
 
-def test_quantising_what_torch_refuses_has_no_rule() -> None:
+def test_quantizing_what_torch_refuses_has_no_rule() -> None:
     numbers = (0.5, 3, -128, 127, element_type(torch.int8))
     wrong = make("quantized_decomposed.quantize_per_tensor.default", [(2,)], numbers, torch.float64)
     rule = rule_for(wrong.name)

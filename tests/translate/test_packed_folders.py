@@ -237,17 +237,17 @@ def test_a_folder_of_torchao_keeps_layers_and_table(bits: int, tmp_path: Path):
             ),
         }
     )
-    quantised = transformers.LlamaForCausalLM.from_pretrained(
+    quantized = transformers.LlamaForCausalLM.from_pretrained(
         tmp_path / "plain",
         dtype=torch.bfloat16,
         quantization_config=transformers.TorchAoConfig(how, include_input_output_embeddings=True),
     )
-    quantised.save_pretrained(tmp_path / "packed")
+    quantized.save_pretrained(tmp_path / "packed")
     notes: list[str] = []
     model = load_causal_lm(tmp_path / "packed", notes)
     assert notes and f"of torchao, {bits} bits" in notes[0] and "floats" not in notes[0]
     assert type(model.get_input_embeddings()).__name__ == "QuantizedGroupEmbedding"
-    for name, layer in quantised.model.named_modules():
+    for name, layer in quantized.model.named_modules():
         if isinstance(layer, torch.nn.Linear):
             made = model.model.get_submodule(name).weight
             assert torch.equal(made.qdata, layer.weight.qdata)
@@ -255,13 +255,13 @@ def test_a_folder_of_torchao_keeps_layers_and_table(bits: int, tmp_path: Path):
     file = tmp_path / "model.pte"
     assert main(["lower", str(tmp_path / "packed"), "--context", "32", "-o", str(file)]) == 0
     tokens = torch.randint(3, 96, (1, 12), generator=torch.Generator().manual_seed(0))
-    for layer in quantised.modules():
+    for layer in quantized.modules():
         if hasattr(getattr(layer, "weight", None), "qdata"):
             layer.weight = torch.nn.Parameter(layer.weight.dequantize())
-    want = torch.nn.Module.float(quantised)(input_ids=tokens).logits[0]
+    want = torch.nn.Module.float(quantized)(input_ids=tokens).logits[0]
     session = PteSession.load(file.read_bytes())
     got = session.run(tokens, torch.tensor([0]))[0][0]
-    # An int8 activation may round to its neighbour where sums are made in another order.
+    # An int8 activation may round to its neighbor where sums are made in another order.
     assert float((got - want[-1]).abs().max()) < 0.05 * float(want.abs().max())
 
 

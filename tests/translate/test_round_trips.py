@@ -22,9 +22,9 @@ FUNCTIONAL = [
     "dynamic:dynamic_batch",
     "dynamic:dynamic_length",
     "llama:llama_block",
-    "quantised:cnn_per_channel",
-    "quantised:cnn_per_tensor",
-    "quantised:mlp_dynamic",
+    "quantized:cnn_per_channel",
+    "quantized:cnn_per_tensor",
+    "quantized:mlp_dynamic",
     "resnet:resnet18",
 ]
 

@@ -81,10 +81,10 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None]] = {
 }
 
 
-def certain(tokens: list[int], kind: str, quantise: str | None, **more: Any) -> Any:
+def certain(tokens: list[int], kind: str, quantize: str | None, **more: Any) -> Any:
     """The first model that knows what it wants to say, and that."""
     for seed in range(50):
-        model = prepare(model_of(kind, seed, **more), quantise=quantise)
+        model = prepare(model_of(kind, seed, **more), quantize=quantize)
         want, margin = said_by(model, tokens)
         if margin > 0.02:
             return model, want
@@ -105,9 +105,9 @@ def generate(made: Any, count: int) -> str:
 def test_the_text_runner_says_what_the_model_says_and_again_after_a_reset(
     name: str, tmp_path: Path
 ):
-    kind, more, quantise = CASES[name]
+    kind, more, quantize = CASES[name]
     tokenizer = write_tokenizer(tmp_path / "tokenizer.json")
-    model, want = certain(tokenizer.encode(PROMPT).ids, kind, quantise, **more)
+    model, want = certain(tokenizer.encode(PROMPT).ids, kind, quantize, **more)
     stepwell.lower(export_causal_lm(model, context=48), "xnnpack").save(tmp_path / "model.pte")
     made = runner.TextLLMRunner(str(tmp_path / "model.pte"), str(tmp_path / "tokenizer.json"))
     for _ in range(2):

@@ -82,17 +82,17 @@ def test_two_methods_say_what_the_model_says_of_inputs_of_any_length(kind: str):
             session.run(torch.ones(1, 1).long(), states, torch.tensor([at]), method="text_decoder")
 
 
-def test_a_folder_with_an_encoder_is_lowered_quantised(
+def test_a_folder_with_an_encoder_is_lowered_quantized(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     folder, file = tmp_path / "t5", tmp_path / "t5.pte"
     model_of("T5").to(torch.bfloat16).save_pretrained(folder)
     assert is_seq2seq(folder) and not is_causal_lm(folder)
-    how = ["--quantise", "8da4w", "--context", "32", "-o", str(file)]
+    how = ["--quantize", "8da4w", "--context", "32", "-o", str(file)]
     assert main(["lower", str(folder), *how]) == 0, capsys.readouterr().err
-    model = prepare(load_causal_lm(folder), quantise="8da4w").eval()
+    model = prepare(load_causal_lm(folder), quantize="8da4w").eval()
     session = PteSession.load(file.read_bytes())
-    # An int8 activation may round to its neighbour where sums are made in another order.
+    # An int8 activation may round to its neighbor where sums are made in another order.
     assert largest_error(session, model, torch.randint(0, 96, (1, 13))) < 0.05
 
 

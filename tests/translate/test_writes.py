@@ -86,7 +86,7 @@ def compare(seeds: range) -> None:
         lines = drawn(seed)
         model = model_of(lines)
         exported = torch.export.export(model, (X,))
-        find_writes(exported)  # Raises where torch's functionalisation is needed.
+        find_writes(exported)  # Raises where torch's functionalization is needed.
         program = stepwell.from_exported_program(exported)
         program.verify()
         session = program.start()
@@ -184,7 +184,7 @@ class OfItself(nn.Module):
 
 
 @pytest.mark.parametrize("model", [Statistics, InBranches, IntoAnOutput, OfItself])
-def test_it_needs_no_functionalisation_of_torchs(model: type[nn.Module]) -> None:
+def test_it_needs_no_functionalization_of_torchs(model: type[nn.Module]) -> None:
     module = model().train()
     exported = torch.export.export(module, (X,))
     find_writes(exported)

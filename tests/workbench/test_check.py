@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 import stepwell
 from stepwell.checking import check
 from stepwell.checking.compare import differs
-from stepwell.checking.engine import check_artefact
+from stepwell.checking.engine import check_artifact
 from stepwell.checking.recording import record
 from stepwell.checking.samples import make_samples
 from stepwell.dialects import aten
@@ -115,11 +115,11 @@ def test_a_lowering_to_xnnpack_keeps_every_promise() -> None:
     result = check(source, "xnnpack", inputs=INPUTS, reference=model)
     assert result.ok, str(result)
     assert result.steps[0].name == "import" and result.steps[0].samples >= 3
-    assert result.steps[-1].name == "artefact (pte)" and result.steps[-1].samples >= 3
+    assert result.steps[-1].name == "artifact (pte)" and result.steps[-1].samples >= 3
     assert sum(step.applications for step in result.steps) > 5
 
 
-class OneColour(torch.nn.Module):
+class OneColor(torch.nn.Module):
     """An instance norm, whose image of zeros cancels, and a layer on an expanded parameter."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class OneColour(torch.nn.Module):
 @pytest.mark.kernels
 def test_numbers_that_cancel_and_constants_that_lie_otherwise_are_no_findings() -> None:
     torch.manual_seed(0)
-    exported = torch.export.export(OneColour().eval(), (torch.randn(2, 1, 16, 16),))
+    exported = torch.export.export(OneColor().eval(), (torch.randn(2, 1, 16, 16),))
     result = check(exported, "xnnpack")
     assert result.ok, result.findings
 
@@ -168,14 +168,14 @@ def test_a_rewrite_wrong_only_for_infinities_is_found_on_the_sample_that_holds_t
       %y = aten.relu.default(%x) : (tensor<64xf32>) -> tensor<64xf32>
       func.return %y : tensor<64xf32>
     }"""
-    result = check(stepwell.parse(text), "xnnpack", only(AddNothing()), artefact=False)
+    result = check(stepwell.parse(text), "xnnpack", only(AddNothing()), artifact=False)
     samples = {finding.sample for finding in result.findings if finding.rewrite}
     assert "random" not in samples
     assert "infinities and NaNs" in samples
 
 
 def test_a_wrong_pass_is_located_at_the_first_node_that_differs() -> None:
-    result = check(program(), "xnnpack", only(NegateLast()), inputs=INPUTS, artefact=False)
+    result = check(program(), "xnnpack", only(NegateLast()), inputs=INPUTS, artifact=False)
     finding = result.findings[0]
     assert finding.rewrite is None and finding.step == "swap-relu-for-neg"
     assert finding.node == "relu" and finding.op == "aten.relu.default"
@@ -191,7 +191,7 @@ def test_a_fault_too_small_for_the_outputs_is_still_found() -> None:
       func.return %y : tensor<4xf32>
     }"""
     source = stepwell.parse(text)
-    result = check(source, "xnnpack", only(MulToAdd()), artefact=False)
+    result = check(source, "xnnpack", only(MulToAdd()), artifact=False)
     assert result.findings and result.findings[0].rewrite == "mul-to-add"
 
 
@@ -202,8 +202,8 @@ def test_an_engine_that_computes_something_else_is_found() -> None:
         "forward": [record(func, lowered.program.weights, s) for s in make_samples(func, INPUTS)]
     }
     target = replace(lowered.target, runner=lambda a, inputs, method: (torch.zeros(3, 4),))
-    verdicts, findings, _ = check_artefact(target, lowered.program, recordings, {})
-    assert findings and not verdicts[0].ok and findings[0].step == "artefact"
+    verdicts, findings, _ = check_artifact(target, lowered.program, recordings, {})
+    assert findings and not verdicts[0].ok and findings[0].step == "artifact"
 
 
 def test_a_program_that_runs_on_no_sample_says_so() -> None:
@@ -220,7 +220,7 @@ def test_a_program_that_runs_on_no_sample_says_so() -> None:
 
 
 def test_results_come_as_json_and_as_a_page() -> None:
-    result = check(program(), "xnnpack", only(MulToAdd()), inputs=INPUTS, artefact=False)
+    result = check(program(), "xnnpack", only(MulToAdd()), inputs=INPUTS, artifact=False)
     told = json.loads(result.to_json())
     assert told["ok"] is False and told["findings"][0]["rewrite"] == "mul-to-add"
     page = result.to_html()
@@ -324,10 +324,10 @@ class Gates(torch.nn.Module):
 def test_an_assertion_that_goes_does_not_leave_halves_to_be_judged_by_the_outputs() -> None:
     inputs = (torch.randn(4, 16).half(), torch.ones(1))
     exported = torch.export.export(Gates().half().eval(), inputs)
-    found = check(exported, "xnnpack", inputs=inputs, artefact=False)
+    found = check(exported, "xnnpack", inputs=inputs, artifact=False)
     assert found.ok, found.findings
-    (normalise,) = (step for step in found.steps if step.name == "normalise")
-    assert normalise.applied == normalise.applications + 1 and not normalise.note
+    (normalize,) = (step for step in found.steps if step.name == "normalize")
+    assert normalize.applied == normalize.applications + 1 and not normalize.note
 
 
 @dataclass(frozen=True)
@@ -363,6 +363,6 @@ def test_what_a_bound_allowed_is_taken_over_where_nothing_hangs_on_the_state() -
     """A sample from another state looks at the factor no more, and still ends with the new one."""
     inputs = (torch.linspace(1, 2, 4),)
     exported = torch.export.export(Sums(), inputs)
-    found = check(exported, "xnnpack", only(RoundFactor()), inputs=inputs, artefact=False)
+    found = check(exported, "xnnpack", only(RoundFactor()), inputs=inputs, artifact=False)
     assert found.ok, found.findings
     assert [step.name for step in found.steps] == ["round-factor", "all steps"]

@@ -42,7 +42,7 @@ def exported() -> torch.export.ExportedProgram:
 def test_a_wrong_rewrite_is_named_and_nothing_is_lowered(
     exported: torch.export.ExportedProgram,
 ) -> None:
-    wrong = stepwell.PIPELINES["xnnpack"].before("normalise", HalveRelu)
+    wrong = stepwell.PIPELINES["xnnpack"].before("normalize", HalveRelu)
     stepwell.lower(exported, "xnnpack", wrong)  # Nobody looks.
     with pytest.raises(stepwell.StepwellError, match="check: halve-relu"):
         stepwell.lower(exported, "xnnpack", wrong, check=True)

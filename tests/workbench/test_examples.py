@@ -21,11 +21,11 @@ PROMISED = {
         "demo.axpy",
         "the product has other readers",
         "model.axpy",
-        "artefact (axpy)",
+        "artifact (axpy)",
         "every step keeps its promise",
     ],
     "read_a_strangers_pte": ["xnnpack.convolution_2d", "aten.atan.default"],
-    "quantise_for_cortex_m": ["cmsis.", "every step keeps its promise"],
+    "quantize_for_cortex_m": ["cmsis.", "every step keeps its promise"],
     "mx_accuracy": ["fp8e4m3", "mxint8"],
     "language_model": ["8da4w, cache custom", "tokens/s", "64 of 64 as eager says them"],
 }

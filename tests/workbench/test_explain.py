@@ -118,10 +118,10 @@ def test_what_to_change_in_the_model_stands_first_and_the_costliest_change_befor
         )
 
 
-def test_a_float_model_for_a_microcontroller_is_told_to_be_quantised() -> None:
+def test_a_float_model_for_a_microcontroller_is_told_to_be_quantized() -> None:
     exported = torch.export.export(Model().eval(), (torch.randn(3, 8),))
     (first, *_) = stepwell.lower(exported, "cortex-m55").report.advice
-    assert first.change.startswith("quantise it first: --quantise int8")
+    assert first.change.startswith("quantize it first: --quantize int8")
 
 
 def test_nothing_is_advised_where_nothing_is_left() -> None:

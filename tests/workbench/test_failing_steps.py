@@ -112,7 +112,7 @@ def test_a_failing_step_is_named_replayed_and_made_small(
 ) -> None:
     said, help = KINDS[name]
     load = ["--load", steps]
-    assert main(["lower", f"{steps}:make", *load, "--before", f"normalise={name}"]) == 1
+    assert main(["lower", f"{steps}:make", *load, "--before", f"normalize={name}"]) == 1
     err = capsys.readouterr().err
     assert said in err and help in err
     assert re.search(r"own_steps\.py:\d+", err.partition("help:")[2])  # Of the step.
@@ -132,7 +132,7 @@ def test_a_failing_step_is_named_replayed_and_made_small(
 def test_a_reproducer_runs_no_file_by_itself(
     steps: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["lower", f"{steps}:make", "--load", steps, "--before", "normalise=breaks"]) == 1
+    assert main(["lower", f"{steps}:make", "--load", steps, "--before", "normalize=breaks"]) == 1
     plugins.unload_plugin(steps)
     capsys.readouterr()
     assert main(["opt", "repro.mlir"]) == 1
@@ -175,6 +175,6 @@ def test_the_first_step_that_broke_a_program_is_blamed_not_a_later_one() -> None
     model = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.ReLU())
     exported = torch.export.export(model, (torch.randn(2, 3),))
     with pytest.raises(StepFailure) as error:
-        stepwell.lower(exported, "xnnpack", lambda own: own.before("normalise", Leaves()))
+        stepwell.lower(exported, "xnnpack", lambda own: own.before("normalize", Leaves()))
     assert error.value.step == "leaves-a-reader"
     assert "is read by aten.abs.default, which is in no block" in str(error.value)

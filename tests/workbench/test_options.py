@@ -131,7 +131,7 @@ def test_a_misspelt_option_is_an_error_on_the_command_line(
     assert main(["explain", f"{model}:good", "-t", "cortex-m55", "-O", "bias_form=both"]) == 0
 
 
-def test_an_option_of_the_lowering_is_none_of_the_artefact_and_the_other_way_round(
+def test_an_option_of_the_lowering_is_none_of_the_artifact_and_the_other_way_round(
     program: Any,
 ) -> None:
     lowered = stepwell.lower(program, "xnnpack")
@@ -140,8 +140,8 @@ def test_an_option_of_the_lowering_is_none_of_the_artefact_and_the_other_way_rou
     assert lowered.to_pte(embed_unpacked_constants=True)
     graph = stepwell.lower(program, "tosa-1.0+fp")
     assert graph.to_tosa(method="forward") == graph.to_tosa()
-    quantised = find_target("cortex-m55")
-    told = said(quantised.for_artefact, "pte", {}, {"bias_form": "both"})
+    quantized = find_target("cortex-m55")
+    told = said(quantized.for_artifact, "pte", {}, {"bias_form": "both"})
     assert "chosen when a program is lowered" in told
 
 
@@ -183,7 +183,7 @@ def test_steps_read_the_options_of_their_lowering() -> None:
             return 0
 
     source = stepwell.from_exported_program(torch.export.export(Relu(), (torch.ones(2, 3),)))
-    pipeline = PIPELINES["tosa-1.0+fp"].before("normalise", Look)
+    pipeline = PIPELINES["tosa-1.0+fp"].before("normalize", Look)
     stepwell.lower(source, "tosa-1.0+fp", pipeline)
     stepwell.lower(source, "tosa-1.0+fp", pipeline, method="forward")
     first, second = seen

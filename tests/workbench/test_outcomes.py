@@ -15,7 +15,7 @@ import pytest
 from forking import Forks
 
 from stepwell import cli, demo
-from stepwell.quantising import known_quantisers
+from stepwell.quantizing import known_quantizers
 from stepwell.targets import known_targets
 from stepwell.terminal import completing
 
@@ -41,7 +41,7 @@ COMMANDS = {
     "emit": ("m.py:make -o e.pte", {"delegates": 1, "stopped_after": None}, ["e.pte"]),
     "show": ("m.py:make --dot m.dot", {"text": None}, ["m.dot"]),
     "explain": ("m.py:make", {"target": "xnnpack"}, []),
-    "check": ("m.py:make --no-artefact", {"ok": True, "findings": []}, []),
+    "check": ("m.py:make --no-artifact", {"ok": True, "findings": []}, []),
     "run": ("m.py:make", {}, []),
     "accuracy": ("m.py:make --data m.py:data", {"form": "int8-xnnpack", "cures": []}, []),
     "budget": ("m.py:make --write", {}, ["stepwell-budget.toml"]),
@@ -119,12 +119,12 @@ def test_a_shell_completes_commands_options_and_names(tmp_path: Path) -> None:
     pytest.importorskip("argcomplete")
     assert completed("stepwell lo", tmp_path) == ["lower"]
     assert completed("stepwell lower m.py:f -t cortex-m5", tmp_path) == ["cortex-m55"]
-    assert completed("stepwell check --no", tmp_path) == ["--no-artefact"]
+    assert completed("stepwell check --no", tmp_path) == ["--no-artifact"]
 
 
-def test_a_shell_knows_every_target_and_quantiser() -> None:
+def test_a_shell_knows_every_target_and_quantizer() -> None:
     assert set(completing.TARGETS) == set(known_targets())
-    assert set(completing.QUANTISERS) == set(known_quantisers())
+    assert set(completing.QUANTIZERS) == set(known_quantizers())
 
 
 INTERRUPTED = """

@@ -14,7 +14,7 @@ import pytest
 from stepwell.showing import tell, to_html
 
 
-def _neighbour(name: str) -> ModuleType:
+def _neighbor(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -23,8 +23,8 @@ def _neighbour(name: str) -> ModuleType:
     return module
 
 
-browsing = _neighbour("browser")
-pages = _neighbour("pages")
+browsing = _neighbor("browser")
+pages = _neighbor("pages")
 CONTRAST, TABS, WIDTHS = pages.CONTRAST, pages.TABS, pages.WIDTHS
 pytestmark = pytest.mark.skipif(
     browsing.CHROMIUM is None, reason="no chromium on the path; on Debian: apt-get install chromium"

@@ -42,7 +42,7 @@ def test_every_step_has_a_reason_and_finds_the_form_it_needs(target: str) -> Non
 
 
 def test_a_step_ahead_of_what_it_needs_is_named() -> None:
-    pipeline = PIPELINES["xnnpack"].without("/normalise")
+    pipeline = PIPELINES["xnnpack"].without("/normalize")
     (first, *_) = misplaced(pipeline.steps, places_of("xnnpack"))
     assert first == (
         "fold-weights needs a program that is plain (each operation has one spelling); "

@@ -138,7 +138,7 @@ def test_a_rule_that_is_wrong_is_refuted(held: Playground) -> None:
     ("asked", "why"),
     [
         ({"target": "xnnpak"}, "did you mean 'xnnpack'"),
-        ({"options": ["optimise=speeed"]}, "did you mean 'speed'"),
+        ({"options": ["optimize=speeed"]}, "did you mean 'speed'"),
         ({"edits": [["without", "lower/lower-gelus"]]}, "lower/lower-gelu"),
         ({"edits": [["move", "fuse-clamp"]]}, "a place and what comes there"),
         ({"edits": [["rm", "fuse-clamp"]]}, "an edit is one of"),
@@ -169,7 +169,7 @@ def test_a_file_holds_weights_edits_and_rules(held: Playground) -> None:
     other.open(held.file(asked))
     assert other.name == "block" and other.lower(other.asked.to_json())["right"] == wanted
     assert "too large for a link" not in wanted and "xnnpack.tanh" in wanted
-    assert other.artefact(other.asked.to_json()) == held.artefact(asked)
+    assert other.artifact(other.asked.to_json()) == held.artifact(asked)
 
 
 def test_a_link_holds_a_small_program_whole(held: Playground) -> None:

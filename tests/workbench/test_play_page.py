@@ -19,7 +19,7 @@ from stepwell.playing import Playground, Playing
 from stepwell.playing.asked import Asked
 
 
-def _neighbour(name: str) -> ModuleType:
+def _neighbor(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -28,11 +28,11 @@ def _neighbour(name: str) -> ModuleType:
     return module
 
 
-browsing = _neighbour("browser")
+browsing = _neighbor("browser")
 pytestmark = pytest.mark.skipif(
     browsing.CHROMIUM is None, reason="no chromium on the path; on Debian: apt-get install chromium"
 )
-CONTRAST: str = _neighbour("test_page").CONTRAST
+CONTRAST: str = _neighbor("test_page").CONTRAST
 RULE = """rule gelu-to-silu
     Not the same.
 Before:

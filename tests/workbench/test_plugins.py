@@ -120,7 +120,7 @@ def test_every_command_knows_an_installed_plugin(
     assert main(["lower", toy, "-t", "toy", "-o", "m.toy", "--emit-ir", "m.mlir"]) == 0
     assert "merge-scales" in capsys.readouterr().out
     assert main(["check", toy, "-t", "toy"]) == 0
-    assert "artefact (toy)" in capsys.readouterr().out
+    assert "artifact (toy)" in capsys.readouterr().out
     assert main(["explain", toy, "-t", "toy"]) == 0
     assert "toy.scale" in capsys.readouterr().out
     assert main(["show", toy, "-t", "toy", "--html", "page.html"]) == 0
@@ -129,7 +129,7 @@ def test_every_command_knows_an_installed_plugin(
     assert "toy.scale" in capsys.readouterr().out
     assert main(["explain", "m.toy"]) == 0
     assert main(["check", "m.toy"]) == 0
-    assert "artefact (toy)" in capsys.readouterr().out
+    assert "artifact (toy)" in capsys.readouterr().out
     assert main(["run", "m.mlir"]) == 0  # Its constants lie beside it.
     assert main(["run", "m.toy"]) == 0
     assert "output 0: tensor" in capsys.readouterr().out
@@ -197,7 +197,7 @@ def test_processes_that_a_command_starts_load_its_files_too(mine: Path, forks: F
     assert plugins.LOADED not in os.environ
 
 
-def test_a_plugins_rewrites_operators_and_quantisers_go_by_name(
+def test_a_plugins_rewrites_operators_and_quantizers_go_by_name(
     toy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", toy]) == 0
@@ -206,7 +206,7 @@ def test_a_plugins_rewrites_operators_and_quantisers_go_by_name(
     assert capsys.readouterr().out.count("toy.scale") == 1
     assert main(["lower", toy, "-t", "toy", "--without", "merge-scales", "-o", "m.toy"]) == 0
     assert Path("m.toy").read_text().count('"scale"') == 2
-    assert main(["lower", toy, "-t", "toy", "--quantise", "toy-halves", "-o", "m.toy"]) == 0
+    assert main(["lower", toy, "-t", "toy", "--quantize", "toy-halves", "-o", "m.toy"]) == 0
     assert "0.0999755859375" in Path("m.toy").read_text()  # A tenth as a half.
 
 
@@ -216,7 +216,7 @@ def test_a_program_lowered_to_a_plugins_target_runs_on_its_engine(toy: str) -> N
     model = open_model(toy)
     lowered = stepwell.lower(model.program, "toy")
     assert torch.equal(lowered.run(*model.inputs)[0], model.module(*model.inputs))
-    assert lowered.emit() == lowered.artefact
+    assert lowered.emit() == lowered.artifact
     assert lowered.report.outside.total() == 0
 
 
@@ -264,12 +264,12 @@ def test_a_file_brings_its_rewrites_and_keyword_inputs(
 ) -> None:
     spec = f"{mine}:make"
     arguments = ["lower", spec, "--load", str(mine)]
-    assert main([*arguments, "--before", "normalise=my-double-negation{limit=4}"]) == 0
+    assert main([*arguments, "--before", "normalize=my-double-negation{limit=4}"]) == 0
     assert "my-double-negation" in capsys.readouterr().out  # Steps that did something are listed.
     edits = ["--without", "absorb/merge-linears,fuse-clamp", "--replace", "widen-gelu=remove-copy"]
     assert main([*arguments, *edits, "--after", "absorb/split-linear=my-double-negation"]) == 0
-    given = ["check", f"{mine}:by_keyword", "--load", str(mine), "--no-artefact"]
-    assert main([*given, "--pipeline", "my-double-negation,normalise"]) == 0
+    given = ["check", f"{mine}:by_keyword", "--load", str(mine), "--no-artifact"]
+    assert main([*given, "--pipeline", "my-double-negation,normalize"]) == 0
     assert "✓ import" in capsys.readouterr().out
 
 

@@ -9,7 +9,7 @@ from torch import nn
 import stepwell
 from llama import llama_block
 from mobilenet import mobilenet_v3_small
-from quantised import mlp_dynamic
+from quantized import mlp_dynamic
 from stepwell.backends.xnnpack.events import kind_of
 from stepwell.cli import main
 from stepwell.reporting.profiling import Profile
@@ -72,7 +72,7 @@ def test_an_etrecord_on_disk_serves_the_stock_inspector(exported, tmp_path: Path
     program = stepwell.from_exported_program(exported)
     lowered = stepwell.lower(program, "xnnpack")  # The torch program is made again.
     write_etrecord(lowered.to_etrecord(), tmp_path / "record")
-    session = PteSession.load(lowered.artefact, profile=True)
+    session = PteSession.load(lowered.artifact, profile=True)
     session.run(torch.randn(1, 3, 8, 8))
     session.write_profile(tmp_path / "run.etdp")
     inspector = Inspector(etdump_path=str(tmp_path / "run.etdp"), etrecord=str(tmp_path / "record"))
@@ -115,7 +115,7 @@ def test_the_command_line_writes_a_record_and_profiles_with_it(
     assert main([*command, "--etrecord", pte]) == 1
     assert "is no ETRecord" in capsys.readouterr().err
     assert main(["lower", model, "-t", "tosa-1.0+fp", "--etrecord", record]) == 1
-    assert "has no etrecord artefact" in capsys.readouterr().err
+    assert "has no etrecord artifact" in capsys.readouterr().err
 
 
 def test_the_page_shows_each_op_s_time(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is public is short: any file is loaded, models are quantised, what is written is read."""
+"""What is public is short: any file is loaded, models are quantized, what is written is read."""
 
 from __future__ import annotations
 
@@ -71,30 +71,30 @@ def test_what_is_no_program_is_refused_with_what_can_be_read() -> None:
 
 
 @channels_last
-def test_a_model_is_quantised_on_all_its_data() -> None:
+def test_a_model_is_quantized_on_all_its_data() -> None:
     """The second input is ten times the first: its range decides on the scale."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
     x = torch.rand(1, 3, 8, 8)
-    quantised = stepwell.quantise(model, "int8-cortex-m", [x, (10 * x,)])
+    quantized = stepwell.quantize(model, "int8-cortex-m", [x, (10 * x,)])
     assert isinstance(model[0], nn.Conv2d)
-    lowered = stepwell.lower(torch.export.export(quantised, (x,)), "cortex-m55")
+    lowered = stepwell.lower(torch.export.export(quantized, (x,)), "cortex-m55")
     assert not [name for name in lowered.report.outside if "aten.conv" in name]
     (y,) = lowered.run(10 * x)
     wanted = model(10 * x)
     assert (y - wanted).abs().max() < 0.05 * wanted.abs().max()
 
 
-def test_quantising_says_what_is_missing() -> None:
+def test_quantizing_says_what_is_missing() -> None:
     model, x = nn.Linear(4, 4), torch.randn(1, 4)
     with pytest.raises(stepwell.StepwellError, match="a module, and this is of type"):
-        stepwell.quantise(torch.export.export(model, (x,)), "int8-xnnpack", [x])
+        stepwell.quantize(torch.export.export(model, (x,)), "int8-xnnpack", [x])
     with pytest.raises(stepwell.StepwellError, match="no data to calibrate on"):
-        stepwell.quantise(model, "int8-xnnpack", [])
+        stepwell.quantize(model, "int8-xnnpack", [])
     with pytest.raises(stepwell.StepwellError, match=r"is a Tensor(.|\n)*a list of tensors"):
-        stepwell.quantise(model, "int8-xnnpack", x)
+        stepwell.quantize(model, "int8-xnnpack", x)
     with pytest.raises(stepwell.StepwellError, match="int8-xnnpack"):
-        stepwell.quantise(model, "int8-xnnpck", [x])
+        stepwell.quantize(model, "int8-xnnpck", [x])
 
 
 def test_the_written_ir_is_read_again(
@@ -110,13 +110,13 @@ def test_the_written_ir_is_read_again(
 
 
 @channels_last
-def test_a_quantised_pt2_is_lowered_by_a_process_that_has_registered_nothing(
+def test_a_quantized_pt2_is_lowered_by_a_process_that_has_registered_nothing(
     tmp_path: Path, forks: Forks
 ) -> None:
     torch.manual_seed(0)
     x = torch.rand(1, 3, 8, 8)
-    quantised = stepwell.quantise(nn.Sequential(nn.Conv2d(3, 4, 3)), "int8-cortex-m", [x])
-    torch.export.save(torch.export.export(quantised, (x,)), tmp_path / "q.pt2")
+    quantized = stepwell.quantize(nn.Sequential(nn.Conv2d(3, 4, 3)), "int8-cortex-m", [x])
+    torch.export.save(torch.export.export(quantized, (x,)), tmp_path / "q.pt2")
     command = ["-m", "stepwell", "lower", "q.pt2", "-t", "cortex-m55", "-o", "q.pte"]
     ran = forks.run(command, cwd=tmp_path, with_torch_alone=True)
     assert ran.returncode == 0, ran.stderr

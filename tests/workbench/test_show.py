@@ -31,7 +31,7 @@ from stepwell.showing.memory import Held, MemoryPlan, memory_plans, to_svg
 from stepwell.showing.memory_text import to_text
 from stepwell.showing.overlays import read_overlay
 from stepwell.showing.story import Line
-from stepwell.showing.summary import summarise
+from stepwell.showing.summary import summarize
 
 
 class Model(torch.nn.Module):
@@ -94,12 +94,12 @@ def test_the_embedded_story_is_the_story(story: Story) -> None:
 
 
 def test_a_summary_counts_ops_work_and_weights() -> None:
-    counts = summarise(program())
+    counts = summarize(program())
     assert counts.ops["aten.linear.default"] == (1, 3 * 8 * 8)
     assert [row.bytes for row in counts.weights] == [8 * 8 * 4, 8 * 4]
     assert counts.activations >= 2 * 3 * 8 * 4
     assert "aten.linear.default" in str(counts)
-    lowered = summarise(stepwell.lower(program(), "xnnpack").program)
+    lowered = summarize(stepwell.lower(program(), "xnnpack").program)
     assert lowered.delegates == 2
 
 
@@ -119,11 +119,11 @@ def test_model_explorer_edges_lead_to_nodes_that_exist() -> None:
     assert edges and all(edge["sourceNodeId"] in nodes for edge in edges)
 
 
-def test_highlighting_changes_nothing_but_colours() -> None:
+def test_highlighting_changes_nothing_but_colors() -> None:
     text = str(program())
-    coloured = highlighted(text)
-    assert coloured != text
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == text
+    colored = highlighted(text)
+    assert colored != text
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text
 
 
 def test_the_command_writes_page_graphs_and_summary(
@@ -143,7 +143,7 @@ def test_the_command_writes_page_graphs_and_summary(
     assert "func.func @forward" in capsys.readouterr().out
 
 
-def test_an_artefact_is_shown_as_a_program(
+def test_an_artifact_is_shown_as_a_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "m.pte").write_bytes(stepwell.lower(program(), "xnnpack").to_pte())

@@ -147,7 +147,7 @@ def test_integers_are_compared_as_wide_as_the_model_gives_them(warm: Warm, toys:
 
 def test_integer_programs_take_the_models_floats_as_their_integers(warm: Warm, toys: Path) -> None:
     entry = find(f"{toys}:good")
-    job = Job(entry.name, "tosa-1.0+int", variant=Variant(quantise="int8-tosa"))
+    job = Job(entry.name, "tosa-1.0+int", variant=Variant(quantize="int8-tosa"))
     (task,) = tasks_of([job], {entry.name: entry})
     (row,) = [Row.from_json(row) for row in run(plain(task, LIMITS), warm)]
     assert (row.outcome, row.engine, row.note) == ("right", "TOSA reference model", "")

@@ -33,21 +33,21 @@ class Writer:
         return op.results[0]
 
     def weight(self, value: torch.Tensor, held: UniformQuantizedType | None = None) -> SSAValue:
-        """A constant, with the quantised type its stored integers have."""
+        """A constant, with the quantized type its stored integers have."""
         key = self.weights.constant(value)
         constant = self(WeightOp(key, tensor_like(value)))
         return constant if held is None else self.cast(constant, held)
 
     def cast(self, value: SSAValue, held: UniformQuantizedType) -> SSAValue:
-        """Stored integers as the quantised values they are."""
+        """Stored integers as the quantized values they are."""
         return self(StorageCast(value, with_element(value.type, held)))
 
     def dynamic(self, value: SSAValue, count: int = 1) -> SSAValue:
-        """A float tensor, quantised at run time."""
+        """A float tensor, quantized at run time."""
         return self(Convert.make(value, element=DynamicInt8Type(count)))
 
     def finish(self, outputs: Sequence[SSAValue]) -> DelegateOp:
-        """The delegate that yields these values, quantised ones as stored integers."""
+        """The delegate that yields these values, quantized ones as stored integers."""
         plain: list[SSAValue] = []
         for output in outputs:
             held = quantization(output.type)

@@ -83,7 +83,7 @@ def elementwise() -> Iterator[Case]:
             yield Case(f"{cls.name} {what}", pair, write)
     for given, made in sorted(CONVERSIONS):
         if made == "qdint8":
-            continue  # Dynamically quantised values cannot leave a delegate: see `products`.
+            continue  # Dynamically quantized values cannot leave a delegate: see `products`.
 
         def convert(writer: Writer, x: SSAValue, given: str = given, made: str = made) -> Any:
             (value,) = entered(writer, given, x)

@@ -5,7 +5,7 @@ not in it, since a test or a version changed, is made in every run. To make all 
 with what is kept, and keep what is new:
 
     KEEP_STOCK=1 python -m pytest tests/levels/test_stock.py \
-        tests/xnnpack/test_quantised{,_stock,_weights}.py tests/xnnpack/test_patches*.py
+        tests/xnnpack/test_quantized{,_stock,_weights}.py tests/xnnpack/test_patches*.py
 
 Nets of `test_a_random_net_equals_stock_bit_for_bit` are in no file: each run asks the flow itself.
 """

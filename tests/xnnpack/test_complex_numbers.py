@@ -10,7 +10,7 @@ from stepwell.backends.executorch.running.runner import PteSession
 
 
 def turned(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    """Neighbouring pairs of `x`, turned by the angles of their row: rotary embeddings."""
+    """Neighboring pairs of `x`, turned by the angles of their row: rotary embeddings."""
     phases = torch.polar(torch.ones_like(angles), angles)
     pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
     return torch.view_as_real(pairs * phases[:, :, None]).flatten(3)

@@ -19,7 +19,7 @@ from stepwell.backends.flatbuffer_writer import write_root
 from stepwell.backends.xnnpack.alone import Trial, container_of, run_alone
 from stepwell.backends.xnnpack.emit import pack_int4, payload, unpack_int4, unpacked_constants
 from stepwell.backends.xnnpack.schema import schema, split_header
-from stepwell.ir.diagnostics import ArtefactError, UnsupportedError
+from stepwell.ir.diagnostics import ArtifactError, UnsupportedError
 from stepwell.ir.dtypes import f32
 
 
@@ -44,7 +44,7 @@ def merged_graph() -> dict[str, Any]:
 
 
 def as_dataclass(name: str, record: dict[str, Any]) -> Any:
-    """A record as the dataclasses that ExecuTorch's serialiser takes."""
+    """A record as the dataclasses that ExecuTorch's serializer takes."""
     from executorch.backends.xnnpack.serialization import xnnpack_graph_schema as stock
 
     cls = getattr(stock, name)
@@ -66,7 +66,7 @@ def as_dataclass(name: str, record: dict[str, Any]) -> Any:
     return cls(**given)
 
 
-def test_our_flatbuffer_says_what_the_stock_serialiser_says() -> None:
+def test_our_flatbuffer_says_what_the_stock_serializer_says() -> None:
     from executorch.backends.xnnpack.serialization.xnnpack_graph_serialize import (
         serialize_xnnpack_binary,
     )
@@ -187,7 +187,7 @@ def test_a_delegate_that_kills_the_runtime_costs_only_itself() -> None:
     broken = Trial(bad.delegate, bad.weights, (torch.randn(5, 5, 5, 5, 5, 5, 5),))
     first, second, third = run_alone([case.trial(), broken, case.trial()])
     assert not isinstance(first, Exception)
-    assert isinstance(second, ArtefactError)
+    assert isinstance(second, ArtifactError)
     assert not isinstance(third, Exception)
 
 

@@ -15,7 +15,7 @@ import stepwell
 
 
 class Modulated(nn.Module):
-    """StyleGAN2's layer: scaled by a style, normalised, a filter for each image."""
+    """StyleGAN2's layer: scaled by a style, normalized, a filter for each image."""
 
     def __init__(self, write: Callable[[Tensor, Tensor, Tensor], Tensor], *shape: int) -> None:
         super().__init__()
@@ -28,20 +28,20 @@ class Modulated(nn.Module):
         return self.write(x, self.weight, 1 + self.style(style))
 
 
-def normalised(held: Tensor, *axes: int) -> Tensor:
+def normalized(held: Tensor, *axes: int) -> Tensor:
     return held * torch.rsqrt(held.pow(2).sum(axes, keepdim=True) + 1e-8)
 
 
 def batched(x: Tensor, weight: Tensor, s: Tensor) -> Tensor:
     b, c, h, w = x.shape
-    held = normalised(weight * s.view(b, 1, c, 1, 1), 2, 3, 4)
+    held = normalized(weight * s.view(b, 1, c, 1, 1), 2, 3, 4)
     y = F.conv2d(x.reshape(1, b * c, h, w), held.view(b * 5, c, 3, 3), padding=1, groups=b)
     return y.view(b, 5, h, w)
 
 
 def transposed(x: Tensor, weight: Tensor, s: Tensor) -> Tensor:
     b, c, h, w = x.shape
-    held = normalised(weight.transpose(1, 2) * s.view(b, 1, c, 1, 1), 2, 3, 4)
+    held = normalized(weight.transpose(1, 2) * s.view(b, 1, c, 1, 1), 2, 3, 4)
     held = held.transpose(1, 2).reshape(b * c, 5, 3, 3)
     y = F.conv_transpose2d(x.reshape(1, b * c, h, w), held, stride=2, groups=b)
     return y.view(b, 5, *y.shape[2:])

@@ -40,7 +40,7 @@ def added(rows: Tensor, at: Tensor) -> Tensor:
 
 
 def degrees(x: Tensor, edges: Tensor) -> Tensor:
-    """A graph convolution normalised by degrees, which are constants."""
+    """A graph convolution normalized by degrees, which are constants."""
     edges = with_loops(edges)
     ones = torch.ones(edges.shape[1], 1)
     scale = added(ones, edges[1]).pow(-0.5)

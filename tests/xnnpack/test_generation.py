@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import stepwell
 from llama import CONTEXT, VOCABULARY, Llama, llama_4layers
-from quantised import by_groups
+from quantized import by_groups
 from stepwell.backends.executorch.running.runner import PteSession
 
 TOKENS = 24
@@ -37,13 +37,13 @@ def taught() -> tuple[Llama, list[int]]:
     positions = torch.arange(CONTEXT)
     for block in model.blocks:
         block.attention.cached = False
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(40):
         logits = model(text[:, :-1], positions)
         loss = functional.cross_entropy(logits[0], text[0, 1:])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     for block in model.blocks:
         block.attention.cached = True
     return model.requires_grad_(False), text[0, : TOKENS + 1].tolist()
@@ -63,7 +63,7 @@ def in_single(model: Llama) -> ExportedProgram:
 
 
 def in_four_bits(model: Llama) -> ExportedProgram:
-    """torchao's 8da4w; the model is quantised in place."""
+    """torchao's 8da4w; the model is quantized in place."""
     return by_groups(model, (torch.tensor([[0]]), torch.tensor([0])))
 
 
@@ -79,7 +79,7 @@ def test_tokens_are_the_same_before_and_after(program: Callable[[Llama], Exporte
     }
     session = PteSession.load(lowered.to_pte())
     ours = greedy(lambda *given: session.run(*given)[0], text[0])
-    theirs = greedy(model, text[0])  # Quantised where the program is: writes its own caches.
+    theirs = greedy(model, text[0])  # Quantized where the program is: writes its own caches.
     assert ours == theirs
     assert len(set(ours)) > TOKENS / 2
     if program is in_single:

@@ -15,7 +15,7 @@ import stepwell
 from gpt2 import gpt2_2layers
 from llama import HEAD, WIDTH, Block, rotary_table
 from mobilenet import mobilenet_v3_small
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 from stepwell.checking.rounding import sensitivity
 from transformer import transformer_encoder_2layers
 
@@ -52,10 +52,10 @@ class UNet(nn.Module):
 Made = tuple[nn.Module, tuple[Any, ...]]
 MODELS: dict[str, tuple[Callable[[], Made], dict[str, int]]] = {
     "GPT-2": (gpt2_2layers, {"aten.embedding.default": 1}),
-    "Llama block": (lambda: (randomise(LlamaBlock()), (random_input(1, 16, WIDTH),)), {}),
+    "Llama block": (lambda: (randomize(LlamaBlock()), (random_input(1, 16, WIDTH),)), {}),
     "encoder": (transformer_encoder_2layers, {}),
     "MobileNetV3": (mobilenet_v3_small, {}),
-    "U-Net": (lambda: (randomise(UNet()), (random_input(1, 3, 8, 8),)), {}),
+    "U-Net": (lambda: (randomize(UNet()), (random_input(1, 3, 8, 8),)), {}),
 }
 
 

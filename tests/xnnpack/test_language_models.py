@@ -24,12 +24,12 @@ VARIANTS = [
     Variant("8da4w", embedding="4,32"),  # What examples/language_model.py is asked for in each run.
     *(Variant(weights, "custom") for weights in ("fp32", "fp16", "bf16", "4w")),
     *(Variant(weights, "plain") for weights in ("fp32", "8da4w")),
-    *(Variant(weights, "quantised") for weights in ("fp32", "8da4w")),
+    *(Variant(weights, "quantized") for weights in ("fp32", "8da4w")),
     *(Variant(weights, "none") for weights in ("fp32", "8da4w")),
     *(Variant(w, c, dynamic=False) for w in ("fp32", "8da4w") for c in ("custom", "plain", "none")),
     *(Variant("8da4w", embedding=table) for table in ("8,0", "tied")),
     Variant("fp32", lora=4),
-    *(Variant("8da4w", cache, window=16) for cache in ("plain", "custom", "quantised")),
+    *(Variant("8da4w", cache, window=16) for cache in ("plain", "custom", "quantized")),
 ]
 
 

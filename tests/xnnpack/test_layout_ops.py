@@ -16,7 +16,7 @@ import torch
 from torch.export import export
 
 import stepwell
-from quantised import by_groups, quantise
+from quantized import by_groups, quantize
 from stepwell.dialects import xnnpack
 
 STOCK: dict[str, dict[str, int]] = json.loads(
@@ -51,7 +51,7 @@ def exported(called: str) -> Any:
     if kind == "8da4w":
         return by_groups(module, inputs)
     if kind:
-        return quantise(module, inputs, per_channel=True, dynamic=kind == "dynamic")
+        return quantize(module, inputs, per_channel=True, dynamic=kind == "dynamic")
     return export(module, inputs)
 
 

@@ -66,7 +66,7 @@ def test_images_of_two_open_sizes_have_borders_inside(mode: str) -> None:
         torch.testing.assert_close(lowered.run(x)[0], function(x), rtol=1e-5, atol=1e-6)
 
 
-def test_an_infinity_is_no_neighbours_by_default() -> None:
+def test_an_infinity_is_no_neighbors_by_default() -> None:
     def function(x: Tensor) -> Tensor:
         return F.pad(x * 2, (2, 2), "reflect") + 1
 

@@ -30,8 +30,8 @@ class Of(nn.Module):
 
 def over_channels(x: torch.Tensor) -> torch.Tensor:
     """A layer norm as image models write it."""
-    centred = x - x.mean(1, keepdim=True)
-    return centred / (centred.pow(2).mean(1, keepdim=True) + 1e-5).sqrt()
+    centered = x - x.mean(1, keepdim=True)
+    return centered / (centered.pow(2).mean(1, keepdim=True) + 1e-5).sqrt()
 
 
 def after_convolution(norm: nn.Module) -> nn.Module:

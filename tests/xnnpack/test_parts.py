@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import stepwell
-from quantised import quantise
+from quantized import quantize
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.weights import dense_size
@@ -64,7 +64,7 @@ def test_a_further_delegate_takes_so_much_off_the_peak(
 @torch.no_grad()
 def test_integers_cross_as_they_are_stored_and_rows_with_scales_not_at_all(dynamic: bool) -> None:
     module, x = net(), torch.randn(3, 64)
-    exported = quantise(module, (x,), per_channel=True, dynamic=dynamic)
+    exported = quantize(module, (x,), per_channel=True, dynamic=dynamic)
     made = lowered(exported, LAYER // 8)
     assert made.report.delegates > 1 and not made.report.outside
     (whole,) = lowered(exported, None).run(x)
@@ -108,7 +108,7 @@ def interpreted(made: stepwell.Lowered, x: torch.Tensor) -> torch.Tensor:
 def test_many_weights_are_several_delegates_unless_speed_is_all_that_counts() -> None:
     module, x = nn.Sequential(*(nn.Linear(512, 512) for _ in range(8))).eval(), torch.randn(2, 512)
     exported = torch.export.export(module, (x,))
-    whole = stepwell.lower(exported, "xnnpack", optimise="speed")
+    whole = stepwell.lower(exported, "xnnpack", optimize="speed")
     shares = stepwell.lower(exported, "xnnpack")
     assert whole.report.delegates == 1 < shares.report.delegates
     assert (whole.report.cuts, shares.report.cuts) == (0, shares.report.delegates - 1)

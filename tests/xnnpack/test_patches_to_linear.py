@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from test_quantised import inputs_of, kinds, lowered, stock
-from test_quantised_forms import UNIT, checked, qdq
+from test_quantized import inputs_of, kinds, lowered, stock
+from test_quantized_forms import UNIT, checked, qdq
 from torch import nn
 from torch.nn import functional
 
-from quantised import quantise
+from quantized import quantize
 from stepwell.checking import check
 from stepwell.lowering import Lowered
 
@@ -68,10 +68,10 @@ def test_int8_patches_are_rows_where_the_kernel_would_pad_channels(
     assert [kind[0] for kind in kinds(made, node)] == ["qint8"]
 
 
-def test_patches_quantised_at_run_time_are_quantised_row_by_row() -> None:
+def test_patches_quantized_at_run_time_are_quantized_row_by_row() -> None:
     x = inputs_of(1, 3, 16, 16) * torch.linspace(0.1, 4.0, 16)  # Patches of other ranges.
     layer = nn.Conv2d(3, 6, 4, 4).eval()
-    exported = quantise(layer, (x,), per_channel=True, dynamic=True)
+    exported = quantize(layer, (x,), per_channel=True, dynamic=True)
     made = lowered(exported)
     assert kinds(made, "fully_connected") == [("qdint8", "qcint8", "fp32", "fp32")]
     (want,) = stock(exported, [x])

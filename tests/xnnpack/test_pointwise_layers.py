@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from test_quantised import kinds, nodes
+from test_quantized import kinds, nodes
 from torch import Tensor, nn
 from torch.nn import functional
 
 import stepwell
-from quantised import quantise
+from quantized import quantize
 from stepwell.checking import check
 from stepwell.lowering import Lowered
 
@@ -184,10 +184,10 @@ def test_a_pointwise_layer_of_a_symbolic_image_is_right_for_every_size(axis: int
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-def test_a_quantised_layer_between_permutes_carries_its_scales_along(dynamic: bool) -> None:
+def test_a_quantized_layer_between_permutes_carries_its_scales_along(dynamic: bool) -> None:
     torch.manual_seed(0)
     module = Image(LAYERS["an activation between two layers"][0]).eval()
-    exported = quantise(module, (OBLONG,), per_channel=True, dynamic=dynamic)
+    exported = quantize(module, (OBLONG,), per_channel=True, dynamic=dynamic)
     made = stepwell.lower(exported, "xnnpack")
     assert made.report.delegates == 1 and not made.report.outside
     assert count(made, "static_transpose") == 2

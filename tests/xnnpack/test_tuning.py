@@ -47,13 +47,13 @@ def test_a_table_decides_and_the_same_table_gives_the_same_bytes(
     assert (choice.step, choice.chosen, choice.others) == ("split-linear", "in parts", ["fused"])
     first, second = (stepwell.lower(program, "xnnpack", tuned={choice.key: "fused"}) for _ in "ab")
     assert (layers(by_cost), layers(first)) == (3, 1)
-    assert first.artefact == second.artefact
+    assert first.artifact == second.artifact
     torch.testing.assert_close(first.run(*INPUTS), by_cost.run(*INPUTS))
 
 
 def test_a_table_of_other_shapes_changes_nothing(program: stepwell.Program) -> None:
     other = stepwell.lower(program, "xnnpack", tuned={"split-linear tensor<1x1xf32>": "fused"})
-    assert other.artefact == stepwell.lower(program, "xnnpack").artefact
+    assert other.artifact == stepwell.lower(program, "xnnpack").artifact
 
 
 def test_a_choice_that_is_none_is_refused(program: stepwell.Program) -> None:

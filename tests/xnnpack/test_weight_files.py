@@ -8,7 +8,7 @@ import torch
 
 import stepwell
 from stepwell.backends.executorch.running.runner import run_pte
-from stepwell.quantising import find_quantiser
+from stepwell.quantizing import find_quantizer
 
 X = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))
 FILES = {"adapter": "*lora_*", "base": "*"}
@@ -77,14 +77,14 @@ def test_a_pattern_that_no_weight_fits_is_named() -> None:
         made.to_pte_and_ptds({"a": "*adapter*"})
 
 
-def test_scales_of_quantised_weights_go_with_them() -> None:
-    def quantised(model: torch.nn.Module) -> stepwell.Lowered:
-        return lowered(find_quantiser("8da4w")(copy.deepcopy(model), [X]))
+def test_scales_of_quantized_weights_go_with_them() -> None:
+    def quantized(model: torch.nn.Module) -> stepwell.Lowered:
+        return lowered(find_quantizer("8da4w")(copy.deepcopy(model), [X]))
 
     one, other = adapted()
-    pte, files = quantised(one).to_pte_and_ptds(FILES)
-    same, others = quantised(other).to_pte_and_ptds(FILES)
+    pte, files = quantized(one).to_pte_and_ptds(FILES)
+    same, others = quantized(other).to_pte_and_ptds(FILES)
     assert pte == same and files["base"] == others["base"]
     external = stepwell.join_ptds([others["adapter"], files["base"]])
-    expected = quantised(other).run(X)[0]
+    expected = quantized(other).run(X)[0]
     assert torch.equal(run_pte(pte, [X], external=external)[0], expected)

@@ -24,7 +24,7 @@ def mark(starts: int) -> None:
 
 
 def of_onnx(path: str, inputs: Sequence[Array]) -> Callable[[], Array]:
-    """ONNX Runtime on one thread, as it optimises by default."""
+    """ONNX Runtime on one thread, as it optimizes by default."""
     onnxruntime = importlib.import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -40,19 +40,19 @@ def of_tflite(path: str, inputs: Sequence[Array]) -> Callable[[], Array]:
     interpreter = module.Interpreter(path, num_threads=1)
     interpreter.allocate_tensors()
     places = sorted(interpreter.get_input_details(), key=lambda detail: detail["name"])
-    values = [quantised(detail, value) for detail, value in zip(places, inputs, strict=True)]
+    values = [quantized(detail, value) for detail, value in zip(places, inputs, strict=True)]
     out = interpreter.get_output_details()[0]
 
     def run() -> Array:
         for detail, value in zip(places, values, strict=True):
             interpreter.set_tensor(detail["index"], value)
         interpreter.invoke()
-        return dequantised(out, interpreter.get_tensor(out["index"]))
+        return dequantized(out, interpreter.get_tensor(out["index"]))
 
     return run
 
 
-def quantised(detail: Any, value: Array) -> Array:
+def quantized(detail: Any, value: Array) -> Array:
     """An input as the file takes it."""
     scale, zero = detail["quantization"]
     if not scale or value.dtype == detail["dtype"]:
@@ -61,7 +61,7 @@ def quantised(detail: Any, value: Array) -> Array:
     return np.clip(np.round(value / scale) + zero, limits.min, limits.max).astype(detail["dtype"])
 
 
-def dequantised(detail: Any, value: Array) -> Array:
+def dequantized(detail: Any, value: Array) -> Array:
     """An output in numbers."""
     scale, zero = detail["quantization"]
     return (value.astype(np.float32) - zero) * np.float32(scale) if scale else value

@@ -32,7 +32,7 @@ class Net(nn.Module):
 
 
 def same(net: nn.Module, *shape: int, units: float = 4.0) -> None:
-    """Ask that the lowered program is within some units of the quantised one."""
+    """Ask that the lowered program is within some units of the quantized one."""
     torch.manual_seed(1)
     x = torch.randn(shape)
     x = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x

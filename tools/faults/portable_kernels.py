@@ -90,16 +90,16 @@ def unfold_of_a_scalar() -> None:
     same(lambda x: x.unfold(0, 1, 1).clone(), torch.tensor(2.0))
 
 
-def quantised_to_bfloat16() -> None:
+def quantized_to_bfloat16() -> None:
     """`dequantize_per_tensor` to bfloat16 ends the process."""
     import executorch.kernels.quantized  # noqa: F401  (registers the kernels)
 
-    def dequantised(x: Tensor) -> Tensor:
+    def dequantized(x: Tensor) -> Tensor:
         return torch.ops.quantized_decomposed.dequantize_per_tensor.default(
             x, 0.5, 0, -128, 127, torch.int8, out_dtype=torch.bfloat16
         )
 
-    same(dequantised, torch.tensor([1, 2], dtype=torch.int8))
+    same(dequantized, torch.tensor([1, 2], dtype=torch.int8))
 
 
 def layer_norm_of_float64() -> None:

@@ -1,7 +1,7 @@
 """What is mutated: small programs in float32 and in int8, and models of the examples.
 
 Each program is a module, an input, and what eager gives. The int8 ones are the same modules behind
-a quantiser by its name.
+a quantizer by its name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import stepwell
-from stepwell.quantising import QUANTISERS
+from stepwell.quantizing import QUANTIZERS
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "models"
 Net = tuple[nn.Module, Tensor]
@@ -149,13 +149,13 @@ INTEGER: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "branches": (lambda: Of(_branches, _conv(3, 4), _conv(3, 4), nn.Linear(128, 5)), IMAGE),
     "layers": (lambda: Of(_layers, nn.Linear(8, 8), nn.Linear(8, 8)), ROWS),
 }
-"""What a quantiser takes whole."""
+"""What a quantizer takes whole."""
 ZOO = (
     "tiny.mlp_autoencoder llama.llama_block gpt2.gpt2_2layers tiny.ds_cnn bert.bert t5.t5_block"
     " decoders.qwen3_block whisper.whisper_encoder mobilenet.mobilenet_v3_small"
     " vision.vit_with_registers"
 ).split()
-ZOO_INTEGER = "tiny.mlp_autoencoder tiny.ds_cnn resnet.resnet8 quantised.small_conv_net".split()
+ZOO_INTEGER = "tiny.mlp_autoencoder tiny.ds_cnn resnet.resnet8 quantized.small_conv_net".split()
 ZOO_EVERY = 20
 """One seed of so many is of a model of the examples."""
 
@@ -165,7 +165,7 @@ class Case:
     """A program, what it takes, and what eager gives.
 
     Attributes:
-        unit: what a result may be off by: of the largest number a step, or of quantised ones
+        unit: what a result may be off by: of the largest number a step, or of quantized ones
             whole units of the last scale.
     """
 
@@ -186,7 +186,7 @@ def name_of(kind: str, seed: int) -> str:
 
 @cache
 def case(kind: str, name: str) -> Case:
-    """A program by name: `float32`, or behind a quantiser."""
+    """A program by name: `float32`, or behind a quantizer."""
     torch.manual_seed(0)
     if "." in name:
         sys.path[:0] = [str(MODELS)] if str(MODELS) not in sys.path else []
@@ -197,7 +197,7 @@ def case(kind: str, name: str) -> Case:
         module, inputs = make(), (torch.randn(shape),)
     module = module.eval()
     if kind != "float32":
-        module = QUANTISERS[kind](module, inputs)
+        module = QUANTIZERS[kind](module, inputs)
     exported = torch.export.export(module, inputs)
     with torch.no_grad():
         wanted = exported.module(check_guards=False)(*inputs)

@@ -7,7 +7,7 @@ import stepwell
 GROUPS = {
     "Programs": ("from_exported_program", "parse", "load", "Program", "Session"),
     "Lowering": ("lower", "Lowered", "Report", "PIPELINES", "Pipeline"),
-    "Artefacts": ("read_pte", "read_tosa", "run_pte", "to_mxfp", "mx_accuracy", "accuracy"),
+    "Artifacts": ("read_pte", "read_tosa", "run_pte", "to_mxfp", "mx_accuracy", "accuracy"),
     "Looking and checking": ("explain", "check"),
     "Rewrites of your own": (
         "Rewrite",

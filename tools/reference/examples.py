@@ -9,7 +9,7 @@ from reference.text import ROOT, fenced
 ORDER = (
     "first_rewrite",
     "add_a_backend_op",
-    "quantise_for_cortex_m",
+    "quantize_for_cortex_m",
     "mx_accuracy",
     "language_model",
     "read_a_strangers_pte",

@@ -75,15 +75,15 @@ def memory(by_rows: bool) -> str:
 
     for folder in ("examples", "examples/models"):
         sys.path.insert(0, str(ROOT / folder))
-    from quantise_for_cortex_m import quantised
+    from quantize_for_cortex_m import quantized
 
     from microcontrollers import mobilenet_v1_025
 
     model, (image,) = mobilenet_v1_025()
     model = model.eval().to(memory_format=torch.channels_last)
-    program = quantised(model, (image.to(memory_format=torch.channels_last),))
-    optimise = "memory" if by_rows else "speed"
-    lowered = stepwell.lower(program, "cortex-m4", io="int8", optimise=optimise)
+    program = quantized(model, (image.to(memory_format=torch.channels_last),))
+    optimize = "memory" if by_rows else "speed"
+    lowered = stepwell.lower(program, "cortex-m4", io="int8", optimize=optimize)
     (plan,) = memory_plans(read_container(lowered.to_pte()))
     style = "<style>svg{color:#1c2230}@media(prefers-color-scheme:dark){svg{color:#d9dee8}}</style>"
     return to_svg(plan).replace("<title>", style + "<title>", 1)

@@ -32,7 +32,7 @@ ABOUT = {
     "control": "control flow: conditions, loops and maps as regions",
     "ethosu": "delegates of an Ethos-U",
     "executorch": "delegates that no reader here understands",
-    "quant": "casts between numbers and quantised types",
+    "quant": "casts between numbers and quantized types",
     "stepwell": "weights, state and what a method writes back",
     "sym": "arithmetic on sizes and other run-time scalars",
     "tosa": "TOSA's operators, of the shipped schema",

@@ -26,7 +26,7 @@ def pages() -> dict[str, str]:
             ("rank", f"at most {MAX_RANK}"),
             ("sizes", "none may be 0; symbolic sizes need an upper bound"),
             ("inputs and outputs of a delegate", f"at most {MAX_EXTERNALS}"),
-            ("left over", "ExecuTorch's portable and quantised kernels"),
+            ("left over", "ExecuTorch's portable and quantized kernels"),
             ("more", "[XNNPACK](../xnnpack.md)"),
         ),
         "`xnnpack-published` is the same target with the pipeline of an upstream change alone.\n",

@@ -17,7 +17,7 @@ FAR = 64
 def are_from_weights(value: SSAValue, axes: Iterable[int]) -> bool:
     """Whether along some axis a layer's output features stand, or what was added to such.
 
-    What a norm takes its mean over is constant where inputs are (padding, a plane of one colour),
+    What a norm takes its mean over is constant where inputs are (padding, a plane of one color),
     but not across the outputs of a layer, each of which has its own weights.
     """
     waiting, seen = [(value, axis) for axis in axes], set[tuple[SSAValue, int]]()

@@ -1,4 +1,4 @@
-"""Numbers taken apart and put together: signs, lengths, neighbours, powers of two."""
+"""Numbers taken apart and put together: signs, lengths, neighbors, powers of two."""
 
 from __future__ import annotations
 

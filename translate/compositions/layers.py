@@ -71,7 +71,7 @@ ZEROS, BORDER = 0, 1
 def grid_sampler_3d(
     x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Any:
-    """The eight neighbours of each place, gathered and weighed; or the nearest."""
+    """The eight neighbors of each place, gathered and weighed; or the nearest."""
     if interpolation_mode not in (BILINEAR, NEAREST) or padding_mode not in (ZEROS, BORDER):
         return NotImplemented
     batch, channels, *sizes = x.shape

@@ -39,7 +39,7 @@ def candidates(block: Block, table: Layouts) -> dict[Operation, Turning]:
         if value in seen or table.is_free(value):  # It has any order: none is passed on.
             continue
         seen.add(value)
-        for op in _neighbours(value):
+        for op in _neighbors(value):
             if op in found or op.parent is not block or _is_transpose(op, table):
                 continue
             turning = table.turning(op, value, order)
@@ -52,7 +52,7 @@ def candidates(block: Block, table: Layouts) -> dict[Operation, Turning]:
     return found
 
 
-def _neighbours(value: SSAValue) -> list[Operation]:
+def _neighbors(value: SSAValue) -> list[Operation]:
     owner = value.owner
     near = [use.operation for use in value.uses]
     return [*near, owner] if isinstance(owner, Operation) else near

@@ -12,7 +12,7 @@ Keyword-only parameters of these names get more than arguments:
     out     element type and sizes of the result
     op      the op itself
     b       what writes operators of the target
-    layer, use  of a layer between casts (`reads`), and a quantisation of its result
+    layer, use  of a layer between casts (`reads`), and a quantization of its result
 
 A layer is float in the program; its function takes the integers of its activations, and is called
 for each `use` that differs; without one it is called once, and gives a function of a use. Others with a default are options of the step: `step(linear, rows="width")`.
@@ -41,8 +41,8 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.pad import Pad
-from stepwell.translate.quantised.layers import Layer, Parts, Reads, first
-from stepwell.translate.quantised.recognise import Activation, Use, deliver, distinct
+from stepwell.translate.quantized.layers import Layer, Parts, Reads, first
+from stepwell.translate.quantized.recognize import Activation, Use, deliver, distinct
 from stepwell.translate.rules.operators import op_named
 
 Function = Callable[..., Any]
@@ -241,7 +241,7 @@ class LayerLowering(Lowering):
     reads: ClassVar[Reads]
 
     def match(self, op: Operation, program: Program) -> Drawn | Refusal | None:
-        """What the function makes of the layer, for each quantisation of its result."""
+        """What the function makes of the layer, for each quantization of its result."""
         cls, target = type(self), _GRAMMARS[self.to]
         assert isinstance(op, SchemaOp)
         if cls.unless is not None and cls.unless(op):
@@ -277,7 +277,7 @@ class LayerLowering(Lowering):
         return self.bound if moves is None else moves(match.layer, value)
 
     def build(self, match: Drawn, rw: Rewriter) -> None:
-        """What stands on the pad takes the place of the quantisations of the result."""
+        """What stands on the pad takes the place of the quantizations of the result."""
         values = match.pad.splice(match.values, rw)
         assert match.layer is not None
         for (_, group), value in zip(distinct(match.layer.uses), values, strict=True):

@@ -1,4 +1,4 @@
 """Memory as an engine: what runs row by row, in what order, and what stands in the arena."""
 
 SPEED, MEMORY = "speed", "memory"
-"""What a lowering may be optimised for."""
+"""What a lowering may be optimized for."""

@@ -20,7 +20,7 @@ from stepwell.translate.lowerings.aten.attention import expand_attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.mxfp.attention import MxMultiheadAttention
 from stepwell.translate.mxfp.layers import MxConv2d, MxLinear
-from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     ChooseMxConv2d,
     ChooseMxLinear,
@@ -187,7 +187,7 @@ def prepared(program: Program, attention: bool) -> Program:
     result = program.clone()
     run_rewrites(result, NORMAL_FORM)
     if attention:
-        run_rewrites(result, (RecogniseAttention(),))
+        run_rewrites(result, (RecognizeAttention(),))
         run_rewrites(result, (step(expand_attention),))
         run_rewrites(result, NORMAL_FORM)
     return result

@@ -1,1 +1,1 @@
-"""PyTorch's own quantisation flow: quantizers that annotate what this project lowers."""
+"""PyTorch's own quantization flow: quantizers that annotate what this project lowers."""

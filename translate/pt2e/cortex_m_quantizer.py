@@ -29,7 +29,7 @@ from torchao.quantization.pt2e.quantizer import (
 
 from stepwell.dialects.cmsis.arithmetic import SOFTMAX_SCALE, SOFTMAX_ZERO_POINT
 from stepwell.translate.pt2e.decompose_for_annotation import decompose
-from stepwell.translate.quantised.functions import OF_ONE
+from stepwell.translate.quantized.functions import OF_ONE
 
 aten = torch.ops.aten
 Targets = frozenset[Any]

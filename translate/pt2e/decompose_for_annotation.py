@@ -63,11 +63,11 @@ def _layer_norm(model: GraphModule, node: Node) -> None:
     ones = torch.full((shape[0], shape[0]), 1.0 / shape[0])
     spread = write.constant(f"stepwell_mean_{shape[0]}", ones)
     x = node.args[0]
-    centred = write.call(aten.sub.Tensor, x, write.call(aten.linear.default, x, spread))
-    squares = write.call(aten.mul.Tensor, centred, centred)
+    centered = write.call(aten.sub.Tensor, x, write.call(aten.linear.default, x, spread))
+    squares = write.call(aten.mul.Tensor, centered, centered)
     variance = write.call(aten.linear.default, squares, spread)
     inverse = write.call(aten.rsqrt.default, write.call(aten.add.Tensor, variance, eps))
-    value = write.call(aten.mul.Tensor, centred, inverse)
+    value = write.call(aten.mul.Tensor, centered, inverse)
     if weight is not None:
         value = write.call(aten.mul.Tensor, value, weight)
     if bias is not None:
@@ -120,11 +120,11 @@ def _fold_batch_norm(model: GraphModule, node: Node) -> None:
 # -- norms of several axes, and what channels have a slope of ------------------------------------
 
 
-def _centred(write: Writer, x: Any, axes: list[int], keeps: bool = True) -> tuple[Node, Node]:
+def _centered(write: Writer, x: Any, axes: list[int], keeps: bool = True) -> tuple[Node, Node]:
     """What stands above the mean along axes, and the mean of its squares."""
-    centred = write.call(aten.sub.Tensor, x, write.call(aten.mean.dim, x, axes, True))
-    squares = write.call(aten.mul.Tensor, centred, centred)
-    return centred, write.call(aten.mean.dim, squares, axes, keeps)
+    centered = write.call(aten.sub.Tensor, x, write.call(aten.mean.dim, x, axes, True))
+    squares = write.call(aten.mul.Tensor, centered, centered)
+    return centered, write.call(aten.mean.dim, squares, axes, keeps)
 
 
 def _by_channel(model: GraphModule, write: Writer, value: Any, rank: int, name: str) -> Node | None:
@@ -150,9 +150,9 @@ def _norm_of_groups(model: GraphModule, node: Node) -> None:
     eps = cast(float, _argument(node, 4 if is_group else 7, "eps", 1e-5))
     write = Writer(model, node)
     rows = write.call(aten.reshape.default, x, [shape[0], groups, math.prod(shape[1:]) // groups])
-    centred, variance = _centred(write, rows, [-1])
+    centered, variance = _centered(write, rows, [-1])
     inverse = write.call(aten.rsqrt.default, write.call(aten.add.Tensor, variance, eps))
-    scaled = write.call(aten.mul.Tensor, centred, inverse)
+    scaled = write.call(aten.mul.Tensor, centered, inverse)
     value = write.call(aten.reshape.default, scaled, shape)
     for parameter, operator, kind in (
         (weight, aten.mul.Tensor, "weight"), (bias, aten.add.Tensor, "bias")
@@ -178,7 +178,7 @@ def _standard_deviation(model: GraphModule, node: Node) -> None:
     if count <= less:
         return
     write = Writer(model, node)
-    _, variance = _centred(write, x, list(axes), keeps)
+    _, variance = _centered(write, x, list(axes), keeps)
     if less:
         variance = write.call(aten.mul.Tensor, variance, count / (count - less))
     is_root = node.target in (aten.std.dim, aten.std.correction)

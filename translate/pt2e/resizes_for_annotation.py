@@ -1,6 +1,6 @@
 """Resizes and adaptive pools as layers of constants, which PT2E annotates and CMSIS-NN has.
 
-Bilinear by a whole factor is a depthwise convolution that makes the cells between four neighbours,
+Bilinear by a whole factor is a depthwise convolution that makes the cells between four neighbors,
 and a pixel shuffle. Any other resize whose rows and columns are mixed by numbers of their own
 (linear, bicubic, averages of uneven windows) is a product with a matrix along each axis: what the
 operator makes of the unit vectors. A maximum of uneven windows is one of slices.

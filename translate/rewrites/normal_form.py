@@ -5,7 +5,7 @@ A pipeline runs `NORMAL_FORM` together, then `FOLD_WEIGHTS`. What remains is rea
     view permute slice cat expand constant_pad_nd    move elements
     linear bmm convolution                           multiply
     mean.dim sum.dim_IntList amax amin (kept axes)   reduce
-    _softmax layer_norm group_norm batch_norm        normalise
+    _softmax layer_norm group_norm batch_norm        normalize
     clamp mul add sub div sqrt rsqrt sigmoid …       compute an element each
 """
 
@@ -17,7 +17,7 @@ from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.lowerings.aten import (
     arithmetic,
     constants,
-    normalisations,
+    normalizations,
     pools,
     products,
     repeated,
@@ -41,7 +41,7 @@ from stepwell.translate.rewrites.spelling import (
     copies,
     neutral_arithmetic,
     noops,
-    normalise_embedding,
+    normalize_embedding,
     powers,
     sums,
 )
@@ -61,13 +61,13 @@ SHAPES: tuple[Rewrite[Any], ...] = (
     step(views.as_strided_to_view),
     step(views.reshape_to_view),
     *(rule() for rule in transposes.RULES),
-    step(slices.normalise_slice),
+    step(slices.normalize_slice),
     step(slices.slice_whole_share),
-    step(slices.normalise_selection),
+    step(slices.normalize_selection),
     step(slices.split_to_slices),
     step(views.strided_slice_to_view),
     step(slices.stack_to_cat),
-    step(views.normalise_expand),
+    step(views.normalize_expand),
     *(rule() for rule in expands.RULES[2:]),
     step(views.repeat_to_expand),
     step(slices.roll_to_cat),
@@ -99,15 +99,15 @@ LAYERS: tuple[Rewrite[Any], ...] = (
     step(products.linear_by_vector),
     step(products.einsum_to_bmm),
     step(products.conv_to_convolution),
-    step(products.normalise_reduction),
-    step(normalisations.variance_to_means),
+    step(products.normalize_reduction),
+    step(normalizations.variance_to_means),
     *(rule() for rule in softmaxes.RULES),
     *(rule() for rule in norms.RULES),
-    step(normalisations.widen_mixed_norm),
-    step(pools.normalise_pooling),
+    step(normalizations.widen_mixed_norm),
+    step(pools.normalize_pooling),
     step(pools.unit_pooling_to_slice),
     step(pools.adaptive_pool_to_pool),
-    *(rule() for rule in normalise_embedding.RULES),
+    *(rule() for rule in normalize_embedding.RULES),
 )
 """Ops that combine elements."""
 
@@ -118,7 +118,7 @@ NORMAL_FORM: tuple[Rewrite[Any], ...] = (
     *ARITHMETIC,
     *LAYERS,
 )
-"""Every normal form, for `Together("normalise", NORMAL_FORM)`."""
+"""Every normal form, for `Together("normalize", NORMAL_FORM)`."""
 
 FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     FoldConstants(),

@@ -31,10 +31,10 @@ def itself(rw: Rewriter, value: SSAValue) -> SSAValue:
     return value
 
 
-def storage(quantised: Attribute) -> Attribute:
-    """The element type of the integers that a quantised element type is stored as."""
-    assert isinstance(quantised, UniformQuantizedType)
-    return storage_element(quantised.data)
+def storage(quantized: Attribute) -> Attribute:
+    """The element type of the integers that a quantized element type is stored as."""
+    assert isinstance(quantized, UniformQuantizedType)
+    return storage_element(quantized.data)
 
 
 def sizes_of(value: SSAValue) -> tuple[Dim, ...]:

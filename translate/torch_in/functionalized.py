@@ -1,4 +1,4 @@
-"""Custom operators that write to their arguments, as torch's functionalisation writes them.
+"""Custom operators that write to their arguments, as torch's functionalization writes them.
 
 `auto_functionalized_v2(op, value=v, _cache_base_index=0, _all_bases=[c])` calls an operator on
 copies: it gives the operator's returns, and what each base is afterwards. An argument is a base or
@@ -121,7 +121,7 @@ def written_call(
 
 
 def _without_defaults(cls: type[SchemaOp], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments as a program passes them: torch's functionalisation spells every default."""
+    """Arguments as a program passes them: torch's functionalization spells every default."""
     by_name = cls.SCHEMA.by_name
 
     def is_said(name: str, value: Any) -> bool:

@@ -8,7 +8,7 @@ that owns the memory, and every other view that is read later is cut again from 
     y' = y + 1; x' = select_scatter(x.t(), y', 0, 0).t(); z' = x'[1]; z' * 2
 
 Which tensors share memory, and how, is proven (`aliases`). Where it cannot be, and where a vmap or
-autocast is at work, torch's own functionalisation takes over (`ExportedProgram.run_decompositions`,
+autocast is at work, torch's own functionalization takes over (`ExportedProgram.run_decompositions`,
 which decomposes nothing but what it must to know the aliases); it swaps torch's globals, and is
 called where nothing else of ours does.
 """
@@ -124,10 +124,10 @@ def functional(exported: ExportedProgram) -> tuple[ExportedProgram, Writes]:
 
     Returns:
         The program itself where its in-place operators can be made functional as they are, else
-        what torch's functionalisation makes of it.
+        what torch's functionalization makes of it.
 
     Raises:
-        UnsupportedError: torch refuses to functionalise the program.
+        UnsupportedError: torch refuses to functionalize the program.
     """
     try:
         return exported, find_writes(exported)

@@ -116,7 +116,7 @@ class GraphExporter:
             self.call(op, target, args, kwargs)
 
     def _functionalized(self, op: SchemaOp, target: Any, given: dict[str, Any]) -> None:
-        """A custom operator that writes, as torch's functionalisation calls it: on its bases."""
+        """A custom operator that writes, as torch's functionalization calls it: on its bases."""
         bases: list[Any] = []
         for argument in op.SCHEMA.written:
             given[f"_{argument.name}_base_index"] = len(bases)

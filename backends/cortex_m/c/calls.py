@@ -198,7 +198,7 @@ def _axes(w: Writer, source: int, order: Sequence[int]) -> list[tuple[int, int]]
 
 
 def _joined(axes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sizes and strides without axes of one element, neighbours as one where they lie as one."""
+    """Sizes and strides without axes of one element, neighbors as one where they lie as one."""
     joined: list[tuple[int, int]] = []
     for size, step in axes:
         if size != 1 and joined and joined[-1][1] == size * step:

@@ -570,7 +570,7 @@ static void sw_depthwise_conv2d(const sw_conv_params *p, const int8_t *in, const
 }
 
 /* section transpose_conv2d: tile */
-/* `count` results of a channel from ox on, a stride apart: they read inputs that are neighbours. */
+/* `count` results of a channel from ox on, a stride apart: they read inputs that are neighbors. */
 static inline int32x4_t sw_transpose_run(const sw_conv_params *p, const int8_t *in, const int8_t *w,
                                          int32_t oy, int32_t ox, int32_t count, int32_t first)
 {

@@ -28,7 +28,7 @@ from xdsl.ir import Block, Region, SSAValue
 from stepwell.backends.executorch.container import KernelCall
 from stepwell.backends.executorch.kernels.kernel_calls import signature_text
 from stepwell.backends.executorch.kernels.kernel_samples import (
-    QUANTISED,
+    QUANTIZED,
     SAMPLES,
     UNPROBED,
 )
@@ -123,8 +123,8 @@ class Probe:
         if self.variant < 0:
             given = list(EDGES[self.name][-1 - self.variant][1](make))
             return given, given.pop() if isinstance(given[-1], dict) else {}
-        if _spelled(schema) in QUANTISED:
-            given = list(QUANTISED[_spelled(schema)][1](make, self.dtypes))
+        if _spelled(schema) in QUANTIZED:
+            given = list(QUANTIZED[_spelled(schema)][1](make, self.dtypes))
             return given, given.pop() if isinstance(given[-1], dict) else {}
         for key in (self.name, self.name.partition(".")[0]):
             if key in SAMPLES:
@@ -187,7 +187,7 @@ def overloads() -> dict[str, Any]:
                 importlib.import_module(libraries[namespace])
     for qualified in sorted(operator_names()):  # pyright: ignore
         namespace, _, rest = qualified.partition("::")
-        named = rest in QUANTISED or rest.partition(".")[0] in SAMPLES
+        named = rest in QUANTIZED or rest.partition(".")[0] in SAMPLES
         if namespace not in NAMESPACES[: None if named else 2]:
             continue
         name, _, overload = rest.partition(".")
@@ -206,8 +206,8 @@ def probes() -> list[Probe]:
     for kernel, overload in sorted(overloads().items()):
         tensors = [a for a in schema_of(overload).arguments if str(a.type) == "Tensor"]
         name = schema_of(overload).name.partition("::")[2]
-        if _spelled(schema_of(overload)) in QUANTISED:
-            types = QUANTISED[_spelled(schema_of(overload))][0]
+        if _spelled(schema_of(overload)) in QUANTIZED:
+            types = QUANTIZED[_spelled(schema_of(overload))][0]
             found += [Probe(overload, kernel, dtypes) for dtypes in itertools.product(*types)]
             continue
         pairs = len(tensors) == 2 and not any(key.split(".")[0] == name for key in SAMPLES)
@@ -425,7 +425,7 @@ def is_limit(situation: str, text: str) -> bool:
     """Whether a call that went wrong says that the kernel must not be called so.
 
     Floats that are special or as large as they get come out as the kernel computes them, in another
-    order or with another limit than eager's vectorised code: what the stock flow gives as well.
+    order or with another limit than eager's vectorized code: what the stock flow gives as well.
     """
     if situation not in (EXTREME, SPECIAL):
         return True

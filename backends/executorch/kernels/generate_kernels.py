@@ -2,7 +2,7 @@
 
     python -m stepwell.backends.executorch.kernels.generate_kernels
 
-The wheel's runtime holds the portable and optimised kernels; `executorch.kernels.quantized` adds
+The wheel's runtime holds the portable and optimized kernels; `executorch.kernels.quantized` adds
 those of `quantized_decomposed`, `executorch.extension.llm.custom_ops` those for language models.
 """
 

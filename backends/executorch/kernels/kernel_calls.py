@@ -281,7 +281,7 @@ _COPIES = frozenset(
 """Kernels that copy bytes, whatever they stand for."""
 
 _PLAIN = frozenset({"aten", "dim_order_ops"})
-"""Namespaces whose kernels take one set of element types; those that quantise have their own."""
+"""Namespaces whose kernels take one set of element types; those that quantize have their own."""
 
 
 def uncomputed(op: SchemaOp, signature: KernelSignature) -> str | None:

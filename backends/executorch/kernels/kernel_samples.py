@@ -127,7 +127,7 @@ def _steps(value: torch.Tensor, dtype: torch.dtype) -> tuple[Any, ...]:
     return value, 0.25, 1, *_limits(dtype)[:2]
 
 
-QUANTISED: dict[str, tuple[tuple[Types, ...], Sample]] = {
+QUANTIZED: dict[str, tuple[tuple[Types, ...], Sample]] = {
     "choose_qparams.tensor": (
         (_REAL, _WHOLE), lambda t, d: (t(2, 3), *_limits(d[1])[:2], 1e-5, d[1]),
     ),
@@ -208,7 +208,7 @@ QUANTISED: dict[str, tuple[tuple[Types, ...], Sample]] = {
         lambda t, d: (t(2, 3), _whole(d[1], 3, 4), _rising(d[0], 3), None),
     ),
 }  # fmt: skip
-"""The types to combine for an operator that quantises, and its arguments."""
+"""The types to combine for an operator that quantizes, and its arguments."""
 
 UNPROBED = {
     "native_dropout": "random", "rand": "random", "randn": "random", "empty": "no values",

@@ -26,7 +26,7 @@ import torch
 
 from stepwell.backends.executorch.container import Method, ScalarType, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type, torch_dtype
-from stepwell.ir.diagnostics import ArtefactError, StepwellError
+from stepwell.ir.diagnostics import ArtifactError, StepwellError
 from stepwell.ir.records import dataclass
 
 VARIABLE = "STEPWELL_CPU"
@@ -136,7 +136,7 @@ class EmulatedProgram:
         counting: count the instructions of measured calls.
 
     Raises:
-        ArtefactError: the runtime refuses the program.
+        ArtifactError: the runtime refuses the program.
 
     """
 
@@ -176,7 +176,7 @@ class EmulatedProgram:
 
         Raises:
             RuntimeError: the runtime fails.
-            ArtefactError: its process died.
+            ArtifactError: its process died.
         """
         return self._call(method, inputs, 0)[0]
 
@@ -231,7 +231,7 @@ class EmulatedProgram:
         if len(code) < 4:
             died = self._process.ended()
             how = f"killed by {_signal(-died)}" if died < 0 else f"ended with {died}"
-            raise ArtefactError(f"{doing}: the emulated process {how}: {self._said()}")
+            raise ArtifactError(f"{doing}: the emulated process {how}: {self._said()}")
         if int.from_bytes(code, "little"):
             raise RuntimeError(f"{stdout.read(_read(stdout, '<I')).decode()}: {self._said()}")
 
@@ -323,7 +323,7 @@ class _Server:
                 self._runner.stdin.flush()
                 return _read(self._runner.stdout, form)
         except (BrokenPipeError, struct.error):
-            raise ArtefactError(
+            raise ArtifactError(
                 f"the emulated runner ended with {self._runner.wait()}", help="make arm64"
             ) from None
 

@@ -35,7 +35,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.running.arm64 import EmulatedProgram, Measured, asked_for
 from stepwell.backends.executorch.running.engine import RUNTIME_LOCK, runtime
 from stepwell.ir.calls.calling import follows_dim_order, laid_out
-from stepwell.ir.diagnostics import ArtefactError, InputMismatch, Problem, StepwellError
+from stepwell.ir.diagnostics import ArtifactError, InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
 from stepwell.ir.outside.switches import without_native_lines
 from stepwell.ir.records import dataclass
@@ -103,7 +103,7 @@ class PteSession:
         All methods are loaded at once because loading one resets the state it shares.
 
         Raises:
-            ArtefactError: the runtime refuses the program.
+            ArtifactError: the runtime refuses the program.
             StepwellError: there is no such core here.
 
         """
@@ -134,7 +134,7 @@ class PteSession:
                     external = path
                 engine = _Here(pte, container, external, profile=profile)
         except (RuntimeError, MemoryError) as error:
-            raise ArtefactError(f"the runtime refuses the program: {error}") from error
+            raise ArtifactError(f"the runtime refuses the program: {error}") from error
         return cls(container, engine)
 
     def run(self, *inputs: Any, method: str = "forward") -> tuple[Any, ...]:
@@ -142,14 +142,14 @@ class PteSession:
 
         Raises:
             InputMismatch: inputs differ from the declared signature.
-            ArtefactError: the runtime fails.
+            ArtifactError: the runtime fails.
 
         """
         described, given = self._checked(inputs, method)
         try:
             return tuple(self._engine.execute(described, given))
         except (RuntimeError, MemoryError) as error:
-            raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
+            raise ArtifactError(f"the runtime fails in method {method}: {error}") from error
 
     def call(self, method: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """As `run`, with tensors in whatever strides; one that the method writes to is written."""
@@ -169,7 +169,7 @@ class PteSession:
 
         Raises:
             StepwellError: the program was not loaded for one.
-            InputMismatch, ArtefactError: as `run` does.
+            InputMismatch, ArtifactError: as `run` does.
 
         """
         if not isinstance(self._engine, EmulatedProgram):
@@ -181,7 +181,7 @@ class PteSession:
         try:
             return self._engine.measure(described, given, repeats)
         except RuntimeError as error:
-            raise ArtefactError(f"the runtime fails in method {method}: {error}") from error
+            raise ArtifactError(f"the runtime fails in method {method}: {error}") from error
 
     def _checked(self, inputs: Sequence[Any], method: str) -> tuple[Method, list[Any]]:
         described = self.container.method(method)
@@ -239,7 +239,7 @@ def run_pte(
         inputs: flat inputs.
         method: the method's name.
         external: the `.ptd`, if weights are kept separately.
-        in_child: run in a process of its own, so that a crash becomes an `ArtefactError`.
+        in_child: run in a process of its own, so that a crash becomes an `ArtifactError`.
         timeout: seconds that the child may take.
         cpu: an Arm64 core to emulate, which is a process of its own too.
 
@@ -256,17 +256,17 @@ def run_pte(
         try:
             done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
         except subprocess.TimeoutExpired:
-            raise ArtefactError(f"the runtime did not finish within {timeout:g} s") from None
+            raise ArtifactError(f"the runtime did not finish within {timeout:g} s") from None
         answer = folder / "outputs.pt"
         if done.returncode < 0:
-            raise ArtefactError(
+            raise ArtifactError(
                 f"the runtime's process was killed by {signal.Signals(-done.returncode).name}"
             )
         if not answer.exists():
-            raise ArtefactError(f"the runtime's process failed: {_tail(done.stderr)}")
+            raise ArtifactError(f"the runtime's process failed: {_tail(done.stderr)}")
         outcome = cast(dict[str, Any], torch.load(answer, weights_only=True))
         if "outputs" not in outcome:
-            kind = InputMismatch if outcome["kind"] == "InputMismatch" else ArtefactError
+            kind = InputMismatch if outcome["kind"] == "InputMismatch" else ArtifactError
             raise kind(outcome["error"])
         return tuple(outcome["outputs"])
 

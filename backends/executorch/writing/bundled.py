@@ -1,6 +1,6 @@
 """Bundled programs (`.bpte`): a `.pte` with inputs and what it should give for them.
 
-ExecuTorch's own serialiser (`executorch.devtools.bundled_program`) writes them, so that an unedited
+ExecuTorch's own serializer (`executorch.devtools.bundled_program`) writes them, so that an unedited
 one comes out byte for byte.
 """
 

@@ -19,10 +19,10 @@ _WRITES = {
     "llama.update_cache.default": "cache",
     "llama.update_cache_with_indices.default": "cache",
 }
-_QUANTISED = ("k_zero_points", "k_scales", "v_zero_points", "v_scales")
+_QUANTIZED = ("k_zero_points", "k_scales", "v_zero_points", "v_scales")
 _READS = {
     "llama.custom_sdpa.default": ("key", "value"),
-    "llama.custom_quantized_sdpa.default": ("key", "value", *_QUANTISED),
+    "llama.custom_quantized_sdpa.default": ("key", "value", *_QUANTIZED),
     "llama.sdpa_with_kv_cache.default": ("key_cache", "value_cache"),
 }
 """Attention, with the arguments of which it reads the rows up to its position, if it is causal."""

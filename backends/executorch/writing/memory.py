@@ -159,7 +159,7 @@ def _in_order_of_birth(
     return offsets, holes.top
 
 
-class _Neighbours:
+class _Neighbors:
     """Which placed tensors are alive during a given span.
 
     Spans are kept in classes by the power of two of their length, each in buckets of that
@@ -215,7 +215,7 @@ def _in_order(
 ) -> tuple[list[int], int] | None:
     """Tightest hole first, in order of weight; None if too many tensors live together."""
     offsets = [0] * len(sizes)
-    neighbours = _Neighbours()
+    neighbors = _Neighbors()
     arena = pairs = 0
     most_pairs = _MAX_PAIRS_PER_TENSOR * len(sizes) + 65536
     order = sorted(range(len(sizes)), key=lambda i: weight(lifetimes[i], sizes[i]), reverse=True)
@@ -223,7 +223,7 @@ def _in_order(
         size = sizes[index]
         if not size:
             continue
-        alive = neighbours.alive_during(lifetimes[index], lifetimes)
+        alive = neighbors.alive_during(lifetimes[index], lifetimes)
         pairs += len(alive)
         if pairs > most_pairs:
             return None
@@ -235,5 +235,5 @@ def _in_order(
             reached = max(reached, end)
         offsets[index] = best if best >= 0 else reached
         arena = max(arena, offsets[index] + size)
-        neighbours.add(index, lifetimes[index])
+        neighbors.add(index, lifetimes[index])
     return offsets, arena

@@ -1,7 +1,7 @@
 """A container to bytes: records of ExecuTorch's program schema, written as a FlatBuffer.
 
-ExecuTorch's own serialiser takes ten times as long for programs of many instructions, and importing
-it takes seconds. What is written here reads back equal through ExecuTorch's deserialiser; tests
+ExecuTorch's own serializer takes ten times as long for programs of many instructions, and importing
+it takes seconds. What is written here reads back equal through ExecuTorch's deserializer; tests
 compare the two on every kind of value.
 """
 

@@ -6,7 +6,7 @@ from stepwell.dialects.cmsis.kernels.fixed_point import requantize, to_int8, wra
 from stepwell.ir.outside.on_demand import torch
 
 LEFT_SHIFT = 20
-"""Bits by which an addition's operands are scaled up before they are requantised (int8 kernels)."""
+"""Bits by which an addition's operands are scaled up before they are requantized (int8 kernels)."""
 
 
 def elementwise_add_s8(

@@ -50,7 +50,7 @@ def requantize(value: torch.Tensor, multiplier: Integers, shift: Integers) -> to
     """`arm_nn_requantize` in its default build: value · multiplier · 2^(shift−31), rounded twice.
 
     `value` is int64 holding int32 numbers; `multiplier` and `shift` are numbers, or int64 tensors
-    that broadcast against it (per-channel requantisation, channels last).
+    that broadcast against it (per-channel requantization, channels last).
     """
     if isinstance(shift, torch.Tensor):
         left: Integers = shift.clamp(min=0)

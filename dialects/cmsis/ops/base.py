@@ -2,7 +2,7 @@
 
     %y = cmsis.quantized_linear(%x, %w, bias = %b) {input_offset = 3, …} : (…) -> …
 
-Fields keep the names of the operator's schema. Activations are int8 tensors, quantised
+Fields keep the names of the operator's schema. Activations are int8 tensors, quantized
 (`!quant.uniform`) where the parameters are known and plain where a program was read from bytes.
 """
 
@@ -216,7 +216,7 @@ def to_attribute(value: Any, bits: int = 64) -> Attribute:
     if isinstance(value, str):
         return StringAttr(value)
     items = [int(item) for item in value]
-    # Packed at once: the constructor normalises number by number, and there are thousands.
+    # Packed at once: the constructor normalizes number by number, and there are thousands.
     data = struct.pack(f"<{len(items)}{'q' if bits == 64 else 'i'}", *items)
     return DenseArrayBase(i64 if bits == 64 else i32, BytesAttr(data))
 
@@ -233,7 +233,7 @@ def target_of(op: Operation) -> Target | None:
 
 
 def int8_problems(op: CmsisOp, *names: str, also: Sequence[Attribute] = ()) -> Iterator[str]:
-    """Why operands or the result are not int8, plain or quantised."""
+    """Why operands or the result are not int8, plain or quantized."""
     for name in names:
         value = cast("SSAValue | None", getattr(op, name))
         if value is None:
@@ -249,7 +249,7 @@ def int8_problems(op: CmsisOp, *names: str, also: Sequence[Attribute] = ()) -> I
 
 
 def per_tensor(value: SSAValue | None) -> Quantization | None:
-    """A value's quantisation if it is known and per tensor."""
+    """A value's quantization if it is known and per tensor."""
     held = None if value is None else quantization(value.type)
     return held if held is not None and held.is_per_tensor else None
 

@@ -1,4 +1,4 @@
-"""Quantise, dequantise, transpose, pad, and the relabelling of dimensions that costs nothing."""
+"""Quantize, dequantize, transpose, pad, and the relabeling of dimensions that costs nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Convert(CmsisOp):
         if stored not in (i8, i16) or DTYPES.get(self.dtype.data) != torch_dtype(stored):
             yield f"dtype is {self.dtype.data}, the integers are {integers.type}"
         if integers_quantization is not None and not integers_quantization.is_per_tensor:
-            yield f"{integers.type} is not quantised per tensor"
+            yield f"{integers.type} is not quantized per tensor"
         elif integers_quantization is not None:
             stated = (
                 self.real("scale"),

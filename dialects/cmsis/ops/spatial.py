@@ -1,6 +1,6 @@
 """Convolution, depthwise convolution and transposed convolution, in both layouts.
 
-Weights are OHWI (depthwise: 1HWO), requantisation is per output channel.
+Weights are OHWI (depthwise: 1HWO), requantization is per output channel.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Spatial(CmsisOp):
             if not weight.is_symmetric:
                 yield "the weight has a zero point; the kernel takes none"
             if weight.axis not in (None, self.CHANNEL_AXIS):
-                yield f"the weight is quantised along axis {weight.axis}, not {self.CHANNEL_AXIS}"
+                yield f"the weight is quantized along axis {weight.axis}, not {self.CHANNEL_AXIS}"
                 return
             held = (
                 weight.scales if weight.axis is not None else [weight.scale] * number_of(channels)

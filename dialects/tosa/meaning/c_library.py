@@ -1,7 +1,7 @@
 """Functions of one or two floats as the C library computes them, over whole tensors.
 
 The reference model calls the C library's `expf`, `erff`, `logf`, `sinf` and `cosf` element by
-element, and writes the other functions in terms of them.  torch's vectorised ones differ by an
+element, and writes the other functions in terms of them.  torch's vectorized ones differ by an
 ulp for one argument in a hundred, which a cast to MX after them can amplify.  Calling the same
 library makes every operator of the interpreter equal the reference model bit for bit.
 

@@ -50,7 +50,7 @@ def _while_loop(op: WhileLoopOp, args: Args, ctx: Interpreter) -> Args:
 def _fft2d(op: t.FFT2dOp, args: Args, ctx: Interpreter) -> Args:
     x = torch.complex(args[0].to(torch.float64), args[1].to(torch.float64))
     inverse = bool(op.inverse.value.data)
-    # TOSA normalises neither direction.
+    # TOSA normalizes neither direction.
     y = torch.fft.ifft2(x, norm="forward") if inverse else torch.fft.fft2(x)
     return (y.real.to(torch.float32), y.imag.to(torch.float32))
 

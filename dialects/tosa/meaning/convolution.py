@@ -35,7 +35,7 @@ from stepwell.ir.dtypes import torch_dtype
 Args = Sequence[Any]
 
 
-def _centred(x: Any, zp: Tensor, value: SSAValue) -> Tensor:
+def _centered(x: Any, zp: Tensor, value: SSAValue) -> Tensor:
     """The operand minus its zero point, in the type that is computed in."""
     if isinstance(x, BlockScaled):
         return values_of(x)
@@ -59,8 +59,8 @@ def _with_bias(sums: Tensor, bias: Tensor, op: TosaOp) -> Tensor:
 @interprets(t.Conv2dOp)
 def _conv2d(op: t.Conv2dOp, args: Args, ctx: Interpreter) -> Args:
     x, weight, bias, input_zp, weight_zp = args
-    image = _centred(x, input_zp, op.input).permute(0, 3, 1, 2)
-    kernel = _centred(weight, weight_zp, op.weight).permute(0, 3, 1, 2)
+    image = _centered(x, input_zp, op.input).permute(0, 3, 1, 2)
+    kernel = _centered(weight, weight_zp, op.weight).permute(0, 3, 1, 2)
     image, kernel = _common(image, kernel)
     pad, stride, dilation = ints(op.pad), ints(op.stride), ints(op.dilation)
     if image.dtype == torch.float32:
@@ -75,8 +75,8 @@ def _conv2d(op: t.Conv2dOp, args: Args, ctx: Interpreter) -> Args:
 @interprets(t.DepthwiseConv2dOp)
 def _depthwise(op: t.DepthwiseConv2dOp, args: Args, ctx: Interpreter) -> Args:
     x, weight, bias, input_zp, weight_zp = args
-    image = _centred(x, input_zp, op.input).permute(0, 3, 1, 2)
-    kernel = _centred(weight, weight_zp, op.weight)
+    image = _centered(x, input_zp, op.input).permute(0, 3, 1, 2)
+    kernel = _centered(weight, weight_zp, op.weight)
     height, width, channels, multiplier = kernel.shape
     kernel = kernel.permute(2, 3, 0, 1).reshape(channels * multiplier, 1, height, width)
     image, kernel = _common(image, kernel)
@@ -93,8 +93,8 @@ def _depthwise(op: t.DepthwiseConv2dOp, args: Args, ctx: Interpreter) -> Args:
 @interprets(t.Conv3dOp)
 def _conv3d(op: t.Conv3dOp, args: Args, ctx: Interpreter) -> Args:
     x, weight, bias, input_zp, weight_zp = args
-    image = _centred(x, input_zp, op.input).permute(0, 4, 1, 2, 3)
-    kernel = _centred(weight, weight_zp, op.weight).permute(0, 4, 1, 2, 3)
+    image = _centered(x, input_zp, op.input).permute(0, 4, 1, 2, 3)
+    kernel = _centered(weight, weight_zp, op.weight).permute(0, 4, 1, 2, 3)
     image, kernel = _common(image, kernel)
     front, back, top, bottom, left, right = ints(op.pad)
     image = F.pad(image, (left, right, top, bottom, front, back))
@@ -105,8 +105,8 @@ def _conv3d(op: t.Conv3dOp, args: Args, ctx: Interpreter) -> Args:
 @interprets(t.TransposeConv2dOp)
 def _transpose_conv2d(op: t.TransposeConv2dOp, args: Args, ctx: Interpreter) -> Args:
     x, weight, bias, input_zp, weight_zp = args
-    image = _centred(x, input_zp, op.input).permute(0, 3, 1, 2)
-    kernel = _centred(weight, weight_zp, op.weight).permute(3, 0, 1, 2)
+    image = _centered(x, input_zp, op.input).permute(0, 3, 1, 2)
+    kernel = _centered(weight, weight_zp, op.weight).permute(3, 0, 1, 2)
     image, kernel = _common(image, kernel)
     y = F.conv_transpose2d(image, kernel, None, ints(op.stride))
     top, bottom, left, right = ints(op.out_pad)
@@ -122,7 +122,7 @@ def _sum_dtype(op: TosaOp) -> torch.dtype:
 @interprets(t.MatMulOp)
 def _matmul(op: t.MatMulOp, args: Args, ctx: Interpreter) -> Args:
     a, b, a_zp, b_zp = args
-    left, right = _common(_centred(a, a_zp, op.a), _centred(b, b_zp, op.b))
+    left, right = _common(_centered(a, a_zp, op.a), _centered(b, b_zp, op.b))
     if left.dtype == torch.float32:
         return (sequential.product(left, right, _sum_dtype(op)),)
     return (narrow(torch.matmul(left, right), op),)
@@ -134,7 +134,7 @@ def _matmul_t(op: t.MatMulTOp, args: Args, ctx: Interpreter) -> Args:
     if isinstance(a, BlockScaled) and isinstance(b, BlockScaled):
         left, right = (a.codes, a.scales, a.payload), (b.codes, b.scales, b.payload)
         return (matmul_t_of_types(left, right, torch_dtype(result_element(op))),)
-    left, right = _common(_centred(a, a_zp, op.a), _centred(b, b_zp, op.b))
+    left, right = _common(_centered(a, a_zp, op.a), _centered(b, b_zp, op.b))
     if left.dtype == torch.float32:
         return (sequential.product(left, right.transpose(1, 2), _sum_dtype(op)),)
     return (narrow(torch.matmul(left, right.transpose(1, 2)), op),)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
+from stepwell.dialects.tosa.meaning.quantized import apply_scale_32
 from stepwell.dialects.tosa.meaning.values import (
     bounds,
     ignores_nan,

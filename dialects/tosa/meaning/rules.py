@@ -8,7 +8,7 @@ from stepwell.dialects.tosa.meaning import (
     custom,
     movement,
     pooling,
-    quantised,
+    quantized,
     reductions,
     shapes,
 )
@@ -21,7 +21,7 @@ __all__ = [
     "custom",
     "movement",
     "pooling",
-    "quantised",
+    "quantized",
     "reductions",
     "shapes",
 ]

@@ -1,7 +1,7 @@
-"""XNNPACK's arithmetic on quantised numbers, bit for bit.
+"""XNNPACK's arithmetic on quantized numbers, bit for bit.
 
-At run time a statically quantised value is the tensor of its stored integers; a dynamically
-quantised one is a `DynamicTensor`. Scales are float32 and every step is rounded to float32, as in
+At run time a statically quantized value is the tensor of its stored integers; a dynamically
+quantized one is a `DynamicTensor`. Scales are float32 and every step is rounded to float32, as in
 the kernels. Sources: `src/microparams-init.c`, `src/xnnpack/quantization.h` and
 `src/xnnpack/reference-utils.h` of XNNPACK.
 """
@@ -25,9 +25,9 @@ class DynamicTensor:
 
 
 def parameters(type_: Attribute) -> Quantization:
-    """The parameters of a quantised tensor type."""
+    """The parameters of a quantized tensor type."""
     type_quantization = quantization(type_)
-    assert type_quantization is not None, f"{type_} is not quantised"
+    assert type_quantization is not None, f"{type_} is not quantized"
     return type_quantization
 
 
@@ -79,7 +79,7 @@ def requantize(accumulator: torch.Tensor, scale: torch.Tensor, held: Quantizatio
 def clamp_stored(
     stored: torch.Tensor, held: Quantization, limits: tuple[float, float] | None
 ) -> torch.Tensor:
-    """Stored integers clamped to real limits, which are quantised first."""
+    """Stored integers clamped to real limits, which are quantized first."""
     if limits is None:
         return stored
     low, high = (quantized_limit(limit, held) for limit in limits)
@@ -99,7 +99,7 @@ def shift_right_rounding(value: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def quantize_tokens(value: torch.Tensor, count: int) -> DynamicTensor:
-    """Find a scale and zero point for each token and quantise; `count` last axes share one."""
+    """Find a scale and zero point for each token and quantize; `count` last axes share one."""
     axes = tuple(range(value.dim() - count, value.dim()))
     given = value.float()
     low = given.amin(axes, keepdim=True).clamp(max=0.0)

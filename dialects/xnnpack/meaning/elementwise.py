@@ -159,7 +159,7 @@ def _binary(op: Binary, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     if isinstance(op, Add | Subtract):
         result = add_quantized(left, right, a, b, made, subtract=isinstance(op, Subtract))
     elif isinstance(op, Multiply) and op.left is op.right:
-        # XNNPACK makes a square of it when it optimises the graph, which is rounded otherwise.
+        # XNNPACK makes a square of it when it optimizes the graph, which is rounded otherwise.
         result = quantize_shift_then_round(compute(real(left, a), real(right, b)), made)
     elif isinstance(op, Multiply):
         product = (left.long() - a.zero_point) * (right.long() - b.zero_point)

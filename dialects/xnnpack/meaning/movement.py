@@ -1,4 +1,4 @@
-"""The meaning of nodes that move elements. Quantised ones move stored integers."""
+"""The meaning of nodes that move elements. Quantized ones move stored integers."""
 
 from __future__ import annotations
 

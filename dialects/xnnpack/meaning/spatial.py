@@ -191,8 +191,8 @@ def _resize(op: StaticResizeBilinear2d, args: Sequence[Any], ctx: object) -> Seq
 
 def _resize_stored(image: Tensor, height: int, width: int, corners: bool) -> Tensor:
     """Stored integers, interpolated with weights of 11 bits and one rounding."""
-    rows, down, vertical = _neighbours(image.shape[1], height, corners)
-    columns, across, horizontal = _neighbours(image.shape[2], width, corners)
+    rows, down, vertical = _neighbors(image.shape[1], height, corners)
+    columns, across, horizontal = _neighbors(image.shape[2], width, corners)
     whole = image.long()
     top, bottom = whole[:, rows], whole[:, down]
     beside = horizontal[None, None, :, None]
@@ -206,7 +206,7 @@ def _resize_stored(image: Tensor, height: int, width: int, corners: bool) -> Ten
     return ((mixed + (1 << 21)) >> 22).to(image.dtype)
 
 
-def _neighbours(size: int, wanted: int, corners: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _neighbors(size: int, wanted: int, corners: bool) -> tuple[Tensor, Tensor, Tensor]:
     """For each new index: the old ones around it and the weight of the second in 2048ths."""
     places = torch.arange(wanted, dtype=torch.float32)
     if corners and wanted > 1:

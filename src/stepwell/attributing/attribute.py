@@ -1,4 +1,4 @@
-"""Attribution by the task: each site quantised alone and freed alone, on the same samples.
+"""Attribution by the task: each site quantized alone and freed alone, on the same samples.
 
 What is cheap comes first. One pass in floats with gradients ranks all sites: to second order the
 divergence that a site's rounding causes is half the mean of (g·δ)², where δ is what rounding does
@@ -23,7 +23,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, first, flips, judged
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import Quantised, Site
+from stepwell.attributing.sites import Quantized, Site
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.files import write_atomically
 from stepwell.ir.records import dataclass
@@ -47,10 +47,10 @@ class Share:
     Attributes:
         name: of the site.
         estimate: the cheap rank: the divergence that its rounding causes, to second order.
-        alone: loss with it alone quantised, less the float model's.
-        freed: loss of the quantised program, less that with it alone freed.
+        alone: loss with it alone quantized, less the float model's.
+        freed: loss of the quantized program, less that with it alone freed.
         score: the same of the score.
-        divergence: from the float model, with it alone quantised.
+        divergence: from the float model, with it alone quantized.
     """
 
     name: str
@@ -63,13 +63,13 @@ class Share:
 
 @dataclass
 class Attribution:
-    """Where a quantised program loses what it loses.
+    """Where a quantized program loses what it loses.
 
     Attributes:
-        loss, score: of the quantised program, less the float model's: what is to be explained.
-        divergence: of the quantised program from the float model.
+        loss, score: of the quantized program, less the float model's: what is to be explained.
+        divergence: of the quantized program from the float model.
         shares: of each site that was measured, by name.
-        pairs: by two names, loss of the quantised program less that with both freed.
+        pairs: by two names, loss of the quantized program less that with both freed.
         modules: by name, the same with all sites of a module freed, where it has several.
     """
 
@@ -114,9 +114,9 @@ def _number(value: float) -> float:
     return value if value == value else float("inf")
 
 
-def estimates(quantised: Quantised, batches: Sequence[Batch], seed: int = 0) -> dict[Site, float]:
+def estimates(quantized: Quantized, batches: Sequence[Batch], seed: int = 0) -> dict[Site, float]:
     """The divergence that each site's rounding causes, estimated from gradients in floats."""
-    found = dict.fromkeys(quantised.sites, 0.0)
+    found = dict.fromkeys(quantized.sites, 0.0)
     random = torch.Generator().manual_seed(seed)
     for inputs, _ in batches:
         steps: dict[SSAValue, Any] = {}
@@ -127,7 +127,7 @@ def estimates(quantised: Quantised, batches: Sequence[Batch], seed: int = 0) -> 
             steps[of] = torch.zeros_like(value, requires_grad=True)
             return value + steps[of]
 
-        play = Playback(quantised, inputs, free=True, grad=True, adjust=adjust)
+        play = Playback(quantized, inputs, free=True, grad=True, adjust=adjust)
         end = first(play.outputs)
         count = max(1, DRAWN // len(end)) if end.dim() else 1
         draws: list[dict[SSAValue | None, Any]] = []
@@ -138,7 +138,7 @@ def estimates(quantised: Quantised, batches: Sequence[Batch], seed: int = 0) -> 
             slopes = torch.autograd.grad(drawn, into, retain_graph=True, allow_unused=True)
             draws.append(dict(zip([*steps, None], slopes, strict=True)))
         with torch.no_grad():
-            for site in quantised.sites:
+            for site in quantized.sites:
                 rounded = play.operands(site, free=False)
                 moved: dict[SSAValue | None, Any] = {}
                 if isinstance(site.op, ReturnOp):
@@ -174,7 +174,7 @@ def _drawn(end: torch.Tensor, random: torch.Generator) -> torch.Tensor:
 
 
 def attribute(
-    quantised: Quantised,
+    quantized: Quantized,
     batches: Sequence[Batch],
     metric: Metric | None = None,
     *,
@@ -187,7 +187,7 @@ def attribute(
     """Rank sites by gradients, then measure those that rank first on every batch.
 
     Args:
-        quantised: the program and the float one.
+        quantized: the program and the float one.
         batches: inputs and labels.
         metric: of outputs and labels; None: by what the labels are.
         most: sites that are measured.
@@ -199,21 +199,21 @@ def attribute(
     Raises:
         StepwellError: the file is of another program, or a batch does not fit the program.
     """
-    ranks = estimates(quantised, batches[:ranked_on])
-    sites = sorted(quantised.sites, key=lambda site: -_number(ranks[site]))[:most]
+    ranks = estimates(quantized, batches[:ranked_on])
+    sites = sorted(quantized.sites, key=lambda site: -_number(ranks[site]))[:most]
     result = Attribution(shares={site.name: Share(site.name, ranks[site]) for site in sites})
     together = {
         f"{one.name} + {other.name}": (one, other)
         for one, other in list(combinations(sites[: pairs if pairs < 2 else 3], 2))[:pairs]
     }
-    modules = _modules(quantised, ranks)
+    modules = _modules(quantized, ranks)
     done = _kept(resume, result, [site.name for site in sites])
     for number, (inputs, labels) in enumerate(batches):
         if progress is not None:
             progress("batch", number, len(batches))
         if number < done:
             continue
-        _measure(quantised, inputs, labels, metric, sites, together, modules, result)
+        _measure(quantized, inputs, labels, metric, sites, together, modules, result)
         if resume is not None:
             names = [site.name for site in sites]
             kept = {"sites": names, "batches": number + 1, "found": asdict(result)}
@@ -222,7 +222,7 @@ def attribute(
 
 
 def _measure(
-    quantised: Quantised,
+    quantized: Quantized,
     inputs: Sequence[Any],
     labels: Any,
     metric: Metric | None,
@@ -232,8 +232,8 @@ def _measure(
     result: Attribution,
 ) -> None:
     """Add one batch."""
-    floats = Playback(quantised, inputs, free=True)
-    whole = Playback(quantised, inputs, free=False)
+    floats = Playback(quantized, inputs, free=True)
+    whole = Playback(quantized, inputs, free=False)
 
     def judge(outputs: Sequence[Any]) -> Judged:
         return judged(outputs, labels, floats.outputs, metric)
@@ -260,10 +260,10 @@ def whole(module: str) -> str:
     return f"all sites of {module}"
 
 
-def _modules(quantised: Quantised, ranks: Mapping[Site, float]) -> dict[str, list[Site]]:
+def _modules(quantized: Quantized, ranks: Mapping[Site, float]) -> dict[str, list[Site]]:
     """Modules of several sites, those that rank first by the sum of their sites."""
     groups: dict[str, list[Site]] = {}
-    for site in quantised.sites:
+    for site in quantized.sites:
         groups.setdefault(site.module, []).append(site)
     several = [name for name, sites in groups.items() if len(sites) > 1]
     several.sort(key=lambda name: -sum(_number(ranks[site]) for site in groups[name]))

@@ -1,6 +1,6 @@
 """Why a site loses: what its operands show beside the float model's, as a sentence.
 
-Each cause is a predicate over one operand before and after quantisation; the first that holds is
+Each cause is a predicate over one operand before and after quantization; the first that holds is
 named. Bounds are those of sound rounding: a number moves by half a step, a weight keeps its
 direction, a channel its gain.
 """
@@ -42,7 +42,7 @@ class Operand:
 
     Attributes:
         role: `input`, `weights`, `bias` or `result`.
-        before, after: its numbers in floats and quantised, from the same inputs.
+        before, after: its numbers in floats and quantized, from the same inputs.
         axis: of its output channels, None where it has none.
         op: the dequantize op that gives it.
     """
@@ -80,7 +80,7 @@ class Operand:
 
 
 def operands(site: Site, play: Playback) -> list[Operand]:
-    """The operands of a site that are quantised, or constants of the float model."""
+    """The operands of a site that are quantized, or constants of the float model."""
     before, after = play.operands(site, free=True), play.operands(site, free=False)
     found: list[Operand] = []
     for at, (x, y) in enumerate(zip(before, after, strict=True)):
@@ -258,8 +258,8 @@ CAUSES: tuple[Callable[[Operand], str | None], ...] = (
 
 def fault_of(site: Site, play: Playback) -> str | None:
     """What is wrong with a site beyond that it rounds."""
-    quantised = operands(site, play)
-    causes = (cause(one) for cause in CAUSES for one in quantised)
+    quantized = operands(site, play)
+    causes = (cause(one) for cause in CAUSES for one in quantized)
     return next((sentence for sentence in causes if sentence is not None), None)
 
 
@@ -272,7 +272,7 @@ def cause_of(site: Site, play: Playback) -> str:
     compared = operands(site, play)
     errors = {one.role: _relative(one) for one in compared if one.role != "bias"}
     if not errors:
-        return "nothing of it is quantised that can be compared"
+        return "nothing of it is quantized that can be compared"
     role = max(errors, key=lambda name: errors[name])
     return f"rounding moves its {role} by {errors[role]:.1%}"
 

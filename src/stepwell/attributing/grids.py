@@ -1,4 +1,4 @@
-"""The numbers that a quantised operand can take: rounding to them, and gradients past it."""
+"""The numbers that a quantized operand can take: rounding to them, and gradients past it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from stepwell.attributing.metrics import Batch, Metric
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.remedies import Widened, int16_activations, wider_payload
 from stepwell.attributing.result import Accuracy
-from stepwell.attributing.sites import Quantised, paired
+from stepwell.attributing.sites import Quantized, paired
 from stepwell.attributing.stages import Way, down
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
 from stepwell.ir.diagnostics import StepwellError
@@ -22,8 +22,8 @@ from stepwell.ir.options import OptionValue
 from stepwell.ir.outside.torch_private import pytree
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
-from stepwell.quantising import find_quantiser, quantiser_for
-from stepwell.quantising import quantise as quantised_by
+from stepwell.quantizing import find_quantizer, quantizer_for
+from stepwell.quantizing import quantize as quantized_by
 from stepwell.target import PipelineLike
 from stepwell.targets import find_target
 from stepwell.translate.exporting import export
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NAMED = 5
 """Sites of which the cause is looked for."""
 CALIBRATED = 4
-"""Batches that a quantiser calibrates on, where no others are given."""
+"""Batches that a quantizer calibrates on, where no others are given."""
 
 
 def accuracy(
@@ -46,8 +46,8 @@ def accuracy(
     data: Iterable[Any],
     metric: Metric | None = None,
     *,
-    quantise: str | Callable[..., Any] | None = None,
-    quantised: Model | None = None,
+    quantize: str | Callable[..., Any] | None = None,
+    quantized: Model | None = None,
     cures: Sequence[str] = (),
     fit: Iterable[Any] | None = None,
     budget: tuple[float, str | Callable[[Lowered], float]] | None = None,
@@ -68,17 +68,17 @@ def accuracy(
             model answers is right.
         metric: of the outputs and labels a score for each sample, more being better; None: whether
             the class is right.
-        quantise: a quantiser's name (`stepwell.quantise`; `int8` is the target's own), an MX
+        quantize: a quantizer's name (`stepwell.quantize`; `int8` is the target's own), an MX
             payload (`fp4e2m1`), or a function of a module and inputs; None: the target's own.
-        quantised: the quantised model itself, in place of that.
+        quantized: the quantized model itself, in place of that.
         cures: which to try, in order: `mixing`, `clipping`, `balancing`, `scales`, `rounding`,
             `biases`, `distilling` (`docs/accuracy.md`).
-        fit: batches that cures are fitted on and that quantisers calibrate on; None: cures take
+        fit: batches that cures are fitted on and that quantizers calibrate on; None: cures take
             the first half of `data`, and only the rest accepts and reports.
         budget: what the cure `mixing` may spend, and of what: `(4.5, "bits")` of a number, which is
             the default; a figure that `stepwell budget` knows (`(100_000, "bytes")`, "arena"); or
             a function of what `stepwell.lower` gives.
-        levels: batches that the levels of the target and the artefact run on, which are slow.
+        levels: batches that the levels of the target and the artifact run on, which are slow.
         most: sites that are measured, those that rank first by gradients.
         resume: a file that keeps what is measured; a second call goes on behind it.
         pipeline: instead of the target's own.
@@ -86,8 +86,8 @@ def accuracy(
         options: of the target.
 
     Raises:
-        StepwellError: batches, labels or the model do not fit, nothing is quantised, or what is
-            quantised was balanced.
+        StepwellError: batches, labels or the model do not fit, nothing is quantized, or what is
+            quantized was balanced.
     """
     batches = batches_of(data)
     fitted = None if fit is None else batches_of(fit)
@@ -101,19 +101,19 @@ def accuracy(
         fitted, batches = batches[: len(batches) // 2], batches[len(batches) // 2 :]
     chosen_target = find_target(target)
     source = imported(model, batches[0][0])
-    form = "given" if quantised is not None else _form(quantise, chosen_target.name)
-    if quantised is not None:
+    form = "given" if quantized is not None else _form(quantize, chosen_target.name)
+    if quantized is not None:
         from stepwell.curing.constants import BALANCED
 
-        program = imported(quantised, batches[0][0])
+        program = imported(quantized, batches[0][0])
         if any(f".{BALANCED}" in key for key in program.weights):
             raise StepwellError(
-                "channels of the quantised program are balanced, so that the float model's weights "
+                "channels of the quantized program are balanced, so that the float model's weights "
                 "do not fit it, and its sites cannot be freed",
                 help="measure it as a whole, by `run`; or give the program from before the cure",
             )
     else:
-        program = _quantised(model, source, form, quantise, (fitted or batches)[:CALIBRATED])
+        program = _quantized(model, source, form, quantize, (fitted or batches)[:CALIBRATED])
     pair = paired(program, source)
     with torch.no_grad():
         result = _measured(
@@ -163,7 +163,7 @@ def _spent(
 
 
 def _measured(
-    model: Any, pair: Quantised, target: str, form: str, batches: Sequence[Batch],
+    model: Any, pair: Quantized, target: str, form: str, batches: Sequence[Batch],
     metric: Metric | None, levels: int, most: int, resume: Path | str | None,
     pipeline: PipelineLike | None, progress: Progress | None, options: Any,
 ) -> Accuracy:  # fmt: skip
@@ -175,7 +175,7 @@ def _measured(
     if run is not None:
         way.take("model", lambda *x: _listed(run(*x)))
     way.take("program", pair.original.run)
-    way.take("quantised", lambda *x: Playback(pair, x, free=False).outputs)
+    way.take("quantized", lambda *x: Playback(pair, x, free=False).outputs)
     step = down(way, pair.program, target, pipeline, options) if levels else None
     found = attribute(pair, batches, metric, most=most, resume=place, progress=progress)
     play = Playback(pair, batches[0][0], free=False)
@@ -251,34 +251,34 @@ def imported(model: Any, inputs: Sequence[Any]) -> Program:
     return program
 
 
-def _form(quantise: str | Callable[..., Any] | None, target: str) -> str:
-    if callable(quantise):
-        return getattr(quantise, "__name__", "given")
-    if quantise is None:
+def _form(quantize: str | Callable[..., Any] | None, target: str) -> str:
+    if callable(quantize):
+        return getattr(quantize, "__name__", "given")
+    if quantize is None:
         payload = next(
             (p for p in PAYLOADS if f"mx_{p}" in target or f"mx_{p[2:]}" in target), None
         )
-        quantise = payload or ("fp8e4m3" if "+mx" in target else "int8")
-    return quantise if quantise in PAYLOADS else quantiser_for(quantise, target)
+        quantize = payload or ("fp8e4m3" if "+mx" in target else "int8")
+    return quantize if quantize in PAYLOADS else quantizer_for(quantize, target)
 
 
-def _quantised(
-    model: Any, source: Program, form: str, quantise: Any, batches: Sequence[Batch]
+def _quantized(
+    model: Any, source: Program, form: str, quantize: Any, batches: Sequence[Batch]
 ) -> Program:
     if form in PAYLOADS:
         return to_mxfp(source, form, convolutions=True, attention=True)
     if not isinstance(model, torch.nn.Module):
         raise StepwellError(
-            "a program is exported already, and quantisers take a module",
-            help="give the module, or what was made of it: quantised=",
+            "a program is exported already, and quantizers take a module",
+            help="give the module, or what was made of it: quantized=",
         )
     inputs = [x for x, _ in batches]
-    if callable(quantise):
-        return imported(quantise(model, *inputs), inputs[0])
+    if callable(quantize):
+        return imported(quantize(model, *inputs), inputs[0])
     from stepwell.ir.calls.arguments import takes
 
-    several = takes(find_quantiser(form), 1 + len(inputs))
-    return imported(quantised_by(model, form, inputs if several else inputs[:1]), inputs[0])
+    several = takes(find_quantizer(form), 1 + len(inputs))
+    return imported(quantized_by(model, form, inputs if several else inputs[:1]), inputs[0])
 
 
 def _listed(given: Any) -> tuple[Any, ...]:

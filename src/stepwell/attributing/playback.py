@@ -1,8 +1,8 @@
-"""A method played back on one batch, with some sites quantised and the others freed.
+"""A method played back on one batch, with some sites quantized and the others freed.
 
 The first run keeps every value. Another choice of sites, or another weight, is computed from there:
 only ops that read something changed run again. Products in MX are computed as products of rounded
-operands: the artefact's own order of sums is left to the artefact.
+operands: the artifact's own order of sums is left to the artifact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.attributing.grids import rounded
-from stepwell.attributing.sites import MX, Quantised, Site
+from stepwell.attributing.sites import MX, Quantized, Site
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.calls.calling import bind_inputs
 from stepwell.ir.core import MutateInputOp, UpdateOp, WeightOp
@@ -44,13 +44,13 @@ class Playback:
     """One batch: the values of a run, from which others start.
 
     Attributes:
-        quantised: the program.
+        quantized: the program.
         inputs: of its method, flat.
         free: whether sites are freed in the run that is kept.
         grad: keep what gradients need.
     """
 
-    quantised: Quantised
+    quantized: Quantized
     inputs: Sequence[Any]
     free: bool
     grad: bool = False
@@ -62,9 +62,9 @@ class Playback:
     outputs: tuple[Any, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        func = self.quantised.func
-        self._of_op = {site.op: site for site in self.quantised.sites}
-        self._runs = Interpreter(self.quantised.program.weights)
+        func = self.quantized.func
+        self._of_op = {site.op: site for site in self.quantized.sites}
+        self._runs = Interpreter(self.quantized.program.weights)
         inputs = bind_inputs(func, list(self.inputs))
         self.values = dict(zip(func.body.block.args, inputs, strict=True))
         free = set(self._of_op) if self.free else set[Operation]()
@@ -75,12 +75,12 @@ class Playback:
         """The outputs if these sites alone were read the other way."""
         return self.again(sites, {})
 
-    def quantising(self, quantised: Set[SSAValue]) -> tuple[Any, ...]:
-        """The outputs if of all that sites read these values alone were quantised."""
-        readers = {op for op in self._of_op if not quantised.isdisjoint(op.operands)}
+    def quantizing(self, quantized: Set[SSAValue]) -> tuple[Any, ...]:
+        """The outputs if of all that sites read these values alone were quantized."""
+        readers = {op for op in self._of_op if not quantized.isdisjoint(op.operands)}
         with torch.set_grad_enabled(self.grad):
             return self._play(
-                ChainMap({}, self.values), readers, set(self._of_op), self.given, quantised
+                ChainMap({}, self.values), readers, set(self._of_op), self.given, quantized
             )
 
     def again(self, flip: Sequence[Site], given: Given) -> tuple[Any, ...]:
@@ -92,7 +92,7 @@ class Playback:
             return self._play(ChainMap({}, self.values), changed, free, {**self.given, **given})
 
     def operands(self, site: Site, free: bool) -> list[Any]:
-        """What a site reads in the run that is kept, quantised or as it was ahead of that."""
+        """What a site reads in the run that is kept, quantized or as it was ahead of that."""
         return self._operands(site.op, self.values, free, {})
 
     def evaluated(self, site: Site, operands: Sequence[Any], free: bool) -> Sequence[Any]:
@@ -105,19 +105,19 @@ class Playback:
         changed: set[Operation] | None,
         free: set[Operation],
         given: Given,
-        quantised: Set[SSAValue] = frozenset(),
+        quantized: Set[SSAValue] = frozenset(),
     ) -> tuple[Any, ...]:
         """Run what reads something changed; everything where `changed` is None."""
         dirty: set[SSAValue] = set()
-        for op in self.quantised.func.body.block.ops:
+        for op in self.quantized.func.body.block.ops:
             if isinstance(op, UpdateOp | MutateInputOp):
                 continue
             is_free = op in free
             if changed is not None and op not in changed and dirty.isdisjoint(op.operands):
-                ahead = self.quantised.ahead if is_free else {}
+                ahead = self.quantized.ahead if is_free else {}
                 if dirty.isdisjoint(ahead.get(value, value) for value in op.operands):
                     continue
-            operands = self._operands(op, values, is_free, given, quantised)
+            operands = self._operands(op, values, is_free, given, quantized)
             if isinstance(op, ReturnOp):
                 return tuple(operands)
             results = self._results(op, operands, is_free, values)
@@ -140,7 +140,7 @@ class Playback:
                     bound.update((v, values[v]) for v in inner.operands if v in values)
             self._runs.step(op, bound)
             results = [bound[result] for result in op.results]
-        if self.grad and op.results and (ahead := self.quantised.ahead.get(op.results[0])):
+        if self.grad and op.results and (ahead := self.quantized.ahead.get(op.results[0])):
             x = values[ahead]  # Gradients pass a rounding as if it were none.
             results = (x + (results[0] - x).detach(),)
         if self.adjust is not None and op in self._of_op:
@@ -153,15 +153,15 @@ class Playback:
         values: Any,
         free: bool,
         given: Given,
-        quantised: Set[SSAValue] = frozenset(),
+        quantized: Set[SSAValue] = frozenset(),
     ) -> list[Any]:
         site = self._of_op.get(op)
         if site is None:
             return [values[value] for value in op.operands]
         own = given.get(site, {}) if not free else {}
-        ahead = self.quantised.ahead if free else {}
+        ahead = self.quantized.ahead if free else {}
         found = [
-            values[value if value in quantised else ahead.get(value, value)]
+            values[value if value in quantized else ahead.get(value, value)]
             for value in op.operands
         ]
         for at, tensor in {**(site.floats if free else {}), **own}.items():

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerType
 from stepwell.attributing.attribute import Attribution
 from stepwell.attributing.metrics import Batch, Judged, Metric, Tally, difference, judged
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import MX, Quantised, Site
+from stepwell.attributing.sites import MX, Quantized, Site
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
@@ -27,7 +27,7 @@ REST = 0.1
 """Part of what is lost that may be left."""
 
 
-def wider_payload(site: Site, pair: Quantised) -> str:
+def wider_payload(site: Site, pair: Quantized) -> str:
     """What fp8 for a product in MX would cost, as bits a weight of the whole; or ""."""
     total = sum(each.elements for each in pair.sites)
     if site.weight is None or not total or not isinstance(site.op, MX):
@@ -80,7 +80,7 @@ class Widened:
 
 def int16_activations(
     guilty: Sequence[Site],
-    pair: Quantised,
+    pair: Quantized,
     play: Playback,
     batches: Sequence[Batch],
     metric: Metric | None,
@@ -114,7 +114,7 @@ def int16_activations(
             for given, (_, labels), wanted in zip(outputs, batches, floats, strict=True)
         ]
 
-    def run(each: Quantised) -> list[Judged]:
+    def run(each: Quantized) -> list[Judged]:
         return judge(Playback(each, inputs, free=False).outputs for inputs, _ in batches)
 
     base, low = judge(floats), run(pair)
@@ -141,7 +141,7 @@ def int16_activations(
     return tuple(found)
 
 
-def with_int16(pair: Quantised, sites: Sequence[Site]) -> Quantised:
+def with_int16(pair: Quantized, sites: Sequence[Site]) -> Quantized:
     """A program to run, in which activations that sites read have int16."""
     wide = replace(pair, program=pair.program.clone())
     for source in dict.fromkeys(_narrow(wide, sites)):
@@ -154,8 +154,8 @@ def with_int16(pair: Quantised, sites: Sequence[Site]) -> Quantised:
     return wide
 
 
-def _narrow(pair: Quantised, sites: Sequence[Site]) -> list[SchemaOp]:
-    """What quantises what sites of these names read, to eight bits by a scale known ahead."""
+def _narrow(pair: Quantized, sites: Sequence[Site]) -> list[SchemaOp]:
+    """What quantizes what sites of these names read, to eight bits by a scale known ahead."""
     named = {site.name: site for site in pair.sites}
     return [
         source

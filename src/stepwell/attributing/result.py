@@ -49,15 +49,15 @@ class Accuracy(Shown):
 
     Attributes:
         target: its name.
-        form: how the model was quantised.
-        stages: from the model to the artefact, each beside the one ahead.
-        attribution: what each site of the quantised program loses.
+        form: how the model was quantized.
+        stages: from the model to the artifact, each beside the one ahead.
+        attribution: what each site of the quantized program loses.
         causes: by site, why; of the worst.
         remedies: by site, what it would cost to have it back.
         general: a cause that is no site's own, or "".
         step: the step of the lowering that loses, where one does.
         cures: what was tried.
-        program: the quantised program, with the cures that were kept.
+        program: the quantized program, with the cures that were kept.
         wider: what is still lost with int16 for what more and more sites read, until enough.
     """
 
@@ -77,7 +77,7 @@ class Accuracy(Shown):
     def sentence(self) -> str:
         """What is lost, where, why, and what would win it back."""
         guilty = self._stage()
-        if guilty is not None and guilty.name != "quantised":
+        if guilty is not None and guilty.name != "quantized":
             by = f", in the step {self.step!r}" if self.step else ""
             return (
                 f"The stage `{guilty.name}` loses it{by}: the loss rises by {_said(guilty.loss)}, "
@@ -89,7 +89,7 @@ class Accuracy(Shown):
         if not self.attribution.is_lost:
             return f"Nothing is lost beyond noise: {moves}, the score by {_said(score)}, {flipped}."
         if self.general:
-            return f"Quantised, it loses {_said(total)}: {self.general}."
+            return f"Quantized, it loses {_said(total)}: {self.general}."
         worst = self.attribution.worst
         if self.attribution.rises and (module := self.attribution.module) is not None:
             name, freed = whole(module), self.attribution.modules[module]
@@ -98,7 +98,7 @@ class Accuracy(Shown):
             name = worst[0].name
             text = f"`{name}` loses {self.share(worst[0]):.0%} of it"
         else:
-            text = f"Quantised, {moves}, the score by {_said(score)}"
+            text = f"Quantized, {moves}, the score by {_said(score)}"
             text += ", and no site alone loses more than noise"
             return text + (f"; int16 {self._int16()}" if self.wider else "") + "."
         text += f" ({_said(total)} in all)"
@@ -149,7 +149,7 @@ class Accuracy(Shown):
     def plot(self) -> Plot:
         """What freeing each site wins back, and what it loses alone."""
         rows = [(o.name, [o.freed.mean, o.alone.mean]) for o in self.attribution.worst]
-        return plot("Loss of each site", ("won back when freed", "lost when quantised alone"),
+        return plot("Loss of each site", ("won back when freed", "lost when quantized alone"),
                     [(name, [max(v, 0.0) for v in pair]) for name, pair in rows])  # fmt: skip
 
     def to_html(self) -> str:

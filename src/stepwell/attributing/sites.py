@@ -1,7 +1,7 @@
-"""Sites of a quantised program: the ops that read quantised operands, and what those were before.
+"""Sites of a quantized program: the ops that read quantized operands, and what those were before.
 
 A site is an op that reads what a dequantize op gives, or a product in MX. How it reads its operands
-is its quantisation: a site is *freed* by giving it what was quantised. For an activation that is
+is its quantization: a site is *freed* by giving it what was quantized. For an activation that is
 the value ahead of its quantize op; for a weight or a bias the float model's own, which the program
 in floats has in the same layer: layers of both are paired in program order, by their shapes.
 """
@@ -28,19 +28,19 @@ from stepwell.translate.rewrites.layers import fold_batch_norm
 from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp, MxMatmulOp
 
 MX = (MxLinearOp, MxConv2dOp, MxMatmulOp)
-DEQUANTISES = ("quantized_decomposed.dequantize_", "torchao.dequantize_affine")
-QUANTISES = ("quantized_decomposed.quantize_", "torchao.quantize_affine")
+DEQUANTIZES = ("quantized_decomposed.dequantize_", "torchao.dequantize_affine")
+QUANTIZES = ("quantized_decomposed.quantize_", "torchao.quantize_affine")
 LAYERS = ("aten.linear", "aten.conv", "aten.addmm", "aten.embedding", "stepwell_mx.linear")
 """What names of ops with weights of their own begin with."""
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """An op that reads quantised operands.
+    """An op that reads quantized operands.
 
     Attributes:
         name: of its module, or of its node where it has none.
-        op: the op in the quantised program.
+        op: the op in the quantized program.
         weight: which operand is its weight, None where it has none.
         floats: by operand, the float model's weight and bias.
     """
@@ -67,8 +67,8 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Quantised:
-    """A quantised program beside the float one that it was made of.
+class Quantized:
+    """A quantized program beside the float one that it was made of.
 
     Attributes:
         program: with quantize and dequantize ops, or products in MX; at level `aten`.
@@ -88,9 +88,9 @@ class Quantised:
         """What a dequantized activation was ahead of its quantize op."""
         values: dict[SSAValue, SSAValue] = {}
         for op in self.func.body.block.ops:
-            if op_name(op).startswith(DEQUANTISES):
+            if op_name(op).startswith(DEQUANTIZES):
                 source = op.operands[0].owner
-                if isinstance(source, Operation) and op_name(source).startswith(QUANTISES):
+                if isinstance(source, Operation) and op_name(source).startswith(QUANTIZES):
                     values[op.results[0]] = source.operands[0]
         return values
 
@@ -99,7 +99,7 @@ class Quantised:
         """All of them, in program order.
 
         Raises:
-            StepwellError: nothing of the program is quantised.
+            StepwellError: nothing of the program is quantized.
         """
         pairs = self.layers
         found = [
@@ -109,8 +109,8 @@ class Quantised:
         ]
         if not found:
             raise StepwellError(
-                "nothing of the program is quantised, so there is nothing to lose",
-                help='quantise="int8", "8da4w" or "mx:fp4e2m1" (--quantise) says how',
+                "nothing of the program is quantized, so there is nothing to lose",
+                help='quantize="int8", "8da4w" or "mx:fp4e2m1" (--quantize) says how',
             )
         seen: dict[str, int] = {}
         unique: list[Site] = []
@@ -137,9 +137,9 @@ class Quantised:
 
     @cached_property
     def layers(self) -> dict[Operation, Operation]:
-        """Layers of the quantised program with those of the float one; none if they differ.
+        """Layers of the quantized program with those of the float one; none if they differ.
 
-        Between them the quantised one may have others, which its quantiser made of a norm: then
+        Between them the quantized one may have others, which its quantizer made of a norm: then
         modules tell which are meant.
         """
         ours = [op for op in self.func.body.block.ops if _is_layer(op)]
@@ -154,20 +154,20 @@ class Quantised:
         return found if len(found) == len(theirs) else {}
 
 
-def paired(program: Program, original: Program) -> Quantised:
-    """A quantised program with the float one in the form that layers can be compared in.
+def paired(program: Program, original: Program) -> Quantized:
+    """A quantized program with the float one in the form that layers can be compared in.
 
-    Quantisers of PT2E fold batch norms into weights; where they did, so is it done here.
+    Quantizers of PT2E fold batch norms into weights; where they did, so is it done here.
     """
     simple = prepared(original, False)
     if not any("batch_norm" in op_name(op) for op in program.method().walk()):
         run_rewrites(simple, [rule() for rule in fold_batch_norm.RULES])
-    return Quantised(program, simple)
+    return Quantized(program, simple)
 
 
 def is_dequantized(value: SSAValue) -> bool:
     """Whether a dequantize op gives the value."""
-    return isinstance(value.owner, Operation) and op_name(value.owner).startswith(DEQUANTISES)
+    return isinstance(value.owner, Operation) and op_name(value.owner).startswith(DEQUANTIZES)
 
 
 def constant_key(value: SSAValue) -> str | None:

@@ -1,4 +1,4 @@
-"""The way of a model down to its artefact, judged at every stage on the same batches."""
+"""The way of a model down to its artifact, judged at every stage on the same batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stage:
     """One stage, beside the one ahead of it.
 
     Attributes:
-        name: `model`, `program`, `quantised`, a stage of the target's pipeline, or `artefact`.
+        name: `model`, `program`, `quantized`, a stage of the target's pipeline, or `artifact`.
         loss, score: of the stage, less those of the stage ahead; flips are counted by `loss`.
         mean: the stage's own loss and score.
         samples: how many.
@@ -94,7 +94,7 @@ def down(
             guilty = _step(way, ahead, program, target, pipeline, options, names[at:end])
         at = end
     whole = lower(program, target, pipeline, **options)
-    way.take("artefact", in_floats(whole.program, whole.run))
+    way.take("artifact", in_floats(whole.program, whole.run))
     return guilty
 
 

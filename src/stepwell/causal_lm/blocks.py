@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from stepwell.ir.records import dataclass
-from stepwell.quantising import by_torchao
+from stepwell.quantizing import by_torchao
 
 
 @dataclass(frozen=True)
@@ -142,5 +142,5 @@ def sentence(kept: Mapping[str, int], left: Mapping[str, int]) -> str:
     def counted(counts: Mapping[str, int]) -> str:
         return ", ".join(f"{count} of {kind}" for kind, count in sorted(counts.items()))
 
-    floats = f"; as floats: {counted(left)}; --quantise 8da8w: eight bits by row" if left else ""
+    floats = f"; as floats: {counted(left)}; --quantize 8da8w: eight bits by row" if left else ""
     return f"matrices with the integers of the file: {counted(kept) or 'none'}{floats}"

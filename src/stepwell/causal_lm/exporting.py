@@ -19,7 +19,7 @@ from stepwell.causal_lm.states import loose_tensors
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.switches import kept_stderr, without_native_lines
-from stepwell.quantising import in_floats
+from stepwell.quantizing import in_floats
 from stepwell.translate.exporting import export
 
 Caches = Literal["static", "dynamic"]

@@ -14,7 +14,7 @@ from stepwell.causal_lm.attention import OBSERVED, Call, meaningful
 from stepwell.causal_lm.states import Place, left_behind, loose_tensors, places
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.records import dataclass
-from stepwell.quantising import in_floats
+from stepwell.quantizing import in_floats
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Observed:
     """What one run showed of a model."""
 
     cache: Any
-    """A static cache of the whole context, its layers initialised and zero."""
+    """A static cache of the whole context, its layers initialized and zero."""
     cache_name: str
     """The argument by which the model takes it."""
     calls: list[Call] = field(default_factory=list[Call])

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from stepwell.causal_lm.blocks import Blocks, has_kernel, layer_of, sentence
 from stepwell.causal_lm.tables import table_of
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.quantising import is_quantised
+from stepwell.quantizing import is_quantized
 
 Told = Mapping[str, Any]
 """`quantization_config` of a folder."""
@@ -34,8 +34,8 @@ def _fields(words: Tensor, bits: int, axis: int, order: Sequence[int]) -> Tensor
     Args:
         words: `[…, words, …]`.
         bits: of an integer.
-        axis: along which neighbours share a word.
-        order: which neighbour each field of a word is, from the lowest bits on.
+        axis: along which neighbors share a word.
+        order: which neighbor each field of a word is, from the lowest bits on.
     """
     shifts = torch.empty(len(order), dtype=torch.int32)
     shifts[list(order)] = torch.arange(len(order), dtype=torch.int32) * bits
@@ -70,7 +70,7 @@ def _gptq(layer: Mapping[str, Tensor], told: Told) -> Unpacked:
 
 
 def _awq(layer: Mapping[str, Tensor], told: Told) -> Unpacked:
-    """`qweight` `[columns, rows / 8]`, `qzeros` `[groups, rows / 8]`; neighbours lie apart."""
+    """`qweight` `[columns, rows / 8]`, `qzeros` `[groups, rows / 8]`; neighbors lie apart."""
     order = (0, 2, 4, 6, 1, 3, 5, 7)
     integers, zeros = (_fields(layer[name], 4, 1, order) for name in ("qweight", "qzeros"))
     return _blocks(integers, layer["scales"], zeros, 4), None
@@ -182,7 +182,7 @@ def give_kernels(model: Any, notes: list[str] | None) -> Any:
     """
     kept, left = Counter[str](), Counter[str]()
     for name, module in list(model.named_modules()):
-        if not hasattr(module, "weight") or not is_quantised(module):
+        if not hasattr(module, "weight") or not is_quantized(module):
             continue
         blocks = _of_torchao(name, module.weight)
         what = f"torchao, {blocks.bits} bits"

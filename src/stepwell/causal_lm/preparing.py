@@ -1,6 +1,6 @@
 """A model before it is exported: the type it computes in, and weights of few bits.
 
-Layers are quantised from the numbers of the file, one at a time, and what is quantised computes in
+Layers are quantized from the numbers of the file, one at a time, and what is quantized computes in
 single precision unless another type is asked for: XNNPACK's kernels for weights of 4 and 8 bits
 take singles and halves, and bfloat16 is a type of storage there.
 """
@@ -12,57 +12,57 @@ from typing import Any
 import torch
 from torch import nn
 
-from stepwell.causal_lm.tables import quantised_table
+from stepwell.causal_lm.tables import quantized_table
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.quantising import by_torchao, find_quantiser, is_quantised, unwrapped
+from stepwell.quantizing import by_torchao, find_quantizer, is_quantized, unwrapped
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 ADAPTERS = ".lora_"
-"""In the names of PEFT's layers, which are small and stay exchangeable: they are not quantised."""
+"""In the names of PEFT's layers, which are small and stay exchangeable: they are not quantized."""
 BITS = {"8da4w": 4, "8da8w": 8}
-"""Quantisers of linear layers, whose weights may share a scale by groups."""
+"""Quantizers of linear layers, whose weights may share a scale by groups."""
 
 
 @torch.no_grad()
 def prepare(
     model: Any,
     *,
-    quantise: str | None = None,
+    quantize: str | None = None,
     group: int | None = None,
     embedding: int | None = None,
     dtype: str | None = None,
 ) -> Any:
-    """Quantise a causal model's layers and its table, and let it compute in a type.
+    """Quantize a causal model's layers and its table, and let it compute in a type.
 
     Args:
         model: a `PreTrainedModel`; it is changed.
-        quantise: the name of a quantiser.
+        quantize: the name of a quantizer.
         group: weights of a row that share a scale, for `8da4w` and `8da8w`; by default 32 for four
             bits and a row for eight.
         embedding: bits of a number of the table that tokens are looked up in: 8 (a scale a row) or
             4 (a scale a group).
         dtype: `fp32`, `fp16` or `bf16`; by default that of the file, and single precision where
-            something is quantised.
+            something is quantized.
 
     Raises:
-        StepwellError: there is no such quantiser, nothing for it, or a group or table does not fit.
+        StepwellError: there is no such quantizer, nothing for it, or a group or table does not fit.
     """
     has_integers = any(
-        isinstance(layer, nn.Linear) and is_quantised(layer) for layer in model.modules()
+        isinstance(layer, nn.Linear) and is_quantized(layer) for layer in model.modules()
     )
-    if dtype is None and (quantise or embedding or has_integers):
+    if dtype is None and (quantize or embedding or has_integers):
         dtype = None if model.dtype is torch.float32 else "fp32"
-    if group is not None and quantise not in BITS:
+    if group is not None and quantize not in BITS:
         raise StepwellError(
-            f"{quantise or 'no quantiser'} has no groups of weights",
-            help=f"--group is for --quantise {' and '.join(BITS)}",
+            f"{quantize or 'no quantizer'} has no groups of weights",
+            help=f"--group is for --quantize {' and '.join(BITS)}",
         )
     table = model.get_input_embeddings()
-    new_table = None if embedding is None else quantised_table(table, embedding, group)
-    if quantise is not None and quantise not in BITS:
-        model = find_quantiser(quantise)(_computing_in(model, dtype), ())
-    elif quantise is not None:
-        bits = BITS[quantise]
+    new_table = None if embedding is None else quantized_table(table, embedding, group)
+    if quantize is not None and quantize not in BITS:
+        model = find_quantizer(quantize)(_computing_in(model, dtype), ())
+    elif quantize is not None:
+        bits = BITS[quantize]
         one = by_torchao(
             bits, group or (32 if bits == 4 else None), dtype=DTYPES[dtype] if dtype else None
         )
@@ -73,10 +73,10 @@ def prepare(
             if isinstance(layer, nn.Linear) and ADAPTERS not in name
         ]
         if not layers:
-            raise StepwellError(f"the model has no linear layer that {quantise} would quantise")
+            raise StepwellError(f"the model has no linear layer that {quantize} would quantize")
         _untie(model, table)
         for layer in layers:
-            if not is_quantised(layer):
+            if not is_quantized(layer):
                 one(layer, ())
     model = unwrapped(model)
     if new_table is not None:
@@ -85,7 +85,7 @@ def prepare(
 
 
 def _computing_in(module: Any, dtype: str | None) -> Any:
-    """A module whose floating-point numbers are of a type; integers of quantised weights stay."""
+    """A module whose floating-point numbers are of a type; integers of quantized weights stay."""
     return module if dtype is None else module.to(DTYPES[dtype])
 
 
@@ -100,7 +100,7 @@ def _spell_linears(model: Any) -> None:
     """Let linear layers that are written otherwise be plain ones.
 
     GPT-2's `Conv1D` has its weight the other way round; Falcon's own layer transposes it where it
-    multiplies, which quantised weights do not take.
+    multiplies, which quantized weights do not take.
     """
     from transformers.pytorch_utils import Conv1D
 

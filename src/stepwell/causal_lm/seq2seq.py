@@ -20,7 +20,7 @@ from stepwell.causal_lm.observing import accepted, cache_argument, own_attention
 from stepwell.causal_lm.states import places, remembers
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.quantising import in_floats
+from stepwell.quantizing import in_floats
 
 _USUAL_CONTEXT = 512
 
@@ -45,7 +45,7 @@ class TextDecoder(nn.Module):
 
         Args:
             model: a `PreTrainedModel` with an encoder and a decoder, in eval mode.
-            cache: a static one of its decoder, initialised; this module writes to it.
+            cache: a static one of its decoder, initialized; this module writes to it.
             context: tokens of an answer.
         """
         super().__init__()

@@ -52,7 +52,7 @@ class OfHalves(nn.Module):
         return rows.flatten(-2).to(self.dtype)
 
 
-def quantised_table(table: nn.Module, bits: int, group: int | None) -> nn.Module:
+def quantized_table(table: nn.Module, bits: int, group: int | None) -> nn.Module:
     """A table of few bits in the place of an embedding.
 
     Args:
@@ -80,8 +80,8 @@ def quantised_table(table: nn.Module, bits: int, group: int | None) -> nn.Module
         granularity=granularity,
     )
     quantize_(plain, config, lambda module, _: isinstance(module, nn.Embedding))
-    quantised: Any = plain.weight
-    return table_of(table, bits, quantised.qdata, quantised.scale, quantised.dequantize())
+    quantized: Any = plain.weight
+    return table_of(table, bits, quantized.qdata, quantized.scale, quantized.dequantize())
 
 
 def table_of(
@@ -111,7 +111,7 @@ def table_of(
 
 
 def _of_kernel(bits: int, integers: Tensor, scales: Tensor) -> nn.Module:
-    """A table that ExecuTorch's kernels of quantised embeddings look up."""
+    """A table that ExecuTorch's kernels of quantized embeddings look up."""
     from executorch.examples.models.llama.source_transformation.quantize import (
         QuantizedGroupEmbedding,
     )

@@ -18,7 +18,7 @@ from stepwell.causal_lm.exporting import agrees, as_it_was, export_causal_lm, ex
 from stepwell.causal_lm.observing import own_attention
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.quantising import in_floats
+from stepwell.quantizing import in_floats
 
 _OTHERWISE = {
     "token_type_ids": "lets the tokens of an image see those behind them",

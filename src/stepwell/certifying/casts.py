@@ -1,4 +1,4 @@
-"""Torch's casts between floats and integers with a scale, as those of quantised types."""
+"""Torch's casts between floats and integers with a scale, as those of quantized types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepwell.ir.dtypes import f32
 
 
 def _quantization(args: tuple[Any, ...]) -> Quantization | None:
-    """The quantised type that a cast's arguments spell: x, scale, zero, an axis, low, high, dtype.
+    """The quantized type that a cast's arguments spell: x, scale, zero, an axis, low, high, dtype.
 
     None where its numbers are not known or stand for others.
     """

@@ -120,7 +120,7 @@ def verify_certificate(
 
     Args:
         certificate: what `lower(..., certify=True)` gave.
-        program: what was lowered, as it came out (`lowered.program`, or an artefact that was read):
+        program: what was lowered, as it came out (`lowered.program`, or an artifact that was read):
             the certificate must speak of it. The numbers of weights are read from it.
         seed: of the variables, the prime and the digests; None: one that nobody knows.
         source: what was lowered, as it went in: the first text must be it, and its weights too.

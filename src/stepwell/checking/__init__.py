@@ -1,4 +1,4 @@
-"""`stepwell check`: translation validation of every step of a lowering, and of its artefact."""
+"""`stepwell check`: translation validation of every step of a lowering, and of its artifact."""
 
 from stepwell.checking.check import check
 from stepwell.checking.result import CheckResult, Finding, StepVerdict

@@ -2,7 +2,7 @@
 
 Three looks, from near to far. Each application of a rewrite is compared at the values it replaced
 (`watching`). Each step is compared at everything a caller can see: outputs, state, inputs it
-writes. The artefact is compared with the program it was emitted from, on its real engine.
+writes. The artifact is compared with the program it was emitted from, on its real engine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepwell.checking.checked import Checked
-from stepwell.checking.engine import check_artefact, compare_with_engine
+from stepwell.checking.engine import check_artifact, compare_with_engine
 from stepwell.checking.mx import accuracy_of_payloads
 from stepwell.checking.reference import check_reference
 from stepwell.checking.result import CheckResult
@@ -52,7 +52,7 @@ def check(
     inputs: Sequence[Any] | None = None,
     reference: torch.nn.Module | None = None,
     seed: int = 0,
-    artefact: bool = True,
+    artifact: bool = True,
     memory: int = MEMORY,
     progress: Progress | None = None,
     **options: OptionValue,
@@ -67,7 +67,7 @@ def check(
             integer inputs have a meaning that their type does not tell (token ids).
         reference: the torch module; the imported program is compared with it too.
         seed: of the random samples.
-        artefact: also emit the artefact and run it on its engine.
+        artifact: also emit the artifact and run it on its engine.
         memory: bytes of intermediate values to keep.
         progress: told about each step.
         options: as for `stepwell.lower`.
@@ -87,7 +87,7 @@ def check(
         inputs=inputs,
         reference=reference,
         seed=seed,
-        artefact=artefact,
+        artifact=artifact,
         memory=memory,
         progress=progress,
     )
@@ -102,7 +102,7 @@ def check_steps(
     inputs: Sequence[Any] | None = None,
     reference: torch.nn.Module | None = None,
     seed: int = 0,
-    artefact: bool = True,
+    artifact: bool = True,
     memory: int = MEMORY,
     progress: Progress | None = None,
 ) -> CheckResult:
@@ -122,15 +122,15 @@ def check_steps(
         run = Checked(work, memory)
         run.start(inputs, seed)
         try:
-            _take(run, steps, reference, progress or _silent, len(steps) + 1 + artefact)
+            _take(run, steps, reference, progress or _silent, len(steps) + 1 + artifact)
             break
         except StepFailure as failure:
             if not leave_alone(failure, context):
                 raise explained(fresh, steps, failure) from failure
-    if artefact and not run.findings:
+    if artifact and not run.findings:
         if progress is not None:
-            progress("artefact", len(steps) + 1, len(steps) + 2)
-        run.add(*check_artefact(target, work, run.recordings, given))
+            progress("artifact", len(steps) + 1, len(steps) + 2)
+        run.add(*check_artifact(target, work, run.recordings, given))
     return CheckResult(
         target.name,
         tuple(run.verdicts),
@@ -167,12 +167,12 @@ def _take(
     tell("done", total, total)
 
 
-def check_file(target: Target, artefact: bytes, program: Program, *, seed: int = 0) -> CheckResult:
-    """Compare an artefact that somebody made, on its engine, with the interpreter.
+def check_file(target: Target, artifact: bytes, program: Program, *, seed: int = 0) -> CheckResult:
+    """Compare an artifact that somebody made, on its engine, with the interpreter.
 
     Args:
         target: whose engine runs it.
-        artefact: its bytes.
+        artifact: its bytes.
         program: what was read of them.
         seed: of the random samples.
 
@@ -189,7 +189,7 @@ def check_file(target: Target, artefact: bytes, program: Program, *, seed: int =
     work.verify()
     run = Checked(work, 0)
     run.start(None, seed)
-    run.add(*compare_with_engine(target, artefact, work, run.recordings))
+    run.add(*compare_with_engine(target, artifact, work, run.recordings))
     return CheckResult(
         target.name,
         tuple(run.verdicts),

@@ -57,7 +57,7 @@ def differs(
         before, after: tensors, numbers, truth values or None.
         bound: exact asks for equal bits (a NaN equals a NaN); otherwise each element may move by
             `absolute + relative * |before|` and its own allowance, an integer also by `units` (a
-            quantised value is its stored integers at run time, which count steps of its scale),
+            quantized value is its stored integers at run time, which count steps of its scale),
             and a half by two steps of the largest |before|: what is next to the middle of two
             halves rounds to either, once in what is summed and once at the end.
         against: what `relative` is measured by. "slice" is the largest finite |before| of the

@@ -1,4 +1,4 @@
-"""The artefact on its real engine, against the interpreter at the target's level."""
+"""The artifact on its real engine, against the interpreter at the target's level."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _with_noise(program: Program, method: str, recording: Recording) -> Bound:
     """The bound of float kernels, widened by what noise in the floats becomes on this sample.
 
     It becomes much where floats are rounded to integers, and where nearly equal numbers cancel:
-    the instance norm of an image of one colour.
+    the instance norm of an image of one color.
     """
     inputs = recording.sample.inputs
     moved = sensitivity(program.method(method), program.weights, inputs)
@@ -45,25 +45,25 @@ def _with_noise(program: Program, method: str, recording: Recording) -> Bound:
     return Bound(FLOAT_KERNELS.relative + moved, FLOAT_KERNELS.absolute, reason)
 
 
-def check_artefact(
+def check_artifact(
     target: Target,
     program: Program,
     recordings: dict[str, list[Recording]],
     options: Mapping[str, Any],
 ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
-    """Emit the artefact and run it on every plain sample (all samples of an exact engine)."""
-    told = target.for_artefact(target.artefact, options, {})
-    artefact = target.emitter(target.artefact)(program, **told)
-    return compare_with_engine(target, artefact, program, recordings)
+    """Emit the artifact and run it on every plain sample (all samples of an exact engine)."""
+    told = target.for_artifact(target.artifact, options, {})
+    artifact = target.emitter(target.artifact)(program, **told)
+    return compare_with_engine(target, artifact, program, recordings)
 
 
 def compare_with_engine(
     target: Target,
-    artefact: bytes,
+    artifact: bytes,
     program: Program,
     recordings: dict[str, list[Recording]],
 ) -> tuple[list[StepVerdict], list[Finding], list[str]]:
-    """An artefact on its engine, against what the interpreter recorded of its program."""
+    """An artifact on its engine, against what the interpreter recorded of its program."""
     started = time.perf_counter()
     bound = widest = engine_bound(target)
     findings: list[Finding] = []
@@ -75,20 +75,20 @@ def compare_with_engine(
                 continue
             label = before.sample.label
             try:
-                outputs = target.run(artefact, before.sample.inputs, method)
+                outputs = target.run(artifact, before.sample.inputs, method)
             except (NoEngine, UnsupportedError) as error:
-                skipped.append(f"the artefact on {label}: {error.problems[0].fact}")
+                skipped.append(f"the artifact on {label}: {error.problems[0].fact}")
                 continue
             except StepwellError as error:
                 fact = f"the engine fails: {error.problems[0].fact}"
-                findings.append(Finding("artefact", None, None, None, None, label, fact))
+                findings.append(Finding("artifact", None, None, None, None, label, fact))
                 continue
             compared += 1
             expected = [v for v in before.outcome.outputs if isinstance(v, torch.Tensor)]
             given = [v for v in outputs if isinstance(v, torch.Tensor)]
             if len(expected) != len(given):
                 fact = f"{len(given)} tensors come out, {len(expected)} should"
-                findings.append(Finding("artefact", None, None, None, None, label, fact))
+                findings.append(Finding("artifact", None, None, None, None, label, fact))
                 continue
             pairs = list(zip(expected, given, strict=True))
             allowed = bound
@@ -102,16 +102,16 @@ def compare_with_engine(
                     fact = f"output {index}: {difference}"
                     findings.append(
                         Finding(
-                            "artefact", None, None, None, None, label, fact,
+                            "artifact", None, None, None, None, label, fact,
                             difference.largest, describe_bound(allowed),
                         )
                     )  # fmt: skip
-    calls, apart, moved = _in_a_row(target, artefact, program, recordings, bound)
+    calls, apart, moved = _in_a_row(target, artifact, program, recordings, bound)
     findings += apart
-    note = f"{len(artefact):,} bytes" + (f"; {calls} calls in a row" if calls else "")
+    note = f"{len(artifact):,} bytes" + (f"; {calls} calls in a row" if calls else "")
     seconds = time.perf_counter() - started
     verdict = StepVerdict(
-        f"artefact ({target.artefact})", 1, describe_bound(widest), compared, 0,
+        f"artifact ({target.artifact})", 1, describe_bound(widest), compared, 0,
         max(largest, moved), seconds, not findings, note,
     )  # fmt: skip
     return [verdict], findings, skipped
@@ -119,7 +119,7 @@ def compare_with_engine(
 
 def _in_a_row(
     target: Target,
-    artefact: bytes,
+    artifact: bytes,
     program: Program,
     recordings: dict[str, list[Recording]],
     bound: Bound,
@@ -136,7 +136,7 @@ def _in_a_row(
     }
     largest, drift, last = 0.0, 0.0, ()
     try:
-        run = target.session(artefact)
+        run = target.session(artifact)
     except (NoEngine, UnsupportedError):
         return 0, [], 0.0
     calls = calls_of(samples)
@@ -151,7 +151,7 @@ def _in_a_row(
             return at - 1, [], largest
         except StepwellError as error:
             fact = f"the engine fails: {error.problems[0].fact}"
-            return at, [Finding("artefact", None, None, None, None, label, fact)], largest
+            return at, [Finding("artifact", None, None, None, None, label, fact)], largest
         pairs = [(old, new) for old, new in zip(last, given, strict=True)
                  if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor)]  # fmt: skip
         allowed = bound
@@ -167,6 +167,6 @@ def _in_a_row(
             if difference is not None:
                 fact, far = f"output {index}: {difference}", difference.largest
                 promised = describe_bound(allowed)
-                found = Finding("artefact", None, None, None, None, label, fact, far, promised)
+                found = Finding("artifact", None, None, None, None, label, fact, far, promised)
                 return at, [found], largest
     return len(calls), [], largest

@@ -28,7 +28,7 @@ ROUNDED_ONCE = frozenset("add sub mul div sqrt reciprocal rsub square floor_divi
 APPROXIMATED = 4
 """Half units in the last place that exp, log, erf, pow, … of any library are off by: two units.
 
-PyTorch's vectorised functions (Sleef, MKL's) promise one; a C library's are within one."""
+PyTorch's vectorized functions (Sleef, MKL's) promise one; a C library's are within one."""
 
 MOVES = frozenset(
     """view _unsafe_view reshape _reshape_alias permute transpose t expand slice select unsqueeze

@@ -71,9 +71,9 @@ def _layer_norm(
 ) -> tuple[Tensor, ...]:
     axes = [*range(x.dim() - len(shape), x.dim())]
     mean = x.mean(axes, keepdim=True)
-    centred = x - mean
-    inverse = ((centred * centred).mean(axes, keepdim=True) + eps).rsqrt()
-    result = centred * inverse
+    centered = x - mean
+    inverse = ((centered * centered).mean(axes, keepdim=True) + eps).rsqrt()
+    result = centered * inverse
     result = result if weight is None else result * weight
     return result if bias is None else result + bias, mean, inverse
 
@@ -111,8 +111,8 @@ def _batch_norm(
     axes = [axis for axis in range(x.dim()) if axis != 1]
     if training or mean is None or variance is None:
         mean = x.mean(axes)
-        centred = x - mean.reshape(lying)
-        variance = (centred * centred).mean(axes)
+        centered = x - mean.reshape(lying)
+        variance = (centered * centered).mean(axes)
     factor = (variance + eps).rsqrt()
     factor = factor if weight is None else factor * weight
     shift = -mean * factor if bias is None else bias - mean * factor  # As the CPU's kernel does.
@@ -132,9 +132,9 @@ def _inference(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, *res
 def _variance(x: Tensor, axes: Any = None, correction: Any = 1, keepdim: bool = False) -> Tensor:
     chosen = [*range(x.dim())] if not axes else [axes] if isinstance(axes, int) else [*axes]
     count = math.prod(x.shape[axis] for axis in chosen)
-    centred = x - x.mean(chosen, keepdim=True)
+    centered = x - x.mean(chosen, keepdim=True)
     less = 1 if correction is None else float(correction)
-    return (centred * centred).sum(chosen, keepdim) / max(count - less, 0)
+    return (centered * centered).sum(chosen, keepdim) / max(count - less, 0)
 
 
 def _deviation(x: Tensor, axes: Any = None, **kwargs: Any) -> Tensor:

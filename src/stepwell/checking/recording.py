@@ -55,7 +55,7 @@ class RecordingInterpreter(Interpreter):
 
 
 def as_real(value: SSAValue, number: Any) -> Any:
-    """What was computed for a value, as real numbers: what a quantised type stores, dequantised."""
+    """What was computed for a value, as real numbers: what a quantized type stores, dequantized."""
     stored = quantization(value.type) if isinstance(value.type, TensorType) else None
     is_stored = isinstance(number, torch.Tensor) and not number.is_floating_point()
     return dequantize(number, stored) if stored is not None and is_stored else number

@@ -23,7 +23,7 @@ class Finding:
     """One place where a program stopped computing what it did.
 
     Attributes:
-        step: the pipeline's step, `import`, `artefact`, or `verify`.
+        step: the pipeline's step, `import`, `artifact`, or `verify`.
         rewrite: the rewrite that was applied, None where only the whole step is known.
         op, node, where: the op it was applied to: name, node name and source line in the model.
         sample: on which inputs.

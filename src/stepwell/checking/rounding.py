@@ -1,6 +1,6 @@
 """What the last bits of floats become further down.
 
-Two float kernels agree to about 1e-6. Where a program quantises what they give, that decides the
+Two float kernels agree to about 1e-6. Where a program quantizes what they give, that decides the
 rounding of some elements, and the outputs of a deep network then move by far more; so they do
 where nearly equal numbers cancel. How far is measured: the program is interpreted with noise of
 that size in every float.
@@ -37,7 +37,7 @@ TRIALS, MARGIN = 3, 4.0
 
 
 def rounds_floats(program: Program) -> bool:
-    """Whether some op makes integers (quantised ones too), MX payloads or halves of floats."""
+    """Whether some op makes integers (quantized ones too), MX payloads or halves of floats."""
     return any(
         op_name(op).startswith(_MX)
         or any(

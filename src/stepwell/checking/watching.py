@@ -248,7 +248,7 @@ _MISSING: Any = object()
 
 
 def _refresh(recording: Recording, op: Operation, further: int = NEAR) -> None:
-    """Evaluate a stale op and those that read it: a layer replaces the quantisation behind it."""
+    """Evaluate a stale op and those that read it: a layer replaces the quantization behind it."""
     with suppress(NotRecorded, StepwellError):
         for result in op.results:
             recording.value(result)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.terminal.completing import completed_by, quantisers, targets
+from stepwell.terminal.completing import completed_by, quantizers, targets
 
 if TYPE_CHECKING:
     from stepwell.ir.rewriting.pipeline import Pipeline
@@ -29,10 +29,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="every step and every refusal with its place; all that torch says of a failed export",
     )
     parser.add_argument("--trust", action="store_true", help="unpickle a .pt2's sample inputs")
-    quantise = parser.add_argument(
-        "--quantise", metavar="NAME", help="quantise the module of a file.py:callable first"
+    quantize = parser.add_argument(
+        "--quantize", metavar="NAME", help="quantize the module of a file.py:callable first"
     )
-    completed_by(quantise, quantisers)
+    completed_by(quantize, quantizers)
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +117,7 @@ def add_target(parser: argparse.ArgumentParser, default: str | None = "xnnpack")
     )
     group = parser.add_argument_group("the pipeline", "instead of the target's own, or changes")
     group.add_argument(
-        "--pipeline", metavar="TEXT", help="normalise,my-rewrite,…, a name, or a file of these"
+        "--pipeline", metavar="TEXT", help="normalize,my-rewrite,…, a name, or a file of these"
     )
     for kind, form, help in _EDITS:
         group.add_argument(

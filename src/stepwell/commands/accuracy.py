@@ -8,7 +8,7 @@ from pathlib import Path
 from stepwell.commands import add_target, options_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.files import write_atomically
-from stepwell.terminal.completing import completed_by, quantisers
+from stepwell.terminal.completing import completed_by, quantizers
 from stepwell.terminal.outcome import Outcome
 from stepwell.terminal.progress import stepping
 
@@ -28,16 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file.py:function of outputs and labels: a score for each sample (right classes)",
     )
-    quantise = parser.add_argument(
-        "--quantise", metavar="NAME", help="a quantiser, or an MX payload (the target's own)"
+    quantize = parser.add_argument(
+        "--quantize", metavar="NAME", help="a quantizer, or an MX payload (the target's own)"
     )
-    completed_by(quantise, quantisers)
+    completed_by(quantize, quantizers)
     parser.add_argument("--cures", metavar="NAME,…", help=f"of {CURES}")
     parser.add_argument(
         "--budget", metavar="NUMBER:WHAT", help="for mixing: 4.5:bits a number (it), bytes, arena"
     )
     parser.add_argument(
-        "--levels", type=int, default=1, metavar="N", help="batches for levels and artefact (1)"
+        "--levels", type=int, default=1, metavar="N", help="batches for levels and artifact (1)"
     )
     parser.add_argument("--resume", type=Path, metavar="FILE", help="keep what is measured there")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
             arguments.target,
             data,
             metric or None,
-            quantise=arguments.quantise,
+            quantize=arguments.quantize,
             cures=tuple(arguments.cures.split(",")) if arguments.cures else (),
             fit=fit or None,
             budget=arguments.budget and _budget(arguments.budget),

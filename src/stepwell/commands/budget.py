@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.terminal.completing import completed_by, quantisers, targets
+from stepwell.terminal.completing import completed_by, quantizers, targets
 from stepwell.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-O", "--option", action="append", default=[], metavar="NAME=VALUE", help="of its target"
     )
-    quantise = parser.add_argument("--quantise", metavar="NAME", help="the module of MODEL first")
-    completed_by(quantise, quantisers)
+    quantize = parser.add_argument("--quantize", metavar="NAME", help="the module of MODEL first")
+    completed_by(quantize, quantizers)
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     known = read_budgets(path) if path.exists() or not arguments.write else []
     asked = [one for one in known if _is_meant(one, arguments)]
     if arguments.write and not asked and arguments.model:
-        said = arguments.target or "xnnpack", arguments.quantise, tuple(arguments.option)
+        said = arguments.target or "xnnpack", arguments.quantize, tuple(arguments.option)
         asked = [Budget(arguments.model, *said)]
     if not asked:
         raise StepwellError(
@@ -84,7 +84,7 @@ def _is_meant(one: Budget, arguments: argparse.Namespace) -> bool:
     said = {
         "model": arguments.model,
         "target": arguments.target,
-        "quantise": arguments.quantise,
+        "quantize": arguments.quantize,
         "options": tuple(arguments.option) or None,
     }
     return all(value is None or getattr(one, name) == value for name, value in said.items())
@@ -115,12 +115,12 @@ def _measure(one: Budget, timed: object) -> tuple[Figures, dict[str, int]]:
         if one.model.endswith(".pte"):
             return measure_pte(read_bytes(Path(one.model))), {}
         chosen = find_target(one.target).read_options(one.options)
-        model = open_model(one.model, quantise=one.quantise)
+        model = open_model(one.model, quantize=one.quantize)
         lowered = lower(model.program, one.target, **chosen)
         figures = measure(lowered)
     if timed:
         with waiting(f"timing {one.model} against ExecuTorch's own flow"):
-            ratio = ratio_to_stock(one.model, lowered.artefact, one.quantise)
+            ratio = ratio_to_stock(one.model, lowered.artifact, one.quantize)
         figures = replace(figures, latency_ratio=ratio)
     return figures, dict(lowered.report.outside)
 

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prove", action="store_true", help="also prove each application, or run it"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the random samples (0)")
-    parser.add_argument("--no-artefact", action="store_true", help="stop before the artefact")
+    parser.add_argument("--no-artifact", action="store_true", help="stop before the artifact")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
 
 
@@ -32,16 +32,16 @@ def run(arguments: argparse.Namespace) -> Outcome:
     from dataclasses import replace
 
     from stepwell.checking.check import check_file
-    from stepwell.terminal.sources import open_artefact
+    from stepwell.terminal.sources import open_artifact
 
-    artefact = open_artefact(arguments.model)
-    if artefact is not None:
-        result = check_file(artefact.target, artefact.data, artefact.program, seed=arguments.seed)
-        result = replace(result, model=artefact.name)
+    artifact = open_artifact(arguments.model)
+    if artifact is not None:
+        result = check_file(artifact.target, artifact.data, artifact.program, seed=arguments.seed)
+        result = replace(result, model=artifact.name)
     else:
         result = _of_model(arguments)
     print(result.text(arguments.verbose))
-    proved = _certified(arguments) if arguments.prove and artefact is None else None
+    proved = _certified(arguments) if arguments.prove and artifact is None else None
     if proved is not None:
         print(proved)
     if arguments.html:
@@ -59,7 +59,7 @@ def _certified(arguments: argparse.Namespace) -> str:
     from stepwell.lowering import lower
     from stepwell.reading.models import open_model
 
-    model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+    model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
     found = lower(model.program, arguments.target, certify=True, **options_of(arguments))
     assert found.certificate is not None
     left = Counter(e.rewrite for e in found.certificate.entries if e.by not in PROVED)
@@ -75,7 +75,7 @@ def _of_model(arguments: argparse.Namespace) -> CheckResult:
     from stepwell.reading.models import open_model
 
     options = options_of(arguments)
-    model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+    model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
     with stepping(f"checking {model.name}") as tell:
         result = check(
             model.program,
@@ -83,7 +83,7 @@ def _of_model(arguments: argparse.Namespace) -> CheckResult:
             inputs=None if model.keywords else model.inputs,  # The program has both as samples.
             reference=model.module,
             seed=arguments.seed,
-            artefact=not arguments.no_artefact,
+            artifact=not arguments.no_artifact,
             progress=tell,
             **options,
         )

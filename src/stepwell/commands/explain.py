@@ -40,20 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Outcome:
     """Lower and print the fates of the model's ops, the costliest first."""
     from stepwell.reading.models import open_model
-    from stepwell.reporting.explaining import explain, explain_artefact
-    from stepwell.terminal.sources import open_artefact
+    from stepwell.reporting.explaining import explain, explain_artifact
+    from stepwell.terminal.sources import open_artifact
     from stepwell.weighing.cost_differences import cost_differences
 
-    artefact = open_artefact(arguments.model)
-    if arguments.memory and artefact is not None:
+    artifact = open_artifact(arguments.model)
+    if arguments.memory and artifact is not None:
         is_pte = arguments.model.endswith(".pte")
         return _draw_memory(arguments.model, read_bytes(Path(arguments.model)) if is_pte else None)
-    if artefact is not None:
-        explanation = explain_artefact(artefact.program, Path(arguments.model).name)
+    if artifact is not None:
+        explanation = explain_artifact(artifact.program, Path(arguments.model).name)
     else:
         options = options_of(arguments)
         with waiting(f"lowering {arguments.model}"):
-            model = open_model(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+            model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
             if arguments.costs:
                 differences = cost_differences(
                     model.program, arguments.costs, arguments.target, **options
@@ -69,10 +69,10 @@ def run(arguments: argparse.Namespace) -> Outcome:
             explanation = explain(model.program, arguments.target, **options)
         if arguments.memory:
             assert explanation.lowered is not None
-            is_pte = explanation.lowered.target.artefact == "pte"
+            is_pte = explanation.lowered.target.artifact == "pte"
             return _draw_memory(
                 f"what {arguments.target} makes",
-                explanation.lowered.artefact if is_pte else None,
+                explanation.lowered.artifact if is_pte else None,
             )
     if arguments.outside:
         explanation = replace(explanation, fates=explanation.outside)

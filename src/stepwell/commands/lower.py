@@ -1,4 +1,4 @@
-"""`stepwell lower` and `stepwell emit`: a program at any level, to another level or an artefact."""
+"""`stepwell lower` and `stepwell emit`: a program at any level, to another level or an artifact."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="artefact to write; .h or .c: a C array; .mlir where the program stops on the way",
+        help="artifact to write; .h or .c: a C array; .mlir where the program stops on the way",
     )
     parser.add_argument(
         "--emit-ir",
@@ -82,7 +82,7 @@ def add_emit_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_target(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", required=True, help="artefact to write"
+        "-o", "--output", type=Path, metavar="FILE", required=True, help="artifact to write"
     )
     parser.add_argument(
         "--from", dest="start", metavar="LEVEL", help="the stage that the program is at"
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
         model = open_source(
             arguments.model,
             trust=arguments.trust,
-            quantise=arguments.quantise,
+            quantize=arguments.quantize,
             language=language_of(arguments),
             dynamic=_kinds(arguments.dynamic),
         )
@@ -154,13 +154,13 @@ def _kinds(said: list[str]) -> dict[str, int | None]:
 
 
 def emit(arguments: argparse.Namespace) -> Outcome:
-    """Take the rest of the way, and write the artefact."""
+    """Take the rest of the way, and write the artifact."""
     from stepwell.lowering import lower
     from stepwell.terminal.sources import open_source
 
     options = options_of(arguments)
     with waiting(f"emitting {arguments.model}"):
-        model = open_source(arguments.model, trust=arguments.trust, quantise=arguments.quantise)
+        model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
         lowered = lower(model.program, arguments.target, start=arguments.start, **options)
         _save(lowered, arguments.output, arguments.model)
     print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")

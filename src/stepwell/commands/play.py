@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         nargs="?",
-        help="a MODEL, an artefact, or what a page shared: a .play file, a link (a small program)",
+        help="a MODEL, an artifact, or what a page shared: a .play file, a link (a small program)",
     )
     add_model_options(parser)
     add_target(parser)
@@ -89,6 +89,6 @@ def playground_of(arguments: argparse.Namespace) -> Playground:
         playground = Playground(parse(FIRST), "first")
         playground.take(from_link(spec) if MARK in spec else from_file(read_bytes(Path(spec))))
         return playground
-    model = open_source(spec, trust=arguments.trust, quantise=arguments.quantise)
+    model = open_source(spec, trust=arguments.trust, quantize=arguments.quantize)
     inputs = None if model.keywords else model.inputs
     return Playground(model.program, model.name, asked, inputs, spec)

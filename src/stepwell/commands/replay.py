@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         action="append",
         default=[],
-        help="(xnnpack and tosa-1.0+fp; what a program is quantised for)",
+        help="(xnnpack and tosa-1.0+fp; what a program is quantized for)",
     )
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="what is kept, by content")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")

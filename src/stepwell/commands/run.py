@@ -1,4 +1,4 @@
-"""`stepwell run FILE`: an artefact on its engine, or a text in the interpreter."""
+"""`stepwell run FILE`: an artifact on its engine, or a text in the interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.terminal.outcome import Outcome
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "artefact",
+        "artifact",
         help=".pte, anybody's, .tosa, .vgf or a plug-in's on its engine; .mlir in the interpreter",
     )
     parser.add_argument("--method", default="forward", help="which method to call (forward)")
@@ -29,24 +29,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Run on random inputs and print the outputs, or a profile."""
-    path = Path(arguments.artefact)
+    path = Path(arguments.artifact)
     if path.suffix == ".pte":
         return _run_pte(path, arguments)
     if arguments.profile:
         raise StepwellError("--profile times a .pte", help="ExecuTorch's runtime has the profiler")
     from stepwell.reading.models import open_model
-    from stepwell.terminal.sources import open_artefact, random_values
+    from stepwell.terminal.sources import open_artifact, random_values
 
-    artefact = open_artefact(arguments.artefact)
-    program = artefact.program if artefact else open_model(arguments.artefact).program
+    artifact = open_artifact(arguments.artifact)
+    program = artifact.program if artifact else open_model(arguments.artifact).program
     inputs = random_values(program, arguments.method, arguments.seed)
-    if artefact is None:
+    if artifact is None:
         return _shown(program.run(*inputs, method=arguments.method))
-    return _shown(artefact.target.run(artefact.data, inputs, arguments.method))
+    return _shown(artifact.target.run(artifact.data, inputs, arguments.method))
 
 
 def _run_pte(path: Path, arguments: argparse.Namespace) -> Outcome:
-    from stepwell.reading.artefacts import random_inputs, run_pte
+    from stepwell.reading.artifacts import random_inputs, run_pte
 
     data = read_bytes(path)
     inputs = random_inputs(data, arguments.method, arguments.seed)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "model", help=".pt2, .mlir, .pte, .tosa, .vgf, a plug-in's artefact, or file.py:callable"
+        "model", help=".pt2, .mlir, .pte, .tosa, .vgf, a plug-in's artifact, or file.py:callable"
     )
     add_model_options(parser)
     parser.add_argument(
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     from stepwell.lowering import lower
     from stepwell.showing import tell, to_dot, to_html, to_model_explorer
     from stepwell.showing.highlight import highlighted
-    from stepwell.showing.summary import summarise
+    from stepwell.showing.summary import summarize
 
     if arguments.profile and not (arguments.html and arguments.target):
         raise StepwellError("--profile times a lowered program", help="give --html and --target")
@@ -132,12 +132,12 @@ def run(arguments: argparse.Namespace) -> Outcome:
         write_atomically(arguments.model_explorer, to_model_explorer(program).encode())
     text = None
     if arguments.summary:
-        print(summarise(program))
+        print(summarize(program))
     elif not written:
         text = to_text(program.module, locations=arguments.locations, generic=arguments.generic)
-        colour = arguments.color == "always" or (arguments.color == "auto" and sys.stdout.isatty())
-        print(highlighted(text) if colour else text)
-    summary = summarise(program) if arguments.json else None
+        color = arguments.color == "always" or (arguments.color == "auto" and sys.stdout.isatty())
+        print(highlighted(text) if color else text)
+    summary = summarize(program) if arguments.json else None
     return Outcome({"summary": summary, "text": text}, written)
 
 
@@ -145,7 +145,7 @@ def opened(source: str, arguments: argparse.Namespace) -> Model:
     """A program of the command, read as its options ask."""
     from stepwell.terminal.sources import open_source
 
-    read_as = {name: getattr(arguments, name) for name in ("trust", "largest", "quantise")}
+    read_as = {name: getattr(arguments, name) for name in ("trust", "largest", "quantize")}
     return open_source(source, **read_as)
 
 
@@ -173,8 +173,8 @@ def with_memory(story: Story, model: str, program: Program) -> Story:
     from stepwell.showing.memory import memory_plans
     from stepwell.showing.workspace import workspace_plans
 
-    if story.lowered is not None and story.lowered.target.artefact == "pte":
-        data = story.lowered.artefact
+    if story.lowered is not None and story.lowered.target.artifact == "pte":
+        data = story.lowered.artifact
     elif story.lowered is None and model.endswith(".pte"):
         data = read_bytes(Path(model))
     else:
@@ -186,11 +186,11 @@ def with_memory(story: Story, model: str, program: Program) -> Story:
 
 def with_differences(story: Story, program: Program, method: str) -> Story:
     """A story with how far each node is from eager, on the inputs that `with_times` draws."""
-    from stepwell.reading.artefacts import random_inputs
+    from stepwell.reading.artifacts import random_inputs
     from stepwell.showing.differences import differences
 
     assert story.lowered is not None
-    inputs = random_inputs(story.lowered.artefact, method, 0)
+    inputs = random_inputs(story.lowered.artifact, method, 0)
     found = differences(program, story.lowered.program, inputs, method)
     return replace(story, differences=found)
 
@@ -223,12 +223,12 @@ def with_times(story: Story, method: str) -> Story:
     Raises:
         StepwellError: the target's engine has no profiler.
     """
-    from stepwell.reading.artefacts import random_inputs
+    from stepwell.reading.artifacts import random_inputs
 
     lowered = story.lowered
     assert lowered is not None
-    record = lowered.to_etrecord(method)  # Refuses other targets before their artefact is read.
-    inputs = random_inputs(lowered.artefact, method, 0)
+    record = lowered.to_etrecord(method)  # Refuses other targets before their artifact is read.
+    inputs = random_inputs(lowered.artifact, method, 0)
     profile = lowered.profile(*inputs, method=method, record=record)
     times = {
         node.name: sum(event.milliseconds / len(event.nodes) for event in events)

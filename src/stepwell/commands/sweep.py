@@ -31,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-O", "--option", action="append", default=[], metavar="NAME=VALUE",
         help="an option of every target named (docs/options.md)",
     )  # fmt: skip
-    parser.add_argument("--quantise", help="int8 (the target's own quantiser), int8-xnnpack, ...")
+    parser.add_argument("--quantize", help="int8 (the target's own quantizer), int8-xnnpack, ...")
     parser.add_argument("--dtype", choices=("float16", "bfloat16"), help="cast floats first")
     parser.add_argument("--symbolic", action="store_true", help="export with symbolic sizes")
     parser.add_argument("--payload", help="linear layers in this MX payload: fp8e4m3, ...")
-    parser.add_argument("--latency", action="store_true", help="time the artefacts (xnnpack)")
+    parser.add_argument("--latency", action="store_true", help="time the artifacts (xnnpack)")
     parser.add_argument("--stock", action="store_true", help="the stock flow beside ours (xnnpack)")
     parser.add_argument(
         "--tune", type=Path, metavar="FILE", help="measure close choices into a table (xnnpack)"
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
                 arguments.models,
                 targets,
                 options=options,
-                quantise=arguments.quantise,
+                quantize=arguments.quantize,
                 dtype=arguments.dtype,
                 symbolic=arguments.symbolic,
                 payload=arguments.payload,

@@ -1,4 +1,4 @@
-"""Cures of what quantisation loses: other weights on the same grids, no operator added."""
+"""Cures of what quantization loses: other weights on the same grids, no operator added."""
 
 from stepwell.curing.cure import CURES, cured
 

@@ -1,8 +1,8 @@
-"""Channels scaled against each other, where what is quantised is then lost less.
+"""Channels scaled against each other, where what is quantized is then lost less.
 
 A channel that reaches further than the others takes their steps from them, in an activation or in
 the columns of a weight. What a channel is scaled by can be taken in and out by weights and norms
-around it (`channels.py` knows where): between layers that is equalisation (Nagel et al. 2019),
+around it (`channels.py` knows where): between layers that is equalization (Nagel et al. 2019),
 behind a norm smoothing (Xiao et al. 2023) and, where activations stay floats, protection of weights
 that large inputs meet (Lin et al. 2024). They are one formula, `s = B^β / A^α` of what a channel
 reaches as an activation, A, and as a column of weights, B: each group of channels takes the
@@ -20,7 +20,7 @@ from xdsl.ir import Operation
 
 from stepwell.attributing.metrics import Batch, Tally, judged
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import Quantised, Site, constant_key, is_dequantized
+from stepwell.attributing.sites import Quantized, Site, constant_key, is_dequantized
 from stepwell.curing.channels import Channels
 from stepwell.curing.clipping import Ends, Range, casts_of, ranges_of, values_of, with_ranges
 from stepwell.curing.constants import BALANCED, renew
@@ -221,8 +221,8 @@ class Gauge:
         return wanted
 
 
-def _followed(pair: Quantised) -> Callable[[object], bool]:
-    """Whether a quantised activation's range can follow what its channels are scaled by."""
+def _followed(pair: Quantized) -> Callable[[object], bool]:
+    """Whether a quantized activation's range can follow what its channels are scaled by."""
     casts = list(casts_of(pair))
     inside = {value for one in ranges_of(casts, pair) for value in values_of(casts, one)}
     fixed = {cast.results[0] for cast in casts if is_dequantized(cast.results[0])} - inside

@@ -25,7 +25,7 @@ def corrected(weights: Weights, batches: Sequence[Batch]) -> Weights:
     """The same weights, and biases with which channels have the means of the float model.
 
     Raises:
-        StepwellError: no quantised layer of the program has a bias.
+        StepwellError: no quantized layer of the program has a bias.
     """
     result = weights.copy()
     biases = {
@@ -33,7 +33,7 @@ def corrected(weights: Weights, batches: Sequence[Batch]) -> Weights:
     }
     if not biases:
         raise StepwellError(
-            "the cure 'biases' changes biases of quantised layers, and the program has none",
+            "the cure 'biases' changes biases of quantized layers, and the program has none",
             help="give the layers biases, if of zeros",
         )
     floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]

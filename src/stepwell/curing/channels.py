@@ -23,9 +23,9 @@ from torch import Tensor
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.attributing.sites import (
-    DEQUANTISES,
-    QUANTISES,
-    Quantised,
+    DEQUANTIZES,
+    QUANTIZES,
+    Quantized,
     constant_key,
     is_dequantized,
 )
@@ -75,7 +75,7 @@ class Channels:
         spans: first and last but one of channels that came to be together.
     """
 
-    pair: Quantised
+    pair: Quantized
     values: Any
     follows: Callable[[SSAValue], bool]
     numbers: dict[SSAValue, Tensor] = field(init=False, default_factory=dict[SSAValue, Tensor])
@@ -154,7 +154,7 @@ class Channels:
         """Give an op's results channels, and join what it wants alike."""
         name = op_name(op)
         rule = next((rule for begins, rule in _RULES if name.startswith(begins)), None)
-        if name.startswith((*QUANTISES, *DEQUANTISES)) and "per_channel" not in name:
+        if name.startswith((*QUANTIZES, *DEQUANTIZES)) and "per_channel" not in name:
             if constant_key(op.results[0]) is None:
                 self.numbers[op.results[0]] = self.of(op.operands[0])
                 if not self.follows(op.results[0]):

@@ -4,7 +4,7 @@ A range is calibrated as what was seen. Where a few numbers, or the fill of a ma
 others, most integers stand for nothing: the largest score of attention is then a few steps from the
 least, though a softmax reads no more than its uppermost part. Each end of each range is tried at
 parts of itself; what counts is the divergence from the float model with what has that range alone
-quantised. No operator is added, and no file grows.
+quantized. No operator is added, and no file grows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from xdsl.ir import SSAValue
 from stepwell.attributing.attribute import estimates
 from stepwell.attributing.metrics import Batch, Tally, judged
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import DEQUANTISES, QUANTISES, Quantised, Site
-from stepwell.curing.scales import biases_of, requantise, rescale
+from stepwell.attributing.sites import DEQUANTIZES, QUANTIZES, Quantized, Site
+from stepwell.curing.scales import biases_of, requantize, rescale
 from stepwell.curing.weights import Weights
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.op import SchemaOp
@@ -111,7 +111,7 @@ def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
         raise StepwellError(
             "the cure 'clipping' chooses ranges of activations, and the program has none that are "
             "known ahead",
-            help='quantise="int8"',
+            help='quantize="int8"',
         )
     ranked = estimates(pair, looked_at[:1])
     ranges = sorted(readers, key=lambda one: -max((ranked[s] for s in readers[one]), default=0.0))
@@ -131,7 +131,7 @@ def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
 def _divergences(
     weights: Weights, ends: Mapping[Range, Ends], batches: Sequence[Batch]
 ) -> dict[Range, float]:
-    """From the float model, with what has each range alone quantised."""
+    """From the float model, with what has each range alone quantized."""
     if not ends:
         return {}
     pair = with_ranges(weights.pair, ends)
@@ -140,12 +140,12 @@ def _divergences(
     for inputs, labels in batches:
         floats = Playback(pair, inputs, free=True)
         for one in ends:
-            outputs = floats.quantising(values_of(casts, one))
+            outputs = floats.quantizing(values_of(casts, one))
             lost[one].add(judged(outputs, labels, floats.outputs).divergence)
     return {one: tally.mean for one, tally in lost.items()}
 
 
-def with_ranges(original: Quantised, ends: Mapping[Range, Ends]) -> Quantised:
+def with_ranges(original: Quantized, ends: Mapping[Range, Ends]) -> Quantized:
     """The same program where activations have other ranges.
 
     Integers of a bias are multiples of its input's scale times the weight's: they follow.
@@ -159,17 +159,17 @@ def with_ranges(original: Quantised, ends: Mapping[Range, Ends]) -> Quantised:
             casts[at].properties["zero_point"] = attribute(zero)
         for bias in _biases(pair.sites, values_of(casts, one)):
             rescale(pair, bias, scale / one.first.arg("scale"))
-            requantise(pair, bias, scale / one.first.arg("scale"))
+            requantize(pair, bias, scale / one.first.arg("scale"))
     return pair
 
 
-def casts_of(pair: Quantised) -> Iterator[SchemaOp]:
+def casts_of(pair: Quantized) -> Iterator[SchemaOp]:
     """Quantize and dequantize ops of activations with one scale that is known ahead."""
     for op in pair.func.body.block.ops:
         if not isinstance(op, SchemaOp) or "per_tensor.default" not in op_name(op):
             continue
-        if op_name(op).startswith(QUANTISES) or (
-            op_name(op).startswith(DEQUANTISES) and _quantized(op.results[0]) is not None
+        if op_name(op).startswith(QUANTIZES) or (
+            op_name(op).startswith(DEQUANTIZES) and _quantized(op.results[0]) is not None
         ):
             yield op
 
@@ -177,10 +177,10 @@ def casts_of(pair: Quantised) -> Iterator[SchemaOp]:
 def _quantized(value: SSAValue) -> SchemaOp | None:
     """The quantize op behind a dequantized activation."""
     owner = value.owner
-    if not isinstance(owner, SchemaOp) or not op_name(owner).startswith(DEQUANTISES):
+    if not isinstance(owner, SchemaOp) or not op_name(owner).startswith(DEQUANTIZES):
         return None
     source = owner.operands[0].owner
-    if not isinstance(source, SchemaOp) or not op_name(source).startswith(QUANTISES):
+    if not isinstance(source, SchemaOp) or not op_name(source).startswith(QUANTIZES):
         return None
     return source
 
@@ -189,7 +189,7 @@ def _grid(op: SchemaOp) -> tuple[Any, ...]:
     return tuple(op.arg(name) for name in ("scale", "zero_point", "quant_min", "quant_max"))
 
 
-def ranges_of(casts: Sequence[SchemaOp], pair: Quantised) -> list[Range]:
+def ranges_of(casts: Sequence[SchemaOp], pair: Quantized) -> list[Range]:
     """Quantize ops, together where an op between two asks the same of both."""
     number = {op: at for at, op in enumerate(casts)}
     leader = {op: op for op in casts}
@@ -226,13 +226,13 @@ def ranges_of(casts: Sequence[SchemaOp], pair: Quantised) -> list[Range]:
 
 def _quantizes(value: SSAValue) -> list[SchemaOp]:
     users = [use.operation for use in value.uses]
-    return [u for u in users if isinstance(u, SchemaOp) and op_name(u).startswith(QUANTISES)]
+    return [u for u in users if isinstance(u, SchemaOp) and op_name(u).startswith(QUANTIZES)]
 
 
 def values_of(casts: Sequence[SchemaOp], one: Range) -> set[SSAValue]:
     """What the dequantize ops of a range give."""
     ops = [casts[at] for at in one.casts]
-    return {op.results[0] for op in ops if op_name(op).startswith(DEQUANTISES)}
+    return {op.results[0] for op in ops if op_name(op).startswith(DEQUANTIZES)}
 
 
 def _readers(sites: Sequence[Site], values: Set[SSAValue]) -> list[Site]:

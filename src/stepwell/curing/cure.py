@@ -12,7 +12,7 @@ import torch
 from stepwell.attributing.metrics import Batch, Judged, Metric, difference, judged
 from stepwell.attributing.playback import Playback
 from stepwell.attributing.result import Accuracy, Cured
-from stepwell.attributing.sites import Quantised
+from stepwell.attributing.sites import Quantized
 from stepwell.curing.balancing import balanced
 from stepwell.curing.biases import corrected
 from stepwell.curing.clipping import clipped
@@ -41,7 +41,7 @@ MOMENTS = 4
 
 def cured(
     accuracy: Accuracy,
-    pair: Quantised,
+    pair: Quantized,
     fit: Sequence[Batch],
     held_out: Sequence[Batch],
     metric: Metric | None,

@@ -1,7 +1,7 @@
 """Weights that answer as the float model does, through all roundings at once.
 
 The numbers behind the roundings (weights, and biases and norms, which stay floats) descend along
-the divergence of the float model's answers from the quantised program's, batch by batch; a rounding
+the divergence of the float model's answers from the quantized program's, batch by batch; a rounding
 lets gradients pass (Bengio et al. 2013). Activations are rounded as they will be, so that weights
 make up for those too. No labels are asked.
 """
@@ -41,19 +41,19 @@ def distil(weights: Weights, batches: Sequence[Batch], steps: int = STEPS) -> We
         tensor.requires_grad_()
         size = float(tensor.detach().square().mean().sqrt())
         groups.append({"params": [tensor], "lr": RATE * max(size, 1e-3)})
-    optimiser = torch.optim.Adam(groups, betas=(0.9, 0.99))
-    rates = [group["lr"] for group in optimiser.param_groups]
+    optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99))
+    rates = [group["lr"] for group in optimizer.param_groups]
     wanted = [
         first(Playback(weights.pair, inputs, free=True).outputs).detach() for inputs, _ in batches
     ]
     for step in range(steps):
         share = (1 + cos(pi * step / steps)) / 2
-        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * share
         at = step % len(batches)
         with torch.enable_grad():
             loss = divergence(first(result.run(batches[at][0], grad=True).outputs), wanted[at])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-        optimiser.step()
+        optimizer.step()
     return result.copy()

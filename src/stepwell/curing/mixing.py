@@ -2,7 +2,7 @@
 
 Products in MX may have wider payloads, of either operand; weights of four bits may have eight, with
 a scale for each row. What a way costs is counted in bits, or measured: the program with that one
-change is lowered, and its artefact weighed.
+change is lowered, and its artifact weighed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.attributing.metrics import Batch, Tally, judged
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import MX, Quantised, Site
+from stepwell.attributing.sites import MX, Quantized, Site
 from stepwell.curing.constants import renew
 from stepwell.curing.scales import scale_at
 from stepwell.curing.weights import Weights
@@ -34,12 +34,12 @@ from stepwell.ir.types import dims
 from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
 
 BITS = 4.5
-"""Of a number that is quantised, scales aside, that a program of four bits may have on average."""
+"""Of a number that is quantized, scales aside, that a program of four bits may have on average."""
 WIDER = "fp8e4m3"
 LOOKED_AT = 2
 """Batches that candidates are measured on."""
 Way = tuple[str, str] | int
-"""How a site is quantised: payloads of a product's operands, or bits of a weight."""
+"""How a site is quantized: payloads of a product's operands, or bits of a weight."""
 Cost = Callable[[Program], float]
 """What a program costs."""
 
@@ -52,7 +52,7 @@ def payloads_of(site: Site) -> tuple[str, str]:
 
 
 def ways_of(weights: Weights, site: Site) -> tuple[Way, ...]:
-    """How a site may be quantised, first as it is; none where there is nothing to choose."""
+    """How a site may be quantized, first as it is; none where there is nothing to choose."""
     if site.is_mx:
         first, second = ((p, WIDER) if payload_named(p).bits < payload_named(WIDER).bits else (p,)
                          for p in payloads_of(site))  # fmt: skip
@@ -64,21 +64,21 @@ def ways_of(weights: Weights, site: Site) -> tuple[Way, ...]:
     return (4, 8) if is_short and steps.high - steps.low == 15 else ()
 
 
-def bits_read(pair: Quantised) -> float:
+def bits_read(pair: Quantized) -> float:
     """Bits of the payloads of all that products in MX read for one sample, on average."""
     sites = [site for site in pair.sites if site.is_mx]
     bits = sum(_bits(pair, site, payloads_of(site)) for site in sites)
     return bits / max(sum(sum(_numbers(pair, site)) for site in sites), 1)
 
 
-def bits_a_weight(pair: Quantised) -> float:
+def bits_a_weight(pair: Quantized) -> float:
     """Bits of the payloads of an MX program's weights, on average."""
     sites = [site for site in pair.sites if site.is_mx]
     total = sum(site.elements for site in sites)
     return sum(s.elements * payload_named(payloads_of(s)[1]).bits for s in sites) / max(total, 1)
 
 
-def _numbers(pair: Quantised, site: Site) -> tuple[float, float]:
+def _numbers(pair: Quantized, site: Site) -> tuple[float, float]:
     """Of its operands, for one sample: a row of the first input. Open sizes count as 1.
 
     Of integers the weight alone: what is read beside it has the bits that it has.
@@ -94,7 +94,7 @@ def _sizes(value: SSAValue) -> list[int]:
     return [size if isinstance(size, int) else 1 for size in dims(value.type)]
 
 
-def _bits(pair: Quantised, site: Site, way: Way) -> float:
+def _bits(pair: Quantized, site: Site, way: Way) -> float:
     first, second = _numbers(pair, site)
     if isinstance(way, int):
         return second * way
@@ -109,7 +109,7 @@ def mixed(
 ) -> Weights:
     """The same weights in a program whose worst operands are wider, chosen by an exact knapsack.
 
-    What an operand is worth is the divergence from the float model with its site alone quantised
+    What an operand is worth is the divergence from the float model with its site alone quantized
     so: far less noisy than its share of the loss.
 
     Args:
@@ -128,7 +128,7 @@ def mixed(
         raise StepwellError(
             "the cure 'mixing' chooses payloads of MX or bits of weights of four bits, and the "
             "program has neither",
-            help='quantise="fp4e2m1", "8da4w" or "4w"',
+            help='quantize="fp4e2m1", "8da4w" or "4w"',
         )
     lost: dict[Site, list[float]] = {site: [] for site in ways}
     for at in range(max(map(len, ways.values()))):
@@ -155,9 +155,9 @@ def mixed(
 
 
 def _divergences(
-    pair: Quantised, names: Mapping[str, Any], batches: Sequence[Batch]
+    pair: Quantized, names: Mapping[str, Any], batches: Sequence[Batch]
 ) -> dict[str, float]:
-    """From the float model, with each of these sites alone quantised."""
+    """From the float model, with each of these sites alone quantized."""
     lost = {name: Tally() for name in names}
     for inputs, labels in batches:
         floats = Playback(pair, inputs, free=True)
@@ -169,7 +169,7 @@ def _divergences(
 
 
 def replaced(weights: Weights, ways: Mapping[str, Way]) -> Weights:
-    """The same numbers in a program where sites, by name, are quantised in other ways."""
+    """The same numbers in a program where sites, by name, are quantized in other ways."""
     pair = replace(weights.pair, program=weights.pair.program.clone())
     named = {site.name: site for site in pair.sites}
     numbers = {(site.name, at): held for (site, at), (held, _) in weights.stepped.items()}
@@ -192,7 +192,7 @@ def _set_payloads(site: Site, payloads: tuple[str, str]) -> None:
         op.properties["form"] = StringAttr(TYPES)
 
 
-def _set_rows(pair: Quantised, site: Site, numbers: torch.Tensor) -> None:
+def _set_rows(pair: Quantized, site: Site, numbers: torch.Tensor) -> None:
     """Let a weight have 8 bits, and a scale for each row."""
     assert site.weight is not None
     op = site.op.operands[site.weight].owner

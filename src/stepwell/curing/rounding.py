@@ -1,6 +1,6 @@
 """Weights rounded one input at a time, each making up for what those before it lost.
 
-GPTQ (Frantar et al. 2022), with activations as they will be quantised, and towards what the float
+GPTQ (Frantar et al. 2022), with activations as they will be quantized, and towards what the float
 model gives for its own: `Xf Wᵀ ≈ Xq W'ᵀ`, so that a layer makes up for those ahead of it as well.
 Scales stay where plain rounding has them.
 """
@@ -111,7 +111,7 @@ def _is_layer(site: Site) -> bool:
 
 
 def rows_of(now: Playback, floats: Playback, site: Site) -> tuple[Tensor, Tensor] | None:
-    """What the site's weight is multiplied with, quantised and in floats: `[N, K]` both.
+    """What the site's weight is multiplied with, quantized and in floats: `[N, K]` both.
 
     None for other ops than linear layers and convolutions without groups.
     """

@@ -1,6 +1,6 @@
 """Scales of weights searched for: of a row or a group the one whose integers lose least.
 
-A quantiser takes the largest weight for the end of the range. Where it stands far from all others,
+A quantizer takes the largest weight for the end of the range. Where it stands far from all others,
 finer steps for those win more than clipping it loses. What counts is what the error does to the
 layer's result: with second moments `H` of what the weights are multiplied with, `e H eᵀ` of the
 error `e` of what shares a scale. Scales keep their type and number (those of bfloat16 stay such),
@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.attributing.metrics import Batch
 from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import Quantised, Site, constant_key
+from stepwell.attributing.sites import Quantized, Site, constant_key
 from stepwell.curing.constants import renew
 from stepwell.curing.rounding import rows_of
 from stepwell.curing.weights import Steps, Weights
@@ -44,7 +44,7 @@ def rescaled(weights: Weights, batches: Sequence[Batch]) -> Weights:
     if not weights.stepped:
         raise StepwellError(
             "the cure 'scales' chooses scales of weights of integers, and the program has none",
-            help='quantise="int8" or "8da4w"',
+            help='quantize="int8" or "8da4w"',
         )
     floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
     now = [weights.run(inputs) for inputs, _ in batches]
@@ -90,7 +90,7 @@ def _representable(scale: Tensor, like: Tensor) -> Tensor:
     return scale.bfloat16().float() if is_short else scale
 
 
-def sharing(pair: Quantised, value: SSAValue) -> Tensor:
+def sharing(pair: Quantized, value: SSAValue) -> Tensor:
     """The number of its scale, for each element of a dequantized constant."""
     op = value.owner
     assert isinstance(op, SchemaOp)
@@ -133,7 +133,7 @@ def with_scales(weights: Weights, ratios: dict[Places, Tensor]) -> Weights:
         rescale(pair, op, parts)
         for bias in biases_of(own):
             rescale(pair, bias, parts)
-            requantise(pair, bias, parts)
+            requantize(pair, bias, parts)
     return weights.moved(pair)
 
 
@@ -145,7 +145,7 @@ def biases_of(site: Site) -> list[SchemaOp]:
     return [v.owner for v in values if isinstance(v.owner, SchemaOp) and constant_key(v)]
 
 
-def rescale(pair: Quantised, op: SchemaOp, ratio: Tensor | float) -> None:
+def rescale(pair: Quantized, op: SchemaOp, ratio: Tensor | float) -> None:
     """Let a dequantize op of a constant have other scales: for each a part of what it was."""
     at = scale_at(op)
     if at is None:
@@ -156,7 +156,7 @@ def rescale(pair: Quantised, op: SchemaOp, ratio: Tensor | float) -> None:
     renew(pair.program, op, at, _representable((scale * parts).to(scale.dtype), scale))
 
 
-def requantise(pair: Quantised, op: SchemaOp, ratio: Tensor | float) -> None:
+def requantize(pair: Quantized, op: SchemaOp, ratio: Tensor | float) -> None:
     """Let integers stand for the same numbers when scales are these parts of what they were."""
     store = pair.program.weights
     whole = store.get(weight_key(op.operands[0]) or "")

@@ -1,4 +1,4 @@
-"""Weights of a quantised program that a cure may choose anew, and how they are written back."""
+"""Weights of a quantized program that a cure may choose anew, and how they are written back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.attributing.playback import Given, Playback
-from stepwell.attributing.sites import Quantised, Site, constant_key, is_dequantized
+from stepwell.attributing.sites import Quantized, Site, constant_key, is_dequantized
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.interpretation import Interpreter
@@ -50,7 +50,7 @@ class Steps:
         return inside + (held - inside).detach()
 
 
-def steps_of(pair: Quantised, value: SSAValue) -> Steps | None:
+def steps_of(pair: Quantized, value: SSAValue) -> Steps | None:
     """The integers behind a dequantized weight, None where the op says no range."""
     op = value.owner
     if not isinstance(op, SchemaOp) or not is_dequantized(value):
@@ -88,12 +88,12 @@ class Weights:
         stepped: weights and biases of integers, by site and operand, with their steps.
     """
 
-    pair: Quantised
+    pair: Quantized
     plain: dict[str, Tensor]
     stepped: dict[tuple[Site, int], tuple[Tensor, Steps]]
 
     @classmethod
-    def of(cls, pair: Quantised) -> Weights:
+    def of(cls, pair: Quantized) -> Weights:
         """The weights as the float model has them."""
         plain: dict[str, Tensor] = {}
         for op in pair.func.body.block.ops:
@@ -140,7 +140,7 @@ class Weights:
             self.pair, inputs, free=False, grad=grad, given=self.given(), parameters=self.plain
         )
 
-    def moved(self, pair: Quantised) -> Weights:
+    def moved(self, pair: Quantized) -> Weights:
         """The same numbers in a program of the same sites, on the steps that it has."""
         named = {site.name: site for site in pair.sites}
         stepped: dict[tuple[Site, int], tuple[Tensor, Steps]] = {}

@@ -3,7 +3,7 @@
     python -m stepwell.joining.stock examples/models/deit.py:deit_tiny
 
 prints one line of JSON: CPU seconds from ExportedProgram to `.pte`, delegates, ops outside them and
-how many of those are `mul.Scalar`; with a `.pte` and a quantiser's name (or nothing) behind it, the
+how many of those are `mul.Scalar`; with a `.pte` and a quantizer's name (or nothing) behind it, the
 ratio of their latencies. What the flow itself prints stays in that process.
 """
 
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.ir.diagnostics import ArtefactError
+from stepwell.ir.diagnostics import ArtifactError
 from stepwell.ir.outside.torch_globals import torch_alone
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ def measure_stock(model: str) -> dict[str, Any]:
     """The figures of a model given as `file.py:callable`.
 
     Raises:
-        ArtefactError: the stock flow failed; its last line is told.
+        ArtifactError: the stock flow failed; its last line is told.
     """
     return _apart(model)
 
 
-def ratio_to_stock(model: str, pte: bytes, quantise: str | None = None) -> float:
+def ratio_to_stock(model: str, pte: bytes, quantize: str | None = None) -> float:
     """The time of a call of a `.pte`, of one of the stock flow's for the same model.
 
     Both run by turns on the same inputs, on one thread of a process of their own; the ratio is that
@@ -42,15 +42,15 @@ def ratio_to_stock(model: str, pte: bytes, quantise: str | None = None) -> float
     Args:
         model: `file.py:callable`, or a `.pt2`.
         pte: what is timed against it.
-        quantise: the name of a quantiser, for the module.
+        quantize: the name of a quantizer, for the module.
 
     Raises:
-        ArtefactError: the stock flow failed; its last line is told.
+        ArtifactError: the stock flow failed; its last line is told.
     """
     with tempfile.TemporaryDirectory() as folder:
         ours = Path(folder) / "ours.pte"
         ours.write_bytes(pte)
-        return _apart(model, str(ours), quantise or "")["ratio"]
+        return _apart(model, str(ours), quantize or "")["ratio"]
 
 
 def _apart(*arguments: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _apart(*arguments: str) -> dict[str, Any]:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
         last = (run.stderr.strip().splitlines() or ["no output"])[-1]
-        raise ArtefactError(f"ExecuTorch's own flow failed: {last}")
+        raise ArtifactError(f"ExecuTorch's own flow failed: {last}")
     return json.loads(run.stdout.splitlines()[-1])
 
 
@@ -99,12 +99,12 @@ def _measure(model: str) -> dict[str, Any]:
     return {"seconds": time.process_time() - started, **counted(pte)}
 
 
-def _timed(model: str, ours: str, quantise: str) -> dict[str, float]:
+def _timed(model: str, ours: str, quantize: str) -> dict[str, float]:
     import torch
 
     from stepwell.backends.executorch.running.runner import PteSession
     from stepwell.ir.outside.torch_private import pytree
-    from stepwell.reading.artefacts import random_inputs
+    from stepwell.reading.artifacts import random_inputs
     from stepwell.reading.models import open_model
     from stepwell.translate.executorch_private import reset_threadpool
     from stepwell.translate.exporting import export
@@ -112,7 +112,7 @@ def _timed(model: str, ours: str, quantise: str) -> dict[str, float]:
 
     torch.set_num_threads(1)
     reset_threadpool(1)
-    opened = None if model.endswith(".pt2") else open_model(model, quantise=quantise or None)
+    opened = None if model.endswith(".pt2") else open_model(model, quantize=quantize or None)
     if opened is None:
         exported = load_pt2(model)
     elif opened.module is None or opened.inputs is None:

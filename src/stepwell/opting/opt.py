@@ -87,7 +87,7 @@ class OptMain(xDSLOptMain):
         self.available_passes = Passes(get_all_passes())
 
     def register_all_targets(self) -> None:
-        """Text only, ours or MLIR's: artefacts are what `stepwell lower` is for."""
+        """Text only, ours or MLIR's: artifacts are what `stepwell lower` is for."""
         self.available_targets["mlir"] = self._print
         for form in ("torch-mlir", "linalg"):
             self.available_targets[form] = partial(self._print_upstream, form)
@@ -152,7 +152,7 @@ class OptMain(xDSLOptMain):
             raise StepwellError(
                 f"opt prints {', '.join(self.available_targets)}, not {asked!r}",
                 help=f"stepwell lower FILE -t {asked} leads a program to a target, stepwell emit "
-                "writes its artefact; -p lower-to-… runs the steps alone",
+                "writes its artifact; -p lower-to-… runs the steps alone",
             )
         return asked
 

@@ -2,7 +2,7 @@
 
 An op of the model is followed by its location: of the ops that bear its name at the end, the last
 gives what the model's op gave, unless rewrites moved a part of it (a scale, a layout) to a
-neighbour. So an op that differs is where to look, and outputs are what is promised.
+neighbor. So an op that differs is where to look, and outputs are what is promised.
 """
 
 from __future__ import annotations

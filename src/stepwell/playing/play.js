@@ -329,7 +329,7 @@ function viewOutputs() {
   return [
     make("p", {}, first ? `The first op that differs by these changes: ${first.node}.`
       : "No op differs by these changes by more than a thousandth of its largest number."),
-    ...(moved ? [make("p", { class: "hint" }, "Where rewrites move a part of an op (a scale, a mean) to a neighbour, ops in between differ; outputs are what is promised.")] : []),
+    ...(moved ? [make("p", { class: "hint" }, "Where rewrites move a part of an op (a scale, a mean) to a neighbor, ops in between differ; outputs are what is promised.")] : []),
     ...table(`Outputs, on the sample “${gaps.sample}”`, gaps.outputs), ...table("Ops, in order", nodes),
   ];
 }
@@ -385,7 +385,7 @@ $("link").onclick = () => work("making a link", async () => {
   $("summary").textContent = "stepwell play 'LINK' opens it, and so does this address with the link's end behind it";
 });
 $("save").onclick = () => work("saving", async () => { download(await ask("file", asked), `${$("name").textContent}.play`); say(); });
-$("artefact").onclick = () => work("emitting", async () => { download(await ask("artefact", asked), `${$("name").textContent}.${result.artefact}`); say(); });
+$("artifact").onclick = () => work("emitting", async () => { download(await ask("artifact", asked), `${$("name").textContent}.${result.artifact}`); say(); });
 $("file").onchange = () => work("opening", async () => begin(await ask("upload", $("file").files[0], true)));
 $("opener").onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); $("file").click(); } };
 const start = () => work("opening", async () => {

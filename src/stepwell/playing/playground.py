@@ -153,7 +153,7 @@ class Playground:
             "refusals": [asdict(refusal) for refusal in lowered.report.refusals],
             "ops": [asdict(fate) for fate in fates(self.program, lowered)],
             "pictures": {name: [asdict(one) for one in made] for name, (_, made) in rules.items()},
-            "artefact": target.artefact,
+            "artifact": target.artifact,
             "command": command(self.model, asked.target, asked.options, asked.edits),
             "seconds": time.perf_counter() - started,
         }
@@ -296,7 +296,7 @@ class Playground:
         edited = held.edited
         self._shown = {} if edited is None else {held.asked.text_at: Shown.of(edited)}
 
-    def artefact(self, given: Any) -> bytes:
+    def artifact(self, given: Any) -> bytes:
         """The bytes that a device runs.
 
         Raises:
@@ -306,7 +306,7 @@ class Playground:
         if self._lowered is None or self._lowered[0] != asked:
             self.lower(given)
         assert self._lowered is not None
-        return self._lowered[1].artefact
+        return self._lowered[1].artifact
 
     def warm(self) -> None:
         """Do what takes long the first time: imports, kernels, a solver's process."""

@@ -44,7 +44,7 @@ ACTIONS: Mapping[str, Action] = {
     "link": lambda held, given: {"link": held.link(given)},
     "open": lambda held, given: held.open(_text(given.get("link"))),
     "file": lambda held, given: held.file(given),
-    "artefact": lambda held, given: held.artefact(given),
+    "artifact": lambda held, given: held.artifact(given),
 }
 """What a page may ask for: an answer is JSON, or the bytes of a file."""
 READING = frozenset(("begin", "verdicts"))

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 HOUSE = ("xnnpack", "tosa-", "cortex-m", "ethos-u")
 """How names of the house's own targets begin."""
 
-Quantiser = Callable[[Any, Sequence[Any]], Any]
-"""(module, example inputs) → the module, quantised."""
+Quantizer = Callable[[Any, Sequence[Any]], Any]
+"""(module, example inputs) → the module, quantized."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Registry:
     targets: dict[str, Target | Callable[[], Target]] = field(
         default_factory=dict[str, "Target | Callable[[], Target]"]
     )
-    quantisers: dict[str, Quantiser] = field(default_factory=dict[str, Quantiser])
+    quantizers: dict[str, Quantizer] = field(default_factory=dict[str, Quantizer])
     plugins: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
     loading: list[Plugin] = field(default_factory=list[Plugin], repr=False)
     """The plug-ins that are being loaded, the innermost last."""
@@ -204,9 +204,9 @@ class Registry:
         kernel_tables.register_kernel(op, found, library)
         self._note("kernels", op, kernel_tables._CHOSEN)
 
-    def quantiser(self, name: str, quantise: Quantiser) -> None:
-        """A way to quantise a module, for `--quantise NAME`: (module, example inputs) → module."""
-        self._put("quantisers", self.quantisers, name, quantise)
+    def quantizer(self, name: str, quantize: Quantizer) -> None:
+        """A way to quantize a module, for `--quantize NAME`: (module, example inputs) → module."""
+        self._put("quantizers", self.quantizers, name, quantize)
 
     def cost(self, op: type[Operation], operations: Callable[[Any], int]) -> None:
         """The work of an op, in multiply-adds or elements written; `explain` sorts by it."""

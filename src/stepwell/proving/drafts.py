@@ -129,7 +129,7 @@ def _with_element(of: Any, other: Attribute) -> Any:
 
 
 def _as_stored(of: Any) -> Any:
-    """A quantised type as that of what is stored."""
+    """A quantized type as that of what is stored."""
     held = quantization(of) if isinstance(of, TensorType) else None
     if held is not None:
         return tensor(dims(of), storage_element(held))

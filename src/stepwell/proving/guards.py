@@ -102,7 +102,7 @@ def without_each(name: str, rewrite: type[RuleRewrite]) -> Iterator[Dropped]:
 
 def dropped(name: str, rewrite: type[RuleRewrite], clause: Where) -> Dropped:
     """What becomes of a rule without a condition."""
-    show = _labelled if clause.label else _needed
+    show = _labeled if clause.label else _needed
     kind, reason = show(rewrite, clause)
     hash_ = whole_hash_of(rewrite)
     return Dropped(name, spelled(clause), clause.label, kind, _short(reason), hash_)
@@ -332,7 +332,7 @@ def _lost(form: _Without, program: Program) -> str | None:
 # -- labels --------------------------------------------------------------------------------------
 
 
-def _labelled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
+def _labeled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
     try:
         return (_of_target if clause.label in UNNEEDED else _of_statement)(rewrite, clause)
     except (Unproven, StepwellError) as error:
@@ -353,7 +353,7 @@ def _of_statement(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]
         found = form.applications() if clause.label == "termination" else form.programs()
         for program, _ in found:
             if (shown := show[clause.label](form, program)) is not None:
-                return "labelled", f"{said}; {shown}"
+                return "labeled", f"{said}; {shown}"
     return "open", f"{said}; that it is for {clause.label} was not shown"
 
 
@@ -403,14 +403,14 @@ def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
     if ran.wrong:
         return "open", ran.wrong.removeprefix("; ")
     if clause.label == "accuracy" and ran.same:
-        kind = "labelled" if ran.rounds else "open"
+        kind = "labeled" if ran.rounds else "open"
         return kind, f"{ran.same} the same within its bound; {ran.rounds}"
     if clause.label == "choice" and ran.same:
-        return "labelled", f"{ran.same} that it refuses are the same within its bound"
+        return "labeled", f"{ran.same} that it refuses are the same within its bound"
     if not ran.same + ran.unwritten:
         return "open", "no program was drafted that it refuses"
     said = f"{ran.unwritten} that the target has no op for, {ran.same} the same"
-    return "labelled" if ran.reason else "open", f"refuses “{ran.reason}”: {said}"
+    return "labeled" if ran.reason else "open", f"refuses “{ran.reason}”: {said}"
 
 
 def _rounds_more(written: Written) -> str:

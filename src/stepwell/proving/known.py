@@ -18,7 +18,7 @@ from stepwell.ir.records import dataclass
 from stepwell.proving.hashes import hash_of_prover
 from stepwell.proving.verdicts import Verdict
 
-Kind = Literal["refuted", "labelled", "open"]
+Kind = Literal["refuted", "labeled", "open"]
 
 
 @dataclass(frozen=True)

@@ -116,11 +116,11 @@ def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> 
 
 
 def limits(rewrite: type[RuleRewrite]) -> str:
-    """What is tried as its example has it and no other way: ops of a family, quantised types."""
+    """What is tried as its example has it and no other way: ops of a family, quantized types."""
     if any(line.is_again for form in rewrite.rule.forms for line in form.before):
         return ", operators and their arguments as in its example"
     if "!quant" in str(rewrite.rule.example):
-        return ", quantised types as in its example"
+        return ", quantized types as in its example"
     return ""
 
 

@@ -1,1 +1,1 @@
-"""Where programs come from: models, files, factories, artefacts."""
+"""Where programs come from: models, files, factories, artifacts."""

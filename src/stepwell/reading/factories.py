@@ -124,7 +124,7 @@ def users_code(fact: str, path: Path | None = None) -> Generator[None]:
 
 @contextmanager
 def _importable(folder: Path) -> Generator[None]:
-    """Lets a model's file import its neighbours."""
+    """Lets a model's file import its neighbors."""
     sys.path.insert(0, str(folder))
     try:
         yield

@@ -43,15 +43,15 @@ def load(path: Content) -> Program:
     kind = held[_IDENTIFIER]
     if kind[:2] in (b"ET", b"BP"):
         from stepwell.backends.executorch.writing.bundled import is_bundled, unbundled
-        from stepwell.reading.artefacts import read_pte
+        from stepwell.reading.artifacts import read_pte
 
         return read_pte(unbundled(held) if is_bundled(held) else held)
     if kind == b"TOSA":
-        from stepwell.reading.artefacts import read_tosa
+        from stepwell.reading.artifacts import read_tosa
 
         return read_tosa(held)
     if held.startswith(_VGF):
-        from stepwell.reading.artefacts import read_vgf
+        from stepwell.reading.artifacts import read_vgf
 
         return read_vgf(held)
     try:

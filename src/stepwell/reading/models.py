@@ -32,7 +32,7 @@ from stepwell.ir.outside.switches import kept_stderr
 from stepwell.ir.records import dataclass
 from stepwell.opening import insist, open_sizes
 from stepwell.program import Program, from_exported_program, load
-from stepwell.quantising import find_quantiser
+from stepwell.quantizing import find_quantizer
 from stepwell.reading.factories import FORMS, made_by, parts_of, users_code
 from stepwell.translate.exporting import export
 from stepwell.zoo.catalogue import SOURCES, find
@@ -55,7 +55,7 @@ def open_model(
     spec: str,
     *,
     trust: bool = False,
-    quantise: str | None = None,
+    quantize: str | None = None,
     language: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, int | None] | None = None,
 ) -> Model:
@@ -65,7 +65,7 @@ def open_model(
         spec: `model.pt2`, `model.mlir`, `file.py:callable`, `model.gguf`, or a folder that
             `save_pretrained` of a causal language model of transformers wrote.
         trust: let a `.pt2` unpickle its sample inputs; otherwise they are skipped.
-        quantise: the name of a quantiser, for a module that a callable makes, or a language model.
+        quantize: the name of a quantizer, for a module that a callable makes, or a language model.
         language: how a language model is prepared and exported: `dtype`, `embedding`, `group` as
             `stepwell.causal_lm.prepare` has them, `context`, `attention`, `any_length`, `cache`,
             `cache_dtype`, `logits` as `export_causal_lm` has.
@@ -77,17 +77,17 @@ def open_model(
     """
     path, colon, attribute = spec.rpartition(":")
     if colon and path.endswith(".py"):
-        return export_model(attribute, made_by(spec), quantise=quantise, dynamic=dynamic)
+        return export_model(attribute, made_by(spec), quantize=quantize, dynamic=dynamic)
     if any(kind.is_that(Path(spec)) for kind in _LANGUAGE):
-        return _from_transformers(Path(spec), quantise, language or {})
+        return _from_transformers(Path(spec), quantize, language or {})
     if language:
         fact = f"{spec} is no folder of a causal language model of transformers"
         raise StepwellError(fact, help="--context, --attention and --cache are for such alone")
-    if quantise is not None:
-        raise StepwellError(_EXPORTED.format(spec, "a module is quantised"), help=_A_MODULE)
+    if quantize is not None:
+        raise StepwellError(_EXPORTED.format(spec, "a module is quantized"), help=_A_MODULE)
     file = Path(spec)
     if not file.exists() and spec.split("/")[0] in SOURCES:
-        return _from_zoo(spec, quantise, dynamic)
+        return _from_zoo(spec, quantize, dynamic)
     if dynamic:
         raise StepwellError(_EXPORTED.format(spec, "sizes are opened"), help=_A_MODULE)
     if not file.exists():
@@ -110,10 +110,10 @@ _EXPORTED = "{} is exported already, and {} before that"
 _A_MODULE = "name a file.py:callable that makes the module"
 
 
-def _from_zoo(name: str, quantise: str | None, dynamic: Mapping[str, int | None] | None) -> Model:
+def _from_zoo(name: str, quantize: str | None, dynamic: Mapping[str, int | None] | None) -> Model:
     made = find(name).make()
     program = made.program or (made.module, made.inputs)
-    return export_model(name.replace("/", "_"), program, quantise=quantise, dynamic=dynamic)
+    return export_model(name.replace("/", "_"), program, quantize=quantize, dynamic=dynamic)
 
 
 @dataclass(frozen=True)
@@ -139,15 +139,15 @@ _LANGUAGE = (
 )
 
 
-def _from_transformers(folder: Path, quantise: str | None, language: Mapping[str, Any]) -> Model:
+def _from_transformers(folder: Path, quantize: str | None, language: Mapping[str, Any]) -> Model:
     before = {name: value for name, value in language.items() if name in BEFORE_EXPORT}
     how: dict[str, Any] = {
         name: value for name, value in language.items() if name not in BEFORE_EXPORT
     }
     notes: list[str] = []
     model = load_causal_lm(folder, notes)
-    with users_code(f"quantiser {quantise!r} fails on {folder}"):
-        model = prepare(model, quantise=quantise, **before)
+    with users_code(f"quantizer {quantize!r} fails on {folder}"):
+        model = prepare(model, quantize=quantize, **before)
     kind = next(kind for kind in _LANGUAGE if kind.is_that(folder))
     others = sorted(set(how) - kind.options) if kind.options is not None else ()
     if others:
@@ -165,7 +165,7 @@ def export_model(
     name: str,
     made: Any,
     *,
-    quantise: str | None = None,
+    quantize: str | None = None,
     dynamic: Mapping[str, int | None] | None = None,
 ) -> Model:
     """Export what a factory returned.
@@ -174,13 +174,13 @@ def export_model(
         name: how to call the model.
         made: `(module, inputs)`, `(module, inputs, dynamic_shapes)`, these by name, or an
             `ExportedProgram`.
-        quantise: the name of a quantiser that is applied to the module first.
+        quantize: the name of a quantizer that is applied to the module first.
         dynamic: kinds of sizes that are to be open (`stepwell.open_sizes`).
     """
     import torch
 
     if isinstance(made, torch.export.ExportedProgram):
-        if quantise is not None or dynamic:
+        if quantize is not None or dynamic:
             raise StepwellError(f"{name} returned a program that is exported already", help=FORMS)
         inputs, keywords = made.example_inputs or (None, {})
         return Model(name, from_exported_program(made), None, inputs, keywords)
@@ -189,11 +189,11 @@ def export_model(
         raise StepwellError(
             f"{name} returned a {type(module).__name__} where a torch.nn.Module is needed"
         )
-    if quantise is not None:
+    if quantize is not None:
         if kwargs:
-            raise StepwellError(f"{name} takes inputs by keyword, and quantisers do not")
-        with users_code(f"quantiser {quantise!r} fails on {name}"):
-            module = find_quantiser(quantise)(module, args)
+            raise StepwellError(f"{name} takes inputs by keyword, and quantizers do not")
+        with users_code(f"quantizer {quantize!r} fails on {name}"):
+            module = find_quantizer(quantize)(module, args)
     if dynamic:
         sizes = open_sizes(module, args, kwargs, dynamic=dynamic)
         insist(sizes, dynamic)

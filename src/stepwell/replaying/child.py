@@ -2,7 +2,7 @@
 
     PYTHONPATH=CHECKOUT/src python child.py < ASKED
 
-Of stepwell it uses what every commit has: `lower`, the report, the program's text, the artefact.
+Of stepwell it uses what every commit has: `lower`, the report, the program's text, the artifact.
 Each program is lowered in a fork, so that one that ends its process is a line that says so.
 """
 
@@ -37,18 +37,18 @@ def lowered(program: Any, target: str) -> dict[str, Any]:
     begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()
     found = stepwell.lower(program, target)
-    if hasattr(type(found), "artefact"):
-        artefact = found.artefact
+    if hasattr(type(found), "artifact"):
+        artifact = found.artifact
     else:  # An older commit.
-        artefact = found.to_tosa() if target.startswith("tosa") else found.to_pte()
+        artifact = found.to_tosa() if target.startswith("tosa") else found.to_pte()
     seconds = time.process_time() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     ops = [op for op in found.program.module.walk() if not op.regions]
     return {
         "ir": hashlib.sha256(str(found.program).encode()).hexdigest(),
         "ops": dict(Counter(op.name for op in ops)),
-        "sha": hashlib.sha256(artefact).hexdigest(),
-        "bytes": len(artefact),
+        "sha": hashlib.sha256(artifact).hexdigest(),
+        "bytes": len(artifact),
         "delegates": found.report.delegates,
         "outside": sum(found.report.outside.values()),
         "cost": sum(operations(op) for op in ops),

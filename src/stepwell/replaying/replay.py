@@ -25,10 +25,10 @@ from stepwell.zoo.catalogue import Entry, select
 
 Tell = Callable[[str, int, int], None]
 
-MODELS = ("examples/*", "quantised/*")
+MODELS = ("examples/*", "quantized/*")
 """What is lowered unless something else is named: what every checkout has."""
 TARGETS = ("xnnpack", "tosa-1.0+fp")
-"""What programs are lowered to that are quantised for none."""
+"""What programs are lowered to that are quantized for none."""
 CHILD = Path(__file__).resolve().with_name("child.py")
 """What lowers them, with whichever commit's stepwell; it is run, not imported."""
 
@@ -92,7 +92,7 @@ def replay(
     Args:
         span: `BASE..HEAD`; the base is the last release unless it is named.
         models: of the zoo, as for `stepwell.sweep`.
-        targets: as for `stepwell.lower`; if none, `TARGETS`, and what a program is quantised for.
+        targets: as for `stepwell.lower`; if none, `TARGETS`, and what a program is quantized for.
         cache: where exported programs and figures are kept, named by content.
         workers: processes at once.
         tell: told what is being done.

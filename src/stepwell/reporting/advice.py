@@ -22,8 +22,8 @@ NOTHING = ""
 CHANGES: tuple[tuple[str, str], ...] = (
     (r"eval mode|for training|statistics are", "export it in eval mode: model.eval()"),
     (
-        r"(is|are) not quantised",
-        "quantise it first: --quantise int8 of a file.py:callable, or PT2E in your own code",
+        r"(is|are) not quantized",
+        "quantize it first: --quantize int8 of a file.py:callable, or PT2E in your own code",
     ),
     (
         r"symbolic|not known, not even|known ahead of time|(size|shape|length)\b.* at run time",

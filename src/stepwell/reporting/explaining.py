@@ -86,7 +86,7 @@ class Explanation(Shown):
     target: str
     fates: tuple[Fate, ...]
     lowered: Lowered | None = None
-    """None of an artefact that somebody made."""
+    """None of an artifact that somebody made."""
 
     def fate(self, node: str) -> Fate:
         """The fate of one node."""
@@ -173,8 +173,8 @@ def explain(
     return Explanation(target, tuple(fates(source, lowered)), lowered)
 
 
-def explain_artefact(program: Program, name: str) -> Explanation:
-    """Where each op of an artefact runs: in which delegate, or in a kernel.
+def explain_artifact(program: Program, name: str) -> Explanation:
+    """Where each op of an artifact runs: in which delegate, or in a kernel.
 
     Args:
         program: what was read of it; at the level of a backend without delegates, all is its own.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepwell.checking.result import CheckResult
 
 
-_CUT = ", {} of them cut off, so that loading takes less memory (optimise='speed': none)"
+_CUT = ", {} of them cut off, so that loading takes less memory (optimize='speed': none)"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Report(Shown):
         target: what it was lowered to.
         delegates: how many parts a backend runs as a whole.
         cuts: as many of them stand directly behind another, with which they would be one: XNNPACK
-            packs the weights of one after the other, which takes less memory (`optimise`).
+            packs the weights of one after the other, which takes less memory (`optimize`).
         outside: op name → count, of what the runtime's own kernels run.
         refusals: each rewrite that left an op alone although it looked at it, with the reason.
         steps: the pipeline's steps with applications, seconds and ops left.

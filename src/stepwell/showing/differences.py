@@ -45,7 +45,7 @@ def differences(
     """Node of the model → largest |lowered − eager| over the largest |eager|.
 
     Both run op by op: the model's own ops with eager's kernels, the lowered program in the
-    interpreter of its level (a device may round otherwise: `stepwell check` holds its artefact to
+    interpreter of its level (a device may round otherwise: `stepwell check` holds its artifact to
     a bound). Nodes without a value of the same quantity are left out; pictures may lie channels
     last. Integers that stand for reals are compared as reals.
 

@@ -1,4 +1,4 @@
-"""MLIR text with terminal colours."""
+"""MLIR text with terminal colors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TOKENS = re.compile(
     r"|(?P<type>(?:tensor|vector)<|![\w.]+<?|\b(?:f32|f16|bf16|f64|[su]?i\d+)\b)"
     r"|(?P<attribute>#[\w.]+)|(?P<op>\b[a-z_]\w*(?:\.\w+)+)|(?P<number>-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b)"
 )
-_COLOURS = {
+_COLORS = {
     "string": "32",
     "value": "33",
     "symbol": "1;34",
@@ -21,10 +21,10 @@ _COLOURS = {
 
 
 def highlighted(text: str) -> str:
-    """The text with ANSI colours; without them it is the same text."""
+    """The text with ANSI colors; without them it is the same text."""
 
-    def colour(match: re.Match[str]) -> str:
+    def color(match: re.Match[str]) -> str:
         kind = match.lastgroup
-        return f"\x1b[{_COLOURS[kind]}m{match[0]}\x1b[0m" if kind else match[0]
+        return f"\x1b[{_COLORS[kind]}m{match[0]}\x1b[0m" if kind else match[0]
 
-    return _TOKENS.sub(colour, text)
+    return _TOKENS.sub(color, text)

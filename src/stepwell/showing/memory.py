@@ -191,7 +191,7 @@ def _name(step: Instruction) -> str:
 def to_svg(plan: MemoryPlan, width: int = 860, height: int = 320) -> str:
     """The plan as SVG: steps from left to right, bytes of the arena upwards.
 
-    Colours are those of the text around it (`currentColor`), so that it reads in both themes.
+    Colors are those of the text around it (`currentColor`), so that it reads in both themes.
     """
     left, bottom, top = 70, 26, 14
     across, up = (

@@ -96,7 +96,7 @@ class Story:
     sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
     """File name in locations → its text, where it was found."""
     memory: tuple[MemoryPlan, ...] = ()
-    """The arenas of the artefact's methods, and the workspaces of its delegates."""
+    """The arenas of the artifact's methods, and the workspaces of its delegates."""
     added: float = 0.0
     """Milliseconds a call in ops that no node of the model has."""
     differences: Mapping[str, float] = field(default_factory=dict[str, float])

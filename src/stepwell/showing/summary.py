@@ -58,7 +58,7 @@ class Summary:
         return "\n".join(lines)
 
 
-def summarise(program: Program) -> Summary:
+def summarize(program: Program) -> Summary:
     """Count what a program consists of; nothing is evaluated."""
     ops: Counter[str] = Counter()
     work: Counter[str] = Counter()

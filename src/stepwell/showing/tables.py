@@ -16,7 +16,7 @@ from stepwell.reporting.advice import Advice, advise
 from stepwell.reporting.explaining import Explanation
 from stepwell.reporting.profiling import HEADS, Profile
 from stepwell.reporting.report import Report
-from stepwell.showing.summary import summarise
+from stepwell.showing.summary import summarize
 from stepwell.targets import Pipelines
 from stepwell.translate.mxfp.accuracy import MxAccuracy
 
@@ -95,7 +95,7 @@ def report_table(report: Report) -> str:
 @gives("html", Lowered)
 def lowered_fragment(lowered: Lowered) -> str:
     """What the lowering did, and the ops that there are now; no text, no weights."""
-    counts = summarise(lowered.program)
+    counts = summarize(lowered.program)
     rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
     ops = table(("op", "count", "work"), [(name, n, f"{w:,}") for name, (n, w) in rows])
     return (
@@ -145,7 +145,7 @@ def _cell(held: Any) -> str:
 @gives("html", Program)
 def program_fragment(program: Program) -> str:
     """The text of a program, folded away under its size."""
-    counts = summarise(program)
+    counts = summarize(program)
     rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
     text = escape(str(program))
     return (

@@ -26,7 +26,7 @@ from stepwell.showing.weights import weight_bytes
 ALIGNMENT = 64
 """Bytes to which XNNPACK rounds a value on desktop x86 (`XNN_ALLOCATION_ALIGNMENT`)."""
 _ROW_PARAMETERS = 8
-"""Bytes of scale and zero point of each row that XNNPACK quantises while it runs."""
+"""Bytes of scale and zero point of each row that XNNPACK quantizes while it runs."""
 
 
 @dataclass

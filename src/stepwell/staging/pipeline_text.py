@@ -1,4 +1,4 @@
-"""Pipelines as text: `normalise,my-rewrite{limit=4},both(first,second),absorb/merge-linears`.
+"""Pipelines as text: `normalize,my-rewrite{limit=4},both(first,second),absorb/merge-linears`.
 
 A name is, in this order: a step of the pipeline at hand, or a part of one by its path, as it is set
 there; a rewrite or pass of the house or of a plug-in, with options; a pipeline, for all its steps.
@@ -127,7 +127,7 @@ def parse_steps(
     """
     steps = [step for item in split(text) for step in _steps_of(item, own, known or {})]
     if not steps:
-        raise StepwellError("a pipeline without a step", help="normalise,my-rewrite,…")
+        raise StepwellError("a pipeline without a step", help="normalize,my-rewrite,…")
     return tuple(steps)
 
 

@@ -20,7 +20,7 @@ from stepwell.translate.rewrites.tosa.placing.order import TO_TOSA
 from stepwell.translate.rewrites.xnnpack import MERGES
 
 PLAIN = Form("plain", "each operation has one spelling", Together("plain", NORMAL_FORM))
-TYPED = Form("typed", "quantisation stands in types", Together("typed", TYPES))
+TYPED = Form("typed", "quantization stands in types", Together("typed", TYPES))
 FOLDED = Form("folded", "what is constant is in weights", Together("folded", FOLD_WEIGHTS))
 WIDE = Form(
     "wide",
@@ -62,11 +62,11 @@ EXPAND_ATTENTION = Place(
 )
 
 EVERYWHERE = {
-    "normalise": Place("Every later pattern is written for one spelling.", leaves=(PLAIN,)),
-    "normalise-quantised": Place(
-        "Quantised layers are recognised in one spelling, too.", leaves=(PLAIN,)
+    "normalize": Place("Every later pattern is written for one spelling.", leaves=(PLAIN,)),
+    "normalize-quantized": Place(
+        "Quantized layers are recognized in one spelling, too.", leaves=(PLAIN,)
     ),
-    "normalise-parts": Place(
+    "normalize-parts": Place(
         "What was taken apart brought other spellings.",
         leaves=(PLAIN,),
     ),
@@ -76,7 +76,7 @@ EVERYWHERE = {
         leaves=(TYPED,),
     ),
     "share-types": Place(
-        "One tensor that is quantised twice alike is quantised once.", (TYPED,), (SHARED,)
+        "One tensor that is quantized twice alike is quantized once.", (TYPED,), (SHARED,)
     ),
     "fold-weights": Place(
         "Norms, scales and biases join weights while layers are still layers.",
@@ -84,7 +84,7 @@ EVERYWHERE = {
         (FOLDED,),
     ),
     "find-attention": FIND_ATTENTION,
-    "recognise-attention": FIND_ATTENTION,
+    "recognize-attention": FIND_ATTENTION,
     "attention-to-products": EXPAND_ATTENTION,
     "expand-attention": EXPAND_ATTENTION,
     "share-parts": Place(
@@ -113,7 +113,7 @@ XNNPACK = {
         "A node's operands are of one float type; casts meet before layers are looked at.",
         leaves=(WIDE,),
     ),
-    "lower-quantised": Place(
+    "lower-quantized": Place(
         "Ops between casts take the integers where a kernel does, before floats are rewritten "
         "around them.",
         (TYPED,),
@@ -136,7 +136,7 @@ XNNPACK = {
         "an input before anything else reads them.",
         (EXPANDED,),
     ),
-    "centre-residual-stream": Place(
+    "center-residual-stream": Place(
         "A mean that a layer's weights can take is found while a layer norm is one op."
     ),
     "decompose": Place(
@@ -187,7 +187,7 @@ XNNPACK = {
         (MET,),
         ends=(MET,),
     ),
-    "merge-layouts-of-patches": Place("The product's views meet their neighbours.", (), (MET,)),
+    "merge-layouts-of-patches": Place("The product's views meet their neighbors.", (), (MET,)),
     "affine-by-channels": Place(
         "An affine step by channels is a depthwise node where layouts stand so.", (MET,)
     ),
@@ -225,7 +225,7 @@ TOSA_STEPS = {
     ),
     "strip-boundary": Place("Of an integer program inputs and outputs are the integers.", (TYPED,)),
     "lower-int8": Place(
-        "Quantised layers are integers and RESCALE before floats are looked at.",
+        "Quantized layers are integers and RESCALE before floats are looked at.",
         (TYPED,),
         ends=(SHARED,),
     ),
@@ -282,9 +282,9 @@ TOSA_STEPS = {
 
 CMSIS = {
     "lower-to-cmsis": Place(
-        "Quantised layers become the library's operators.", (TYPED,), ends=(TYPED,)
+        "Quantized layers become the library's operators.", (TYPED,), ends=(TYPED,)
     ),
-    "explain-floats": Place("What stayed in floats says why, while its neighbours are there."),
+    "explain-floats": Place("What stayed in floats says why, while its neighbors are there."),
     "lower-boundary": Place("The casts that are left are the border between floats and bytes."),
     "lift-number-operand": Place("A kernel takes tensors where a graph had numbers."),
     "decompose-for-kernels": Place(
@@ -318,7 +318,7 @@ CMSIS = {
     "parts-as-they-are": Place("Parts are read as what they are once all slices are parts."),
     "integer-ports": Place("Inputs and outputs are integers where that is asked for.", (TYPED,)),
     "lower-for-npu": Place(
-        "The accelerator takes what it can of the quantised program; the CPU gets the rest.",
+        "The accelerator takes what it can of the quantized program; the CPU gets the rest.",
         (TYPED,),
         ends=(SHARED,),
     ),

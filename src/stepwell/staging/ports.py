@@ -1,6 +1,6 @@
 """The values of a model as an integer program takes and gives them.
 
-A target of integers takes quantised inputs as their integers and gives such outputs; one without
+A target of integers takes quantized inputs as their integers and gives such outputs; one without
 64 bits gives them in 32. The program's attributes say which, and what the integers mean.
 """
 

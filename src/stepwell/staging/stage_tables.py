@@ -3,7 +3,7 @@
 A table says of a stage the step behind which a program is at it, the first of these that a
 pipeline has; the last stage is the level that is emitted, behind all steps.
 
-`typed`: quantisation stands in types; `plain`: torch's operators as the target's lowerings read
+`typed`: quantization stands in types; `plain`: torch's operators as the target's lowerings read
 them; `nodes`, `operators`: the target's operations, outside delegates, beside what stays torch's;
 `laid-out`: with layouts and kernels chosen.
 """
@@ -16,7 +16,7 @@ Stages = Mapping[str, tuple[str, ...]]
 
 XNNPACK: Stages = {
     "typed": ("lower-casts",),
-    "plain": ("arrange", "normalise"),
+    "plain": ("arrange", "normalize"),
     "nodes": ("share-nodes", "leave-to-kernels"),
     "laid-out": ("choose-kernels",),
     "xnnpack": (),

@@ -2,7 +2,7 @@
 
 A stage is a place between two steps at which programs are complete: they print, parse, verify and
 run. A program that stopped says so itself (`stepwell.after = "xnnpack/share-nodes"`), so that its
-text goes in again; one that was written by hand or read from an artefact comes in where its level
+text goes in again; one that was written by hand or read from an artifact comes in where its level
 does.
 
     stepwell.lower(program, "xnnpack", stop="nodes")       # xnnpack nodes, outside delegates

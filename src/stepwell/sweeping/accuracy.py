@@ -1,4 +1,4 @@
-"""What an artefact computes against eager PyTorch, with the bound of `stepwell check`."""
+"""What an artifact computes against eager PyTorch, with the bound of `stepwell check`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 
-QUANTISES = "quantized_decomposed.quantize"
+QUANTIZES = "quantized_decomposed.quantize"
 """What names of ops that round floats to steps begin with."""
 STEP = 1
-"""Integer kernels round a product once where quantise and dequantise round it twice."""
+"""Integer kernels round a product once where quantize and dequantize round it twice."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Distance:
 
 
 class SteppingInterpreter(NoisyInterpreter):
-    """Moves what is quantised by a step at times, as kernels on integers do; floats as before."""
+    """Moves what is quantized by a step at times, as kernels on integers do; floats as before."""
 
     def step(self, op: Any, environment: dict[Any, Any]) -> None:
-        """Evaluate an op, then move what it quantised by up to a step."""
+        """Evaluate an op, then move what it quantized by up to a step."""
         super().step(op, environment)
-        if not op_name(op).startswith(QUANTISES):
+        if not op_name(op).startswith(QUANTIZES):
             return
         for result in op.results:
             value = environment[result]
@@ -72,7 +72,7 @@ def distance(
         return Distance(error, FLOAT_KERNELS.relative)
     func = source.method("forward")
     moved = sensitivity(func, source.weights, tuple(inputs))
-    if any(op_name(op).startswith(QUANTISES) for op in func.walk()):
+    if any(op_name(op).startswith(QUANTIZES) for op in func.walk()):
         moved = max(moved, _stepping(source, tuple(inputs)))
     allowed = Bound(FLOAT_KERNELS.relative + moved, FLOAT_KERNELS.absolute, "noise")
     return Distance(error, allowed.relative, _difference(expected, given, allowed))
@@ -87,7 +87,7 @@ def _difference(expected: Sequence[Any], given: Sequence[Any], allowed: Bound) -
 
 
 def _stepping(source: Program, inputs: tuple[Any, ...]) -> float:
-    """How far steps of quantised values move outputs, with a margin."""
+    """How far steps of quantized values move outputs, with a margin."""
     func = source.method("forward")
     exact = Interpreter(source.weights).call(func, inputs).outputs
     worst = 0.0

@@ -53,7 +53,7 @@ def sweep(
     targets: str | Sequence[str] = "xnnpack",
     *,
     options: Mapping[str, Any] | None = None,
-    quantise: str | None = None,
+    quantize: str | None = None,
     dtype: str | None = None,
     symbolic: bool = False,
     payload: str | None = None,
@@ -74,11 +74,11 @@ def sweep(
             `file.py:callable`.
         targets: as for `stepwell.lower`.
         options: as for `stepwell.lower`; each target is given those that it takes.
-        quantise: `int8` (the target's own quantiser) or a name of `quantising.QUANTISERS`.
+        quantize: `int8` (the target's own quantizer) or a name of `quantizing.QUANTIZERS`.
         dtype: cast floats to this type first.
         symbolic: export with symbolic sizes.
         payload: linear layers in this MX payload.
-        latency: time the artefacts (xnnpack), on quiet workers, one at a time.
+        latency: time the artifacts (xnnpack), on quiet workers, one at a time.
         stock: ExecuTorch's own flow beside ours (xnnpack).
         tune: measure what costs call close (xnnpack) on quiet workers, and write what wins into
             this table, which `lower(..., tuned=…)` takes.
@@ -94,7 +94,7 @@ def sweep(
     """
     named = [models] if isinstance(models, str) else list(models)
     wanted = [targets] if isinstance(targets, str) else list(targets)
-    variant = Variant(quantise, dtype, symbolic, payload)
+    variant = Variant(quantize, dtype, symbolic, payload)
     needs_fork("a sweep")
     extras = latency, stock, tune is not None
     chosen = {target: options_of(target, options) for target in wanted} if options else {}
@@ -135,7 +135,7 @@ def job_of(
     Raises:
         StepwellError: it is not.
     """
-    from stepwell.quantising import quantiser_for
+    from stepwell.quantizing import quantizer_for
 
     if (latency or stock or tune) and target != "xnnpack":
         raise StepwellError(
@@ -143,7 +143,7 @@ def job_of(
             help="leave out latency, stock and tune, or sweep xnnpack by itself",
         )
     chosen = options_of(target, options)
-    recipe = quantiser_for(variant.quantise, target) if variant.quantise else None
+    recipe = quantizer_for(variant.quantize, target) if variant.quantize else None
     own = Variant(recipe, variant.dtype, variant.symbolic, variant.payload)
     return Job(model, target, tuple(sorted(chosen.items())), own, latency, stock, tune)
 

@@ -43,19 +43,19 @@ class Variant:
     """What is done to a model before it is lowered.
 
     Attributes:
-        quantise: a name of `stepwell.quantising`, or None.
+        quantize: a name of `stepwell.quantizing`, or None.
         dtype: floats are cast to this type (`float16`, `bfloat16`), or None.
         symbolic: export with symbolic sizes: the entry's own, else the batch.
         payload: linear layers in this MX payload, or None.
     """
 
-    quantise: str | None = None
+    quantize: str | None = None
     dtype: str | None = None
     symbolic: bool = False
     payload: str | None = None
 
     def __str__(self) -> str:
-        named = (self.quantise, self.dtype, "symbolic" if self.symbolic else None, self.payload)
+        named = (self.quantize, self.dtype, "symbolic" if self.symbolic else None, self.payload)
         return " ".join(part for part in named if part) or "as it is"
 
 
@@ -68,7 +68,7 @@ class Job:
         target: as for `stepwell.lower`.
         options: as for `stepwell.lower`.
         variant: what is done to the model first.
-        latency: measure the artefact's time, on a quiet worker.
+        latency: measure the artifact's time, on a quiet worker.
         stock: lower and run with ExecuTorch's own flow too.
         tune: measure what costs call close (`stepwell.tune`), on a quiet worker.
     """

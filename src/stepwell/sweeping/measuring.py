@@ -25,7 +25,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.signature import get_signature
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
-from stepwell.quantising import find_quantiser
+from stepwell.quantizing import find_quantizer
 from stepwell.reporting.explaining import fates
 from stepwell.staging.ports import given_back, taken
 from stepwell.sweeping.accuracy import distance
@@ -184,8 +184,8 @@ def prepare(made: Made, variant: Variant) -> Prepared:
         if made.program is not None:
             exported = made.program
             inputs = inputs or exported.example_inputs[0]
-        elif variant.quantise is not None:
-            converted = find_quantiser(variant.quantise)(module, inputs)
+        elif variant.quantize is not None:
+            converted = find_quantizer(variant.quantize)(module, inputs)
             exported = export(converted, inputs, dynamic_shapes=made.dynamic)
         else:
             exported = export(module, inputs, dynamic_shapes=made.dynamic)
@@ -195,7 +195,7 @@ def prepare(made: Made, variant: Variant) -> Prepared:
     seconds = time.process_time() - started
     source = from_exported_program(exported)
     reference = (
-        exported.module(check_guards=False) if variant.quantise or module is None else module
+        exported.module(check_guards=False) if variant.quantize or module is None else module
     )
     expected, why_not = eager(reference, inputs)
     return Prepared(source, exported, inputs, expected, why_not, seconds, made.ranges)
@@ -244,7 +244,7 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
         clock.append(time.process_time())
         found = lower(prepared.source, job.target, **options_of(job, prepared))
         clock.append(time.process_time())
-        assert found.artefact
+        assert found.artifact
         clock.append(time.process_time())
         return found
 
@@ -268,14 +268,14 @@ def lowered_row(job: Job, prepared: Prepared, row: Row, tell: Tell) -> Row:
         outside=dict(sorted(lowered.report.outside.items())),
         floats_outside=floats_outside(lowered),
         reasons=reasons_outside(prepared.source, lowered),
-        size=len(lowered.artefact),
+        size=len(lowered.artifact),
         arena=arena_of(lowered),
     )
     tell("stage", f"running on {job.target}")
     row = compared(prepared, lowered, row)
     if job.latency and row.outcome in ("right", "wrong"):
         tell("stage", f"timing on {job.target}")
-        row = replace(row, latency_ms=latency(lowered.artefact, prepared.inputs))
+        row = replace(row, latency_ms=latency(lowered.artifact, prepared.inputs))
     if job.tune and row.outcome in ("right", "not compared"):
         tell("stage", f"timing on {job.target}")
         leaves = pytree.tree_leaves(prepared.inputs)
@@ -329,16 +329,16 @@ def floats_outside(lowered: Lowered) -> int | None:
 
 def arena_of(lowered: Lowered) -> int | None:
     """Bytes that a `.pte` plans for activations."""
-    if lowered.target.artefact != "pte":
+    if lowered.target.artifact != "pte":
         return None
     from stepwell.backends.executorch.reading.read import read_container
 
-    methods = read_container(bytearray(lowered.artefact)).methods
+    methods = read_container(bytearray(lowered.artifact)).methods
     return max((sum(method.arena_sizes[1:]) for method in methods), default=0)
 
 
 def compared(prepared: Prepared, lowered: Lowered, row: Row) -> Row:
-    """The row with what running the artefact gave."""
+    """The row with what running the artifact gave."""
     engine, run = engine_of(lowered, prepared.source)
     row = replace(row, engine=engine)
     func = lowered.program.method()
@@ -402,7 +402,7 @@ def lost_classes(lowered: Lowered) -> str:
 
 
 def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Sequence[Any]]]:
-    """What runs the artefact: its real engine, or the interpreter where that takes minutes."""
+    """What runs the artifact: its real engine, or the interpreter where that takes minutes."""
     name = lowered.target.name
     if name.startswith("tosa"):
         work = sum(operations(op) for func in source.methods.values() for op in func.body.block.ops)
@@ -414,11 +414,11 @@ def engine_of(lowered: Lowered, source: Program) -> tuple[str, Callable[..., Seq
     return ("ExecuTorch" if name == "xnnpack" else "interpreter"), lowered.run
 
 
-def latency(artefact: bytes, inputs: tuple[Any, ...]) -> float:
+def latency(artifact: bytes, inputs: tuple[Any, ...]) -> float:
     """The tenth percentile of a `.pte`'s run time, in milliseconds of one thread's CPU time."""
     from stepwell.backends.executorch.running.runner import PteSession
 
-    session = PteSession.load(artefact)
+    session = PteSession.load(artifact)
     given = session.laid_out(pytree.tree_leaves(inputs), "forward")
     times: list[float] = []
     for _ in range(ROUNDS):

@@ -26,7 +26,7 @@ OUTCOMES: dict[str, str] = {
     "wrong": "lowered, ran, and outside the bound of eager",
     "not compared": "lowered; the note says why it was not run or what it cannot be compared with",
     "refused": "stepwell says what the target has no counterpart of",
-    "not exported": "`torch.export` or the quantiser does not take the model",
+    "not exported": "`torch.export` or the quantizer does not take the model",
     "not made": "the factory of the model fails",
     "fault": "an exception of ours that is not a StepwellError",
     "crashed": "a signal ended the process",
@@ -69,12 +69,12 @@ class Row:
         floats_outside: of these, how many read activations and are no look-up (xnnpack).
         ops: operators of the imported program.
         delegates: parts that a backend runs as a whole, those that memory cuts off not counted.
-        size, arena: bytes of the artefact; bytes planned for its activations.
+        size, arena: bytes of the artifact; bytes planned for its activations.
         export_seconds, lower_seconds, emit_seconds: CPU time.
         peak_bytes: what lowering and emission added to resident memory at the most.
         error, bound: largest difference from eager as a share of its largest number, and what was
             allowed.
-        engine: what ran the artefact.
+        engine: what ran the artifact.
         latency_ms: p10 of its run time on one thread.
         tuned: what was measured of choices that costs call close, and what they save together.
         stock: the same figures of ExecuTorch's own flow, or `{"fails": …}`.

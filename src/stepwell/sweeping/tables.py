@@ -46,8 +46,8 @@ def row_table(rows: Sequence[Row]) -> Table:
         counts = "" if row.delegates is None else f"{row.delegates}/{sum(row.outside.values())}"
         error = "" if row.error is None else f"{row.error:.0e}"
         took = "" if row.lower_seconds is None else f"{row.lower_seconds:.2f}"
-        colour = "red" if row.outcome in FAULTS else "green" if row.outcome == "right" else "yellow"
-        table.add_row(row.model, row.target, f"[{colour}]{row.outcome}[/]", counts, error, took)
+        color = "red" if row.outcome in FAULTS else "green" if row.outcome == "right" else "yellow"
+        table.add_row(row.model, row.target, f"[{color}]{row.outcome}[/]", counts, error, took)
     return table
 
 

@@ -233,7 +233,7 @@ def preload() -> None:
     for target in ("xnnpack", "tosa-1.0+fp"):
         model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
         exported = export(model.eval(), (torch.randn(2, 4),))
-        assert lower(exported, target).artefact
+        assert lower(exported, target).artifact
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ TARGETS = (
     *(f"ethos-u65-{macs}" for macs in (256, 512)),
     *(f"ethos-u85-{macs}" for macs in (128, 256, 512, 1024, 2048)),
 )
-QUANTISERS = (
+QUANTIZERS = (
     "int8-xnnpack int8-xnnpack-dynamic int8-cortex-m int8-tosa int16-tosa 4w 8da4w 8da8w".split()
 )
 """The house's, without a look at the modules that make them: a shell does not wait for torch."""
@@ -50,6 +50,6 @@ def targets(**asked: Any) -> Iterable[str]:
     return TARGETS
 
 
-def quantisers(**asked: Any) -> Iterable[str]:
-    """The names of quantisers."""
-    return QUANTISERS
+def quantizers(**asked: Any) -> Iterable[str]:
+    """The names of quantizers."""
+    return QUANTIZERS

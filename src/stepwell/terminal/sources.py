@@ -1,4 +1,4 @@
-"""Whatever a command can look at, as a program: a model, a saved program, or an artefact."""
+"""Whatever a command can look at, as a program: a model, a saved program, or an artifact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stepwell.target import Target
 
 
 @dataclass(frozen=True)
-class Artefact:
+class Artifact:
     """A file that some target made.
 
     Attributes:
@@ -35,23 +35,23 @@ def open_source(
     *,
     trust: bool = False,
     largest: bool = False,
-    quantise: str | None = None,
+    quantize: str | None = None,
     language: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, int | None] | None = None,
 ) -> Model:
-    """A model (`open_model`), or the program in an artefact (`open_artefact`).
+    """A model (`open_model`), or the program in an artifact (`open_artifact`).
 
     Raises:
         StepwellError: the file is missing or does not read.
     """
-    artefact = open_artefact(spec, largest=largest)
-    if artefact is None:
-        return open_model(spec, trust=trust, quantise=quantise, language=language, dynamic=dynamic)
-    return Model(artefact.name, artefact.program)
+    artifact = open_artifact(spec, largest=largest)
+    if artifact is None:
+        return open_model(spec, trust=trust, quantize=quantize, language=language, dynamic=dynamic)
+    return Model(artifact.name, artifact.program)
 
 
-def open_artefact(spec: str, *, largest: bool = False) -> Artefact | None:
-    """The artefact in a file, whoever wrote it; None for what is no artefact.
+def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
+    """The artifact in a file, whoever wrote it; None for what is no artifact.
 
     Args:
         spec: a `.pte`, a `.bpte`, a `.tosa`, a `.vgf`, or a file of a plug-in's target that has
@@ -70,7 +70,7 @@ def open_artefact(spec: str, *, largest: bool = False) -> Artefact | None:
         return None
     data = unbundled(read_bytes(path)) if is_bundle else read_bytes(path)
     program, target = reader(data)
-    return Artefact(path.stem, data, program, target)
+    return Artifact(path.stem, data, program, target)
 
 
 def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, Target]] | None:
@@ -85,13 +85,13 @@ def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, T
         return _read_vgf
     for name in registry().targets if len(suffix) > 1 else ():
         target = find_target(name)
-        if target.reader is not None and suffix == f".{target.artefact}":
+        if target.reader is not None and suffix == f".{target.artifact}":
             return lambda data, read=target.reader, by=target: (read(data), by)
     return None
 
 
 def _read_pte(data: bytes, largest: bool) -> tuple[Program, Target]:
-    from stepwell.reading.artefacts import read_pte
+    from stepwell.reading.artifacts import read_pte
     from stepwell.targets import find_target
 
     program = read_pte(data, largest=largest)
@@ -99,14 +99,14 @@ def _read_pte(data: bytes, largest: bool) -> tuple[Program, Target]:
 
 
 def _read_tosa(data: bytes) -> tuple[Program, Target]:
-    from stepwell.reading.artefacts import read_tosa
+    from stepwell.reading.artifacts import read_tosa
     from stepwell.targets import find_target
 
     return read_tosa(data), find_target("tosa-1.0+fp")
 
 
 def _read_vgf(data: bytes) -> tuple[Program, Target]:
-    from stepwell.reading.artefacts import read_vgf
+    from stepwell.reading.artifacts import read_vgf
     from stepwell.targets import find_target
 
     return read_vgf(data), find_target("vgf")

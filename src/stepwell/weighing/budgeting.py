@@ -40,7 +40,7 @@ class Figures:
     Attributes:
         delegates: parts that a backend runs as a whole.
         outside: ops that the runtime's own kernels run.
-        bytes: of the artefact.
+        bytes: of the artifact.
         arena: bytes planned for activations, of the method that has most; of a `.pte`.
         latency_ratio: the time of a call, of one with the program of ExecuTorch's own flow.
     """
@@ -70,31 +70,31 @@ class Budget:
 
     Attributes:
         model: as commands take it (`net.py:make`, `net.pt2`), or a `.pte` that somebody made.
-        target, quantise, options: how it is lowered; nothing is, of a `.pte`.
+        target, quantize, options: how it is lowered; nothing is, of a `.pte`.
         limits: its figures at most.
     """
 
     model: str
     target: str = "xnnpack"
-    quantise: str | None = None
+    quantize: str | None = None
     options: tuple[str, ...] = ()
     limits: Figures = Figures()
 
     @property
     def key(self) -> tuple[str, str, str | None, tuple[str, ...]]:
         """What tells it from the others of a file."""
-        return self.model, self.target, self.quantise, self.options
+        return self.model, self.target, self.quantize, self.options
 
     def __str__(self) -> str:
         parts = [self.model, "" if self.model.endswith(".pte") else f"-t {self.target}"]
-        parts += [f"--quantise {self.quantise}"] if self.quantise else []
+        parts += [f"--quantize {self.quantize}"] if self.quantize else []
         return " ".join(part for part in [*parts, *(f"-O {o}" for o in self.options)] if part)
 
 
 def measure(lowered: Lowered) -> Figures:
     """What a lowering costs; its latency is a matter of another measurement."""
-    data = lowered.artefact
-    is_pte = lowered.target.artefact == "pte"
+    data = lowered.artifact
+    is_pte = lowered.target.artifact == "pte"
     figures = Figures(lowered.report.delegates, lowered.report.outside.total(), len(data))
     return replace(figures, arena=arena_of(data)) if is_pte else figures
 
@@ -178,7 +178,7 @@ def _read(entry: Any, where: str) -> Budget:
         raise StepwellError("a program is a table", where, "[[program]]")
     given = dict(cast("Mapping[str, Any]", entry))
     limits = {one.name: given.pop(one.name) for one in FIELDS if one.name in given}
-    named: dict[str, type] = {"model": str, "target": str, "quantise": str, "options": list}
+    named: dict[str, type] = {"model": str, "target": str, "quantize": str, "options": list}
     wrong = [n for n, v in given.items() if not isinstance(v, named.get(n, type(None)))]
     wrong += [n for n, v in limits.items() if isinstance(v, bool) or not isinstance(v, int | float)]
     if wrong or "model" not in given:
@@ -194,7 +194,7 @@ def write_budgets(path: Path, budgets: Sequence[Budget]) -> None:
     tables: list[str] = []
     for one in budgets:
         named = {"model": one.model, "target": None if one.model.endswith(".pte") else one.target}
-        rows = {**named, "quantise": one.quantise, "options": list(one.options) or None}
+        rows = {**named, "quantize": one.quantize, "options": list(one.options) or None}
         held = rows | asdict(one.limits)
         lines = [f"{name} = {json.dumps(v)}" for name, v in held.items() if v is not None]
         tables.append("\n".join(["[[program]]", *lines]))

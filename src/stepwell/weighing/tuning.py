@@ -2,7 +2,7 @@
 
 Steps of a lowering say what else they could have done, with an estimate of each (`ir/choices.py`).
 Whatever is within `choices.CLOSE` of the least is tried, one choice at a time: the program is
-lowered once with it and once without, and both artefacts run in turn. A choice is kept if it is
+lowered once with it and once without, and both artifacts run in turn. A choice is kept if it is
 faster in nearly all pairs of runs, and by more than `NOISE` in the middle; at the end the whole is
 held against the untuned program in the same way, and dropped if it is no faster.
 """
@@ -111,7 +111,7 @@ def tune(
     for choice in choices_of(untuned):
         for other in choice.others:
             candidate = lowered({**kept, choice.key: other})
-            if candidate.artefact == best.artefact:
+            if candidate.artifact == best.artifact:
                 continue
             found = compared(best, candidate, inputs, pairs)
             ratio = found.ratio if found.wins else max(1.0, found.ratio)
@@ -164,7 +164,7 @@ def compared(
     Equal ones need no run unless asked for.
     """
     runs = [runner(one, inputs) for one in (first, second)]
-    if first.artefact == second.artefact and not even_if_equal:
+    if first.artifact == second.artifact and not even_if_equal:
         return Comparison((1.0,), 1e3 * timed(runs[0], 1))
     once = min(timed(run, 1) for run in runs for _ in range(3))
     count = max(1, int(BATCH / once))
@@ -179,10 +179,10 @@ def compared(
 
 
 def runner(lowered: Lowered, inputs: Sequence[Any]) -> Callable[[], object]:
-    """A run of an artefact that is loaded once."""
+    """A run of an artifact that is loaded once."""
     from stepwell.backends.executorch.running.runner import PteSession
 
-    session = PteSession.load(lowered.artefact)
+    session = PteSession.load(lowered.artifact)
     given = session.laid_out(inputs, "forward")
     return lambda: session.run(*given)
 

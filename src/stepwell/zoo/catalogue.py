@@ -52,8 +52,8 @@ class Entry:
         size: what it is worked through by, the small ones first.
         distributions: whose versions the model hangs on.
         module: what is imported before it is made.
-        file: whose text the model hangs on, with its neighbours, where it is no library's.
-        target: what it is quantised for; nothing where it can be lowered to any.
+        file: whose text the model hangs on, with its neighbors, where it is no library's.
+        target: what it is quantized for; nothing where it can be lowered to any.
     """
 
     name: str
@@ -76,7 +76,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "modules": (),
     "operators": (),
     "examples": (),
-    "quantised": (),
+    "quantized": (),
     "torchvision": ("torchvision",),
     "timm": ("timm", "torchvision"),
     "transformers": ("transformers",),

@@ -1,4 +1,4 @@
-"""The repository's own models: audio, recurrent, microcontrollers, graphs, quantised programs."""
+"""The repository's own models: audio, recurrent, microcontrollers, graphs, quantized programs."""
 
 from __future__ import annotations
 

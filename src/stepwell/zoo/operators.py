@@ -15,7 +15,7 @@ from stepwell.zoo.modules import call
 
 SAMPLES = 2
 """Calls of an operator that are taken: the first ones with tensors in them."""
-UNINITIALISED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty")
+UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty")
 """Operators whose result is whatever the memory held."""
 
 
@@ -24,7 +24,7 @@ def entries() -> Iterator[Entry]:
     from stepwell.ir.outside.torch_private import op_db
 
     for info in op_db:
-        if not info.supports_dtype(torch.float32, "cpu") or info.name.startswith(UNINITIALISED):
+        if not info.supports_dtype(torch.float32, "cpu") or info.name.startswith(UNINITIALIZED):
             continue
         name = info.name + (f".{info.variant_test_name}" if info.variant_test_name else "")
         with warnings.catch_warnings():

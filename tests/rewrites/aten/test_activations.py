@@ -69,7 +69,7 @@ def test_softshrink_of_special_values_is_what_it_was(apply: Any, method: Any):
     assert torch.equal(found[1:].nan_to_num(7.0, 8.0, 9.0), wanted.nan_to_num(7.0, 8.0, 9.0))
 
 
-def test_the_gate_of_a_hardswish_is_left_to_its_recogniser(refused: Any, method: Any):
+def test_the_gate_of_a_hardswish_is_left_to_its_recognizer(refused: Any, method: Any):
     held = "tensor<2x3xf32>"
     text = method(
         f"%x: {held}",
@@ -115,7 +115,7 @@ def test_the_gate_of_another_tensor_stays(refused: Any, method: Any):
             "%y = aten.mul.Tensor(%x, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
             gives="tensor<2x3xf32>",
         ),
-        ALL["recognise-hardswish"],
+        ALL["recognize-hardswish"],
     )
 
 
@@ -129,7 +129,7 @@ def test_another_shift_stays(refused: Any, method: Any):
             "%y = aten.mul.Tensor(%x, %c) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
             gives="tensor<2x3xf32>",
         ),
-        ALL["recognise-written-hardswish"],
+        ALL["recognize-written-hardswish"],
     )
 
 
@@ -161,4 +161,4 @@ def test_another_divisor_and_another_precision_stay(
         f"%y = aten.div.Scalar(%c, {divisor}) : ({held}) -> {held}",
         gives=held,
     )
-    refused(text, ALL["recognise-divided-hardswish"])
+    refused(text, ALL["recognize-divided-hardswish"])

@@ -26,7 +26,7 @@ def test_scale_and_shift_go_into_weight_and_bias(apply: Any, method: Any) -> Non
     assert done.ops() == ["aten.linear.default"]
 
 
-def test_three_layers_that_read_one_normalised_value_each_take_the_whole_of_it(
+def test_three_layers_that_read_one_normalized_value_each_take_the_whole_of_it(
     apply: Any, method: Any
 ) -> None:
     lines = [linear("t", name) for name in "jkl"]

@@ -80,7 +80,7 @@ Q = "quantized_decomposed.quantize_per_tensor.default(%w, 0.5, 0, -128, 127, i8)
 LATE = 'tensor<?x3xf32, #stepwell.shape<["n", 3]>>'
 NEAR_MISSES = {
     "random numbers": ("aten.bernoulli.p(%w, 1.0)", "tensor<2x3xf32>", "tensor<2x3xf32>"),
-    "a quantised weight": (Q, "tensor<2x3xf32>", "tensor<2x3xi8>"),
+    "a quantized weight": (Q, "tensor<2x3xf32>", "tensor<2x3xi8>"),
     "a fill of any length": ("aten.full_like.default(%l, 2.5)", LATE, LATE),
 }
 

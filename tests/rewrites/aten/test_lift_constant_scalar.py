@@ -52,7 +52,7 @@ def test_a_number_known_only_at_run_time_stays(refused: Any, method_of_n: Any) -
 
 
 @pytest.mark.parametrize("protected", [True, False])
-def test_the_scale_of_an_attention_may_be_left_to_its_recogniser(
+def test_the_scale_of_an_attention_may_be_left_to_its_recognizer(
     protected: bool, apply: Any, method: Any
 ) -> None:
     q, s = "tensor<1x2x4xf32>", "tensor<1x2x2xf32>"

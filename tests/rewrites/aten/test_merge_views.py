@@ -1,4 +1,4 @@
-"""`merge-views` and its neighbours: beyond its documented example, and what it leaves alone."""
+"""`merge-views` and its neighbors: beyond its documented example, and what it leaves alone."""
 
 from typing import Any
 

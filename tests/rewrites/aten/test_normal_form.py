@@ -10,7 +10,7 @@ from deit import deit_small_depth2
 from gpt2 import gpt2_2layers
 from llama import llama_block
 from mobilenet import mobilenet_v3_small
-from random_weights import random_input, randomise
+from random_weights import random_input, randomize
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
@@ -22,7 +22,7 @@ from transformer import transformer_encoder_2layers
 
 def swin_2stages() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """Everything that Swin-Tiny has, in a third of its blocks."""
-    return randomise(Swin(24, (2, 2), (2, 4), 10)), (random_input(1, 3, 224, 224),)
+    return randomize(Swin(24, (2, 2), (2, 4), 10)), (random_input(1, 3, 224, 224),)
 
 
 MODELS = {
@@ -59,7 +59,7 @@ def imported(name: str, decomposed: bool) -> tuple[Program, tuple[Any, ...]]:
 
 
 @cache
-def normalised(name: str, decomposed: bool) -> Program:
+def normalized(name: str, decomposed: bool) -> Program:
     program, history = imported(name, decomposed)[0].clone(), History()
     for rewrites in (NORMAL_FORM, FOLD_WEIGHTS, NORMAL_FORM, FOLD_WEIGHTS, NORMAL_FORM):
         run_rewrites(program, rewrites, history)
@@ -83,7 +83,7 @@ DECOMPOSED = ("deit_small_depth2", "llama_block", "mobilenet_v3_small", "swin_2s
 )
 def test_a_model_in_normal_form_computes_what_it_did(name: str, whole: bool):
     source, inputs = imported(name, not whole)
-    program = normalised(name, not whole)
+    program = normalized(name, not whole)
     program.verify()
     for one, other in zip(source.run(*inputs), program.run(*inputs), strict=True):
         torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5 * float(one.abs().max()))
@@ -93,7 +93,7 @@ def test_a_model_in_normal_form_computes_what_it_did(name: str, whole: bool):
 
 @pytest.mark.parametrize("name", ["deit_small_depth2", "mobilenet_v3_small"])
 def test_nothing_is_left_to_do_after_the_normal_form(name: str):
-    program = normalised(name, decomposed=True).clone()
+    program = normalized(name, decomposed=True).clone()
     assert run_rewrites(program, (*NORMAL_FORM, *FOLD_WEIGHTS)) == 0
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.lowerings.aten import normalisations
+from stepwell.translate.lowerings.aten import normalizations
 from stepwell.translate.lowerings.lowering import step
 
 
@@ -13,7 +13,7 @@ def test_a_variance_of_one_element_has_nothing_to_divide_by(refused: Any, method
             "%y = aten.var.correction(%x, [1], correction=1) : (tensor<2x1xf32>) -> tensor<2xf32>",
             gives="tensor<2xf32>",
         ),
-        step(normalisations.variance_to_means),
+        step(normalizations.variance_to_means),
         "nothing to divide by",
     )
 
@@ -25,7 +25,7 @@ def test_half_precision_is_refused(refused: Any, method: Any):
             "%y = aten.var.dim(%x, [1]) : (tensor<2x3xf16>) -> tensor<2xf16>",
             gives="tensor<2xf16>",
         ),
-        step(normalisations.variance_to_means),
+        step(normalizations.variance_to_means),
         "accumulates",
     )
 
@@ -37,7 +37,7 @@ def test_a_biased_deviation_needs_no_factor(apply: Any, method: Any):
             "%y = aten.std.dim(%x, [1], false, true) : (tensor<2x3xf32>) -> tensor<2x1xf32>",
             gives="tensor<2x1xf32>",
         ),
-        step(normalisations.variance_to_means),
+        step(normalizations.variance_to_means),
     )
     assert done.ops() == [
         "aten.mean.dim",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting.rewrite import Rewrite
-from stepwell.translate.lowerings.aten import normalisations, products, slices, views
+from stepwell.translate.lowerings.aten import normalizations, products, slices, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.norms import norms
 from stepwell.translate.rewrites.slices import pads
@@ -30,10 +30,10 @@ def symbolic(*shape: int | str) -> str:
 @pytest.mark.parametrize(
     ("rewrite", "call", "shape", "reason"),
     [
-        (step(slices.normalise_selection), "select.int(%x, 0, %n)", "3", "index"),
-        (step(slices.normalise_slice), "narrow.default(%x, 0, %n, 2)", "2x3", "bounds"),
-        (step(slices.normalise_slice), "narrow.default(%x, 0, 0, %n)", "2x3", "bounds"),
-        (step(slices.normalise_slice), "slice.Tensor(%x, 0, 0, %n)", "2x3", "bounds"),
+        (step(slices.normalize_selection), "select.int(%x, 0, %n)", "3", "index"),
+        (step(slices.normalize_slice), "narrow.default(%x, 0, %n, 2)", "2x3", "bounds"),
+        (step(slices.normalize_slice), "narrow.default(%x, 0, 0, %n)", "2x3", "bounds"),
+        (step(slices.normalize_slice), "slice.Tensor(%x, 0, 0, %n)", "2x3", "bounds"),
         (pads, "pad.default(%x, [0, %n])", "9x5", "padding"),
         (pads, "pad.default(%x, [0, 1], value=%n)", "9x4", "padding"),
         (step(slices.pad_to_slices), "reflection_pad1d.default(%x, [0, %n])", "9x5", "padding"),
@@ -64,7 +64,7 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
     ("rewrite", "call", "given", "gives", "reason"),
     [
         (
-            step(slices.normalise_slice),
+            step(slices.normalize_slice),
             "narrow.default(%x, 0, -2, 2)",
             ("s0", 3),
             (2, 3),
@@ -86,14 +86,14 @@ def test_a_number_that_is_not_written_down_is_none_to_rewrite_with(
         ),
         (step(slices.roll_to_cat), "roll.default(%x, [1], [0])", ("s0", 3), ("s0", 3), "symbolic"),
         (
-            step(normalisations.variance_to_means),
+            step(normalizations.variance_to_means),
             "var.correction(%x, [1, 2], correction=1)",
             (2, "s0", 3),
             (2,),
             "symbolic",
         ),
         (
-            step(views.normalise_expand),
+            step(views.normalize_expand),
             "expand_copy.default(%x, [-1, 3])",
             ("s0", 3),
             ("s0", 3),
@@ -119,14 +119,14 @@ def test_an_axis_of_unknown_length_stays(
 @pytest.mark.parametrize(
     ("rewrite", "call", "given", "gives"),
     [
-        (step(views.normalise_expand), "broadcast_to.default(%x, [2, 5, 0])", ("s0", 0), (2, 5, 0)),
-        (step(products.normalise_reduction), "sum.dim_IntList(%x, [0])", (2, 0, "s0"), (0, "s0")),
-        (step(slices.normalise_selection), "select.int(%x, 0, 1)", (2, 0, "s0"), (0, "s0")),
+        (step(views.normalize_expand), "broadcast_to.default(%x, [2, 5, 0])", ("s0", 0), (2, 5, 0)),
+        (step(products.normalize_reduction), "sum.dim_IntList(%x, [0])", (2, 0, "s0"), (0, "s0")),
+        (step(slices.normalize_selection), "select.int(%x, 0, 1)", (2, 0, "s0"), (0, "s0")),
         (step(views.reshape_to_view), "unsqueeze.default(%x, 0)", (2, 0, "s0"), (1, 2, 0, "s0")),
         (step(slices.split_to_slices), "unbind.int(%x)", (1, 0, "s0"), (0, "s0")),
         (step(slices.stack_to_cat), "stack.default([%x, %x])", (0, "s0"), (2, 0, "s0")),
         (
-            step(normalisations.variance_to_means),
+            step(normalizations.variance_to_means),
             "var.correction(%x, [0], correction=0)",
             (2, 0, "s0"),
             (0, "s0"),

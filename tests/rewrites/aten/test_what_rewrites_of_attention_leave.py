@@ -13,7 +13,7 @@ from stepwell.translate.rewrites.attention.fold_scale_into_projection import (
     FoldScaleIntoProjection,
 )
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
-from stepwell.translate.rewrites.attention.recognise_attention import RecogniseAttention
+from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.xnnpack.convolutions.keep_band import KeepBand
 
@@ -125,5 +125,5 @@ def test_what_is_no_scale_stays_in_front_of_attention(apply: Any, written: Any, 
         "%y = aten.matmul.default(%w, %v) : (f32[1, 2, 4, 4], f32[1, 2, 4, 8]) -> f32[1, 2, 4, 8]",
     )
     arguments = f"%q: {q}, %k: f32[1, 2, 8, 4], %v: f32[1, 2, 4, 8]"
-    ops = apply(written(arguments, *lines), RecogniseAttention()).ops()
+    ops = apply(written(arguments, *lines), RecognizeAttention()).ops()
     assert "aten.mul.Scalar" in ops and ops[-1] == "aten.scaled_dot_product_attention.default"

@@ -1,4 +1,4 @@
-"""Words that the near-misses of the quantised rewrites are written with."""
+"""Words that the near-misses of the quantized rewrites are written with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 class Words:
-    """Types and lines of quantised programs."""
+    """Types and lines of quantized programs."""
 
     @staticmethod
     def real(shape: str) -> str:
@@ -20,7 +20,7 @@ class Words:
 
     @staticmethod
     def typed(shape: str, numbers: str = "0.5", storage: str = "i8") -> str:
-        """A quantised tensor's type; `numbers` are `scale:zero`, or `axis, {scales}` behind `:`."""
+        """A quantized tensor's type; `numbers` are `scale:zero`, or `axis, {scales}` behind `:`."""
         between = "" if numbers.startswith(":") else ", "
         return f"tensor<{shape}x!quant.uniform<{storage}:f32{between}{numbers}>>"
 
@@ -34,7 +34,7 @@ class Words:
     def qcast(
         self, value: str, shape: str, numbers: str = "1.0", storage: str = "i8", name: str = "y"
     ) -> str:
-        """`%y`, the quantisation of `%<value>`."""
+        """`%y`, the quantization of `%<value>`."""
         return (
             f"%{name} = quant.qcast %{value} : {self.real(shape)} "
             f"to {self.typed(shape, numbers, storage)}"

@@ -104,7 +104,7 @@ def test_a_resize_to_the_nearest_moves_bytes(
 
 
 @pytest.mark.parametrize("axes, made, pools", [("[1]", "2x4", True), ("[0, 2]", "3", False)])
-def test_a_maximum_is_a_pool_where_its_axes_are_neighbours(
+def test_a_maximum_is_a_pool_where_its_axes_are_neighbors(
     apply: Any, method: Any, words: Any, axes: str, made: str, pools: bool
 ):
     text = method(

@@ -52,7 +52,7 @@ def test_a_mean_for_memory_takes_the_scratch_of_one_channel() -> None:
     prepared(*x)
     exported = torch.export.export(convert_pt2e(prepared), x)
     fast = stepwell.lower(exported, "cortex-m55")
-    small = stepwell.lower(exported, "cortex-m55", optimise="memory")
+    small = stepwell.lower(exported, "cortex-m55", optimize="memory")
     assert torch.equal(fast.run(*x)[0], small.run(*x)[0])
     scratch = [
         [op.number("scratch") for op in made.program.module.walk() if "scratch" in op.properties]

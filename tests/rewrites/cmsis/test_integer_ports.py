@@ -1,4 +1,4 @@
-"""IntegerPorts: ports only quantised become integers, and what stands in the way of it."""
+"""IntegerPorts: ports only quantized become integers, and what stands in the way of it."""
 
 from typing import Any
 
@@ -41,10 +41,10 @@ def test_one_port_is_an_integer_and_the_other_stays_a_float(programs: Any):
         ("int8", (IN, OUT, "%n = aten.neg.default(%x) : (tensor<4xf32>) -> tensor<4xf32>"),
          "aten.neg.default reads it as floats"),
         ("int8", (IN, OUT, f"%p = quant.qcast %x : tensor<4xf32> to tensor<4x{OTHER}>"),
-         "it is quantised in 2 ways"),
+         "it is quantized in 2 ways"),
         ("int8", ("%y = aten.neg.default(%x) : (tensor<4xf32>) -> tensor<4xf32>",),
          "aten.neg.default gives floats"),
-        ("int16", (IN, OUT), "the program quantises it to int8"),
+        ("int16", (IN, OUT), "the program quantizes it to int8"),
         ("uint32", (IN, OUT), "there is no element type 'uint32'"),
         ({"z": "int8"}, (IN, OUT), "there is no input or output 'z'"),
     ],

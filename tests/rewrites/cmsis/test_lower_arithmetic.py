@@ -50,7 +50,7 @@ def test_another_alpha_is_refused(refused: Any, method: Any, words: Any, alpha: 
 
 def test_a_sum_far_beyond_its_results_scale_is_refused(refused: Any, method: Any, words: Any):
     text = pair(words, method, "aten.sub.Tensor", out="0.00000001")
-    refused(text, step(elementwise.arithmetic), "takes the requantisation past int32")
+    refused(text, step(elementwise.arithmetic), "takes the requantization past int32")
 
 
 def test_a_product_far_beyond_its_results_scale_is_refused(refused: Any, method: Any, words: Any):

@@ -17,7 +17,7 @@ def test_bytes_without_a_sign_go_back_to_where_they_came_from(apply: Any, method
     assert "quantized_decomposed.quantize_per_tensor.default" in done.ops()
 
 
-def test_a_weight_that_floats_use_is_dequantised_ahead_of_time(apply: Any, method: Any, words: Any):
+def test_a_weight_that_floats_use_is_dequantized_ahead_of_time(apply: Any, method: Any, words: Any):
     weight = words.weight("w", "3x4", ":0, {0.1, 0.2, 0.3}").replace("%wr", "%y")
     assert (
         apply(

@@ -21,7 +21,7 @@ def turned(words: Any, method: Any, shape: str, made: str, order: str, storage: 
     )
 
 
-def test_a_permutation_behind_a_view_is_still_of_quantised_values(
+def test_a_permutation_behind_a_view_is_still_of_quantized_values(
     apply: Any, method: Any, words: Any
 ):
     text = method(
@@ -50,7 +50,7 @@ def test_other_integers_are_left_to_the_portable_kernel(refused: Any, method: An
 
 
 @pytest.mark.parametrize("source", ["%x", "%n"], ids=["an input", "a sum"])
-def test_integers_that_are_no_quantised_values_are_left(refused: Any, method: Any, source: str):
+def test_integers_that_are_no_quantized_values_are_left(refused: Any, method: Any, source: str):
     text = method(
         "%x: tensor<2x3xi8>",
         "%n = aten.neg.default(%x) : (tensor<2x3xi8>) -> tensor<2x3xi8>",

@@ -1,4 +1,4 @@
-"""What the lowerings share: which operands, weights, biases and uses are quantised as they need.
+"""What the lowerings share: which operands, weights, biases and uses are quantized as they need.
 
 Each near-miss is shown on a rewrite that asks.
 """
@@ -73,7 +73,7 @@ def test_a_result_in_other_integers_keeps_the_float(refused: Any, method: Any, w
     refused(
         layer(words, method, out=("2.0", "i16")),
         step(layers.linear),
-        "quantised to int16, not int8",
+        "quantized to int16, not int8",
     )
     refused(layer(words, method, out=("2.0", "u8")), step(layers.linear), "to uint8")
 
@@ -85,11 +85,11 @@ def test_a_result_with_scales_along_an_axis_keeps_the_float(refused: Any, method
 
 def test_an_operand_in_other_integers_keeps_the_float(refused: Any, method: Any, words: Any):
     refused(
-        layer(words, method, held=("0.5", "i16")), step(layers.linear), "its operand is quantised"
+        layer(words, method, held=("0.5", "i16")), step(layers.linear), "its operand is quantized"
     )
 
 
-def test_an_operand_that_is_not_quantised_keeps_the_float(refused: Any, method: Any, words: Any):
+def test_an_operand_that_is_not_quantized_keeps_the_float(refused: Any, method: Any, words: Any):
     text = method(
         "%xr: tensor<2x4xf32>",
         words.weight("w", "3x4"),
@@ -97,7 +97,7 @@ def test_an_operand_that_is_not_quantised_keeps_the_float(refused: Any, method: 
         words.qcast("z", "2x3"),
         gives=words.typed("2x3", "1.0"),
     )
-    refused(text, step(layers.linear), "is not quantised")
+    refused(text, step(layers.linear), "is not quantized")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_weight_the_kernel_does_not_take_keeps_the_float(
 
 def test_a_float_weight_keeps_the_float(refused: Any, method: Any, words: Any):
     weight = '%wr = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>'
-    refused(layer(words, method, weight=weight), step(layers.linear), "its weight is not quantised")
+    refused(layer(words, method, weight=weight), step(layers.linear), "its weight is not quantized")
 
 
 def test_an_int16_weight_that_is_computed_keeps_the_float(refused: Any, method: Any, words: Any):
@@ -144,9 +144,9 @@ def test_a_bias_with_a_zero_point_is_refused(refused: Any, method: Any, words: A
     refused(text, step(layers.linear), "its bias has a zero point")
 
 
-@pytest.mark.parametrize("quantised", [True, False])
-def test_a_computed_bias_is_refused(refused: Any, method: Any, words: Any, quantised: bool):
-    if quantised:
+@pytest.mark.parametrize("quantized", [True, False])
+def test_a_computed_bias_is_refused(refused: Any, method: Any, words: Any, quantized: bool):
+    if quantized:
         taken = f", %b: {words.typed('3', '0.125', 'i32')}"
         bias = (words.dcast("b", "3", "0.125", "i32"),)
     else:
@@ -190,9 +190,9 @@ def test_a_clamp_whose_bound_is_a_value_is_no_clamp(refused: Any, method: Any, w
     refused(text, step(elementwise.arithmetic), "used as a float by aten.clamp.Tensor")
 
 
-def test_stored_ranges_are_what_quantising_the_clamped_real_gives():
+def test_stored_ranges_are_what_quantizing_the_clamped_real_gives():
     from stepwell.dialects.quant.types import per_tensor
-    from stepwell.translate.quantised.recognise import narrowed
+    from stepwell.translate.quantized.recognize import narrowed
 
     held = per_tensor(torch.int8, 0.05, 7).data
     assert narrowed(held, [(0.0, None)]) == (7, 127)
@@ -224,7 +224,7 @@ def test_a_bound_of_run_time_is_no_clamp(refused: Any, method: Any, words: Any, 
     refused(text, step(layers.linear), f"used as a float by aten.{op}.default")
 
 
-def test_an_operand_quantised_as_it_comes_keeps_the_float(refused: Any, method: Any, words: Any):
+def test_an_operand_quantized_as_it_comes_keeps_the_float(refused: Any, method: Any, words: Any):
     library, real, stored = "quantized_decomposed", "tensor<2x4xf32>", "tensor<2x4xi8>"
     numbers = "tensor<1xf64>, tensor<1xi64>"
     text = method(

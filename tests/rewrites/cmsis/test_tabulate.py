@@ -30,7 +30,7 @@ def chain(
 TANH = "%z = aten.tanh.default(%xr) : (tensor<4xf32>) -> tensor<4xf32>"
 
 
-def test_a_chain_through_a_quantisation_within_is_one_table(apply: Any, method: Any, words: Any):
+def test_a_chain_through_a_quantization_within_is_one_table(apply: Any, method: Any, words: Any):
     text = chain(
         words,
         method,
@@ -104,9 +104,9 @@ def test_a_result_of_another_shape_is_left(refused: Any, method: Any, words: Any
 
 def test_an_int16_result_is_refused(refused: Any, method: Any, words: Any):
     text = chain(words, method, TANH, storage=("i8", "i16"))
-    refused(text, step(elementwise.tabulate), "its result is quantised to int16")
+    refused(text, step(elementwise.tabulate), "its result is quantized to int16")
 
 
 def test_an_int16_source_is_refused(refused: Any, method: Any, words: Any):
     text = chain(words, method, TANH, storage=("i16", "i8"))
-    refused(text, step(elementwise.tabulate), "what it is a function of is quantised to int16")
+    refused(text, step(elementwise.tabulate), "what it is a function of is quantized to int16")

@@ -17,7 +17,7 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (step(carried.pick), ("%x: f32[4, 2], %i: i64[3, 2]", "%y = aten.gather.default(%x, 0, %i) : (f32[4, 2], i64[3, 2]) -> f32[3, 2]"), ""),
     (step(carried.pick), ("%x: i8<0.5:3>[s, 2], %i: i64[3, 2]", "%a = quant.dcast %x : i8<0.5:3>[s, 2] to f32[s, 2]", "%z = aten.gather.default(%a, 0, %i) : (f32[s, 2], i64[3, 2]) -> f32[3, 2]", "%y = quant.qcast %z : f32[3, 2] to i8<0.5:3>[3, 2]"), "known only at run time"),
     (step(carried.compare), ("%x: f32[4]", "%y = aten.gt.Scalar(%x, 1.0) : (f32[4]) -> i1[4]"), ""),
-    (step(carried.compare), ("%x: i8<0.5:3>[4], %w: f32[4]", REALS, "%y = aten.gt.Tensor(%a, %w) : (f32[4], f32[4]) -> i1[4]"), "is not quantised"),
+    (step(carried.compare), ("%x: i8<0.5:3>[4], %w: f32[4]", REALS, "%y = aten.gt.Tensor(%a, %w) : (f32[4], f32[4]) -> i1[4]"), "is not quantized"),
     (step(carried.compare), ("%x: i8<0.5:3>[4], %q: f32[2]", REALS, SIZE, '%y = aten.gt.Scalar(%a, %n) : (f32[4], !stepwell.int<"2">) -> i1[4]'), "known only at run time"),
     (elementwise, ("%x: i8<0.5:3>[]", "%a = quant.dcast %x : i8<0.5:3>[] to f32[]", "%z = aten._softmax.default(%a, 0, false) : (f32[]) -> f32[]", "%y = quant.qcast %z : f32[] to i8<0.5:3>[]"), "a scalar has no rows"),
     (layers, ("%x: i8<0.5:3>[2, 4]", "%a = quant.dcast %x : i8<0.5:3>[2, 4] to f32[2, 4]", '%n = stepwell.weight <"n"> "constant" : i8[4]', "%t = quant.scast %n : i8[4] to i8<0.1>[4]", "%c = quant.dcast %t : i8<0.1>[4] to f32[4]", "%z = aten.linear.default(%a, %c) : (f32[2, 4], f32[4]) -> f32[2]", "%y = quant.qcast %z : f32[2] to i8<0.5:3>[2]"), "its weight is one row"),

@@ -1,4 +1,4 @@
-"""Axes of size 1 and neighbours that stay neighbours leave a transpose."""
+"""Axes of size 1 and neighbors that stay neighbors leave a transpose."""
 
 from typing import Any
 

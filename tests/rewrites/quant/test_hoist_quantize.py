@@ -7,7 +7,7 @@ from stepwell.translate.rewrites.quant.hoist_quantize import HoistQuantize
 Q = "tensor<{}x!quant.uniform<i8:f32, 0.5>>"
 
 
-def test_a_concatenation_quantises_each_operand(apply: Any, method: Any):
+def test_a_concatenation_quantizes_each_operand(apply: Any, method: Any):
     text = method(
         "%a: tensor<2xf32>, %b: tensor<3xf32>",
         "%c = aten.cat.default([%a, %b]) : (tensor<2xf32>, tensor<3xf32>) -> tensor<5xf32>",
@@ -17,7 +17,7 @@ def test_a_concatenation_quantises_each_operand(apply: Any, method: Any):
     assert apply(text, HoistQuantize()).ops().count("quant.qcast") == 2
 
 
-def test_an_op_that_computes_is_quantised_behind(refused: Any, method: Any):
+def test_an_op_that_computes_is_quantized_behind(refused: Any, method: Any):
     text = method(
         "%a: tensor<2xf32>",
         "%c = aten.neg.default(%a) : (tensor<2xf32>) -> tensor<2xf32>",
@@ -37,7 +37,7 @@ def test_dropout_in_training_computes(refused: Any, method: Any):
     refused(text, HoistQuantize())
 
 
-def test_an_input_is_quantised_where_it_is(refused: Any, method: Any):
+def test_an_input_is_quantized_where_it_is(refused: Any, method: Any):
     text = method(
         "%a: tensor<2xf32>",
         f"%y = quant.qcast %a : tensor<2xf32> to {Q.format(2)}",

@@ -29,7 +29,7 @@ def test_a_concatenation_of_different_scales_moves_reals(refused: Any, method: A
     refused(joined(method, A, B), SinkDequantize())
 
 
-def test_an_operand_that_was_never_quantised_moves_as_a_real(refused: Any, method: Any):
+def test_an_operand_that_was_never_quantized_moves_as_a_real(refused: Any, method: Any):
     text = method(
         f"%a: {A}, %b: {R}",
         f"%ar = quant.dcast %a : {A} to {R}",
@@ -40,7 +40,7 @@ def test_an_operand_that_was_never_quantised_moves_as_a_real(refused: Any, metho
     refused(text, SinkDequantize())
 
 
-def test_all_parts_of_a_split_are_dequantised(apply: Any, method: Any):
+def test_all_parts_of_a_split_are_dequantized(apply: Any, method: Any):
     text = method(
         f"%a: {A}",
         f"%ar = quant.dcast %a : {A} to {R}",

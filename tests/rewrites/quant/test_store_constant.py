@@ -9,7 +9,7 @@ STORE, STORE_ANEW, PERMUTE, RESHAPE = (rule() for rule in RULES)
 W = '%w = stepwell.weight <"w"> "parameter" : tensor<4x2xf32>'
 
 
-def test_a_stored_weight_in_another_quantisation_is_stored_anew(apply: Any, method: Any):
+def test_a_stored_weight_in_another_quantization_is_stored_anew(apply: Any, method: Any):
     given, made = (f"tensor<4x!quant.uniform<i8:f32, {scale}>>" for scale in ("0.5", "0.25"))
     text = method(
         "%x: tensor<1xf32>",
@@ -22,7 +22,7 @@ def test_a_stored_weight_in_another_quantisation_is_stored_anew(apply: Any, meth
     assert apply(text, STORE, STORE_ANEW).ops() == ["quant.scast"]
 
 
-def test_a_computed_value_is_quantised_when_it_is_there(refused: Any, method: Any):
+def test_a_computed_value_is_quantized_when_it_is_there(refused: Any, method: Any):
     made = "tensor<4x!quant.uniform<i8:f32, 0.25>>"
     text = method("%x: tensor<4xf32>", f"%y = quant.qcast %x : tensor<4xf32> to {made}", gives=made)
     refused(text, STORE)

@@ -1,4 +1,4 @@
-"""Quantise and dequantise ops to types: other spellings, and parameters that are none."""
+"""Quantize and dequantize ops to types: other spellings, and parameters that are none."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_a_scale_that_is_an_input_has_no_place_in_a_type(refused: Any, method: A
     refused(text, DEQUANTIZE, "computed at run time")
 
 
-def test_a_scale_of_zero_is_no_quantisation(refused: Any, method: Any):
+def test_a_scale_of_zero_is_no_quantization(refused: Any, method: Any):
     text = method(
         "%x: tensor<2xi8>",
         "%y = quantized_decomposed.dequantize_per_tensor.default(%x, 0.0, 0, -128, 127, i8) : "
@@ -42,7 +42,7 @@ def test_a_scale_of_zero_is_no_quantisation(refused: Any, method: Any):
     refused(text, DEQUANTIZE, "is not a positive number")
 
 
-def test_a_dynamic_quantisation_was_never_a_candidate(refused: Any, method: Any):
+def test_a_dynamic_quantization_was_never_a_candidate(refused: Any, method: Any):
     library, real, stored = "quantized_decomposed", "tensor<2x3xf32>", "tensor<2x3xi8>"
     numbers = "tensor<1xf64>, tensor<1xi64>"
     text = method(

@@ -87,7 +87,7 @@ def test_a_depthwise_convolution_stays(refused: Any) -> None:
     refused(text, ChooseMxConv2d(), "one channel and 31 zeros")
 
 
-def test_a_grey_image_is_convolved_in_mx(apply: Any) -> None:
+def test_a_gray_image_is_convolved_in_mx(apply: Any) -> None:
     text = convolution(x="1x1x5x5", w="8x1x3x3")
     assert apply(text, ChooseMxConv2d()).ops() == ["stepwell_mx.conv2d.default"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from stepwell.translate.lowerings.tosa import block_scaled
 
-LINEAR, CONV2D, QUANTISE = (
+LINEAR, CONV2D, QUANTIZE = (
     rule()
     for name in ("linear", "conv2d", "quantize")
     for rule in block_scaled.RULES
@@ -78,7 +78,7 @@ def test_rounding_of_doubles_is_refused(refused: Any) -> None:
   func.return %y : {x}
 }}
 """
-    refused(text, QUANTISE, "TOSA has no element type float64")
+    refused(text, QUANTIZE, "TOSA has no element type float64")
 
 
 def matched(programs: Any, text: str, rewrite: Any) -> Any:
@@ -99,7 +99,7 @@ def test_integers_are_refused(programs: Any) -> None:
   func.return %y : {x}
 }}
 """
-    assert "no MX cast of int32" in matched(programs, text, QUANTISE).reason
+    assert "no MX cast of int32" in matched(programs, text, QUANTIZE).reason
 
 
 def test_operands_of_two_types_are_refused(programs: Any) -> None:

@@ -337,7 +337,7 @@ NOT_RUN: dict[str, tuple[Any, tuple[str, ...], str]] = {
             "%x: f32[3, 8]",
             "%y = aten._fft_r2c.default(%x, [1], 3, true) : (f32[3, 8]) -> tensor<3x5xcomplex<f32>>",
         ),
-        "the normalisation is none",
+        "the normalization is none",
     ),
     "an average whose last window hangs over an open edge": (
         pooling,

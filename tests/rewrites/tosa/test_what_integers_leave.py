@@ -15,7 +15,7 @@ from stepwell.translate.lowerings.tosa.integers.elementwise import (
 from stepwell.translate.lowerings.tosa.integers.functions import (
     int8_comparison,
     int8_function,
-    int8_requantise,
+    int8_requantize,
     int16_function,
     int16_scale,
 )
@@ -29,7 +29,7 @@ from stepwell.translate.lowerings.tosa.integers.reductions import (
 from stepwell.translate.lowerings.tosa.integers.softmax import int8_softmax, softmax_by_table
 from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
-from stepwell.translate.rewrites.tosa.integers.fold_quantised_constant import FoldQuantisedConstant
+from stepwell.translate.rewrites.tosa.integers.fold_quantized_constant import FoldQuantizedConstant
 from stepwell.translate.rewrites.tosa.integers.hoist_rescale_over_maximum import (
     HoistRescaleOverMaximum,
 )
@@ -156,14 +156,14 @@ CASES: dict[str, Case] = {
         "as a float by",
     ),
     # --- casts and functions of bytes ---------------------------------------------------------
-    "a cast past the reach of RESCALE": (step(int8_requantise), between("i8<0.5:3>", "i8<0.000000000001>"), "beyond what RESCALE reaches"),
-    "a cast of four bits": (step(int8_requantise), between("i4<0.5>", "i8<1.0>"), "quantised to int4"),
+    "a cast past the reach of RESCALE": (step(int8_requantize), between("i8<0.5:3>", "i8<0.000000000001>"), "beyond what RESCALE reaches"),
+    "a cast of four bits": (step(int8_requantize), between("i4<0.5>", "i8<1.0>"), "quantized to int4"),
     "a cast of a float": (step(int8_function), ("%x: f32[4]", "%y = quant.qcast %x : f32[4] to i8<1.0>[4]"), ""),
-    "a function of bytes to 16 bits": (step(int8_function), computed(TANH, "4", "4", "i8<0.5>", "i16<0.001>"), "its result is quantised to int16"),
+    "a function of bytes to 16 bits": (step(int8_function), computed(TANH, "4", "4", "i8<0.5>", "i16<0.001>"), "its result is quantized to int16"),
     "a function of 16 bits of any length": (step(int16_function), computed(TANH.replace("4", "s0"), "s0", "s0", *SHORT), "a size is symbolic"),
     # --- comparisons --------------------------------------------------------------------------
-    "a comparison of four bits": (step(int8_comparison), two(EQUAL, "i4<0.5>", "i4<0.5>"), "quantised to int4"),
-    "four bits beside a number": (step(int8_comparison), ("%x: i4<0.5>[4]", "%a = quant.dcast %x : i4<0.5>[4] to f32[4]", "%y = aten.eq.Scalar(%a, 2.0) : (f32[4]) -> i1[4]"), "quantised to int4"),
+    "a comparison of four bits": (step(int8_comparison), two(EQUAL, "i4<0.5>", "i4<0.5>"), "quantized to int4"),
+    "four bits beside a number": (step(int8_comparison), ("%x: i4<0.5>[4]", "%a = quant.dcast %x : i4<0.5>[4] to f32[4]", "%y = aten.eq.Scalar(%a, 2.0) : (f32[4]) -> i1[4]"), "quantized to int4"),
     "a comparison of any length": (step(int8_comparison), two(EQUAL, "i8<0.5>", "i8<0.5>", "s0"), "symbolic"),
     "16 bits beside a number": (step(int8_comparison), ("%x: i16<0.5>[4]", DCAST.format("a", "x", "i16<0.5>[4]", "4"), "%y = aten.eq.Scalar(%a, 2.0) : (f32[4]) -> i1[4]"), "interpolates"),
     "bytes beside a number that adds an axis": (
@@ -179,7 +179,7 @@ CASES: dict[str, Case] = {
     "bytes beside floats": (
         step(int8_comparison),
         ("%x: i8<0.5>[4], %b: f32[4]", DCAST.format("a", "x", "i8<0.5>[4]", "4"), EQUAL.format("4").replace("%w", "%y")),
-        "is not quantised",
+        "is not quantized",
     ),
     "bytes of two scales": (step(int8_comparison), two(EQUAL, "i8<0.5>", "i8<0.25>"), "several scales"),
     # --- scales -------------------------------------------------------------------------------
@@ -235,12 +235,12 @@ CASES: dict[str, Case] = {
     "a function of 8 bits to 16": (
         step(int16_function),
         computed(TANH, "4", "4", "i8<0.5>", "i16<0.001>"),
-        "a value is quantised to",
+        "a value is quantized to",
     ),
     "a function of 16 bits to 8": (
         step(int16_function),
         computed(TANH, "4", "4", "i16<0.001>", "i8<0.5>"),
-        "a value is quantised to",
+        "a value is quantized to",
     ),
     "a function of 16 bits with a zero point": (
         step(int16_function),
@@ -289,7 +289,7 @@ CASES: dict[str, Case] = {
         "which a TABLE computes",
     ),
     "a constant that is computed of an input": (
-        FoldQuantisedConstant(),
+        FoldQuantizedConstant(),
         computed("%z = aten.neg.default(%xr) : (f32[4]) -> f32[4]", "4", "4"),
         "",
     ),

@@ -15,7 +15,7 @@ from stepwell.translate.lowerings.tosa import (
 )
 from stepwell.translate.lowerings.tosa.indexed import indices
 from stepwell.translate.lowerings.tosa.integers.elementwise import int8_add, int8_clamp
-from stepwell.translate.lowerings.tosa.integers.functions import int8_function, int8_requantise
+from stepwell.translate.lowerings.tosa.integers.functions import int8_function, int8_requantize
 from stepwell.translate.lowerings.tosa.integers.layers import int8_convolution, int8_linear
 from stepwell.translate.lowerings.tosa.integers.reductions import int8_pool
 
@@ -313,7 +313,7 @@ def test_what_tosa_has_no_operators_for_keeps_its_reason(
     refused(written(*lines), rewrite, reason)
 
 
-def dequantised(name: str, numbers: str, shape: str, storage: str = "i8") -> str:
+def dequantized(name: str, numbers: str, shape: str, storage: str = "i8") -> str:
     return f"%{name}r = quant.dcast %{name} : {storage}<{numbers}>[{shape}] to f32[{shape}]"
 
 
@@ -321,7 +321,7 @@ def stored(name: str, numbers: str, shape: str) -> tuple[str, ...]:
     return (
         f'%{name}s = stepwell.weight <"{name}"> "parameter" : i8[{shape}]',
         f"%{name} = quant.scast %{name}s : i8[{shape}] to i8<{numbers}>[{shape}]",
-        dequantised(name, numbers, shape),
+        dequantized(name, numbers, shape),
     )
 
 
@@ -331,7 +331,7 @@ def layer(
     return (
         f"%x: {storage}<{held}>[{rows}, 4]",
         *stored("w", numbers, "3, 4"),
-        dequantised("x", held, f"{rows}, 4", storage),
+        dequantized("x", held, f"{rows}, 4", storage),
         f"%z = aten.linear.default(%xr, %wr) : (f32[{rows}, 4], f32[3, 4]) -> f32[{rows}, 3]",
         f"%y = quant.qcast %z : f32[{rows}, 3] to {storage}<{'1.0' if storage == 'i16' else '2.0'}>[{rows}, 3]",
     )
@@ -341,7 +341,7 @@ def convolved(x: str, w: str, y: str, rest: str, scale: str = "0.25") -> tuple[s
     return (
         f"%x: i8<0.5>[{x}]",
         *stored("w", scale, w),
-        dequantised("x", "0.5", x),
+        dequantized("x", "0.5", x),
         f"%z = aten.convolution.default(%xr, %wr, none, {rest}) : (f32[{x}], f32[{w}]) -> f32[{y}]",
         f"%y = quant.qcast %z : f32[{y}] to i8<2.0>[{y}]",
     )
@@ -350,7 +350,7 @@ def convolved(x: str, w: str, y: str, rest: str, scale: str = "0.25") -> tuple[s
 def computed(line: str, x: str = "4", y: str = "4") -> tuple[str, ...]:
     return (
         f"%x: i8<0.5>[{x}]",
-        dequantised("x", "0.5", x),
+        dequantized("x", "0.5", x),
         *line.split("; "),
         f"%y = quant.qcast %z : f32[{y}] to i8<1.0>[{y}]",
     )
@@ -441,16 +441,16 @@ INT8: dict[str, Case] = {
         "a bound is computed at run time",
     ),
     "a byte without a sign": (
-        step(int8_requantise),
+        step(int8_requantize),
         (
             "%x: i8<0.5>[4]",
-            dequantised("x", "0.5", "4"),
+            dequantized("x", "0.5", "4"),
             "%y = quant.qcast %xr : f32[4] to ui8<1.0>[4]",
         ),
-        "its result is quantised to uint8",
+        "its result is quantized to uint8",
     ),
     "what no cast gave": (
-        step(int8_requantise),
+        step(int8_requantize),
         ("%x: f32[4]", "%y = quant.qcast %x : f32[4] to i8<1.0>[4]"),
         "",
     ),
@@ -458,7 +458,7 @@ INT8: dict[str, Case] = {
         step(int8_function),
         (
             "%x: i8<0.5>[4]",
-            dequantised("x", "0.5", "4"),
+            dequantized("x", "0.5", "4"),
             "%y = quant.qcast %xr : f32[4] to i8<1.0>[4]",
         ),
         "",

@@ -7,7 +7,7 @@ import torch
 
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import History
-from stepwell.translate.lowerings.aten import arithmetic, normalisations
+from stepwell.translate.lowerings.aten import arithmetic, normalizations
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices, demanded
@@ -123,12 +123,12 @@ CASES: dict[str, Case] = {
     ),
     # --- split-layer-norm ------------------------------------------------------------------------
     "a norm of unknown rows": (
-        step(normalisations.split_layer_norm),
+        step(normalizations.split_layer_norm),
         ("%x: f32[?, 4]", "%y = aten.layer_norm.default(%x, [4]) : (f32[?, 4]) -> f32[?, 4]"),
         "the shape is symbolic",
     ),
     "a norm over a size of run time": (
-        step(normalisations.split_layer_norm),
+        step(normalizations.split_layer_norm),
         (
             "%x: f32[3, s0]",
             '%n = aten.sym_size.int(%x, 1) : (f32[3, s0]) -> !stepwell.int<"s0">',
@@ -137,12 +137,12 @@ CASES: dict[str, Case] = {
         "the shape is symbolic",
     ),
     "a norm of halves": (
-        step(normalisations.split_layer_norm),
+        step(normalizations.split_layer_norm),
         ("%x: f16[3, 4]", "%y = aten.layer_norm.default(%x, [4]) : (f16[3, 4]) -> f16[3, 4]"),
         "overflow float16",
     ),
     "a norm over two axes": (
-        step(normalisations.split_layer_norm),
+        step(normalizations.split_layer_norm),
         (
             "%x: f32[2, 3, 4]",
             "%y = aten.layer_norm.default(%x, [3, 4]) : (f32[2, 3, 4]) -> f32[2, 3, 4]",
@@ -150,7 +150,7 @@ CASES: dict[str, Case] = {
         "over several axes",
     ),
     "a computed scale": (
-        step(normalisations.split_layer_norm),
+        step(normalizations.split_layer_norm),
         (
             "%x: f32[3, 4], %g: f32[4]",
             "%y = aten.layer_norm.default(%x, [4], %g) : (f32[3, 4], f32[4]) -> f32[3, 4]",

@@ -33,7 +33,7 @@ def lowered(module: nn.Module, *inputs: Tensor, **options: Any) -> stepwell.Lowe
 
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("taken", [1, 3, 8])
-def test_neighbouring_numbers_of_all_sizes_are_told_apart(taken: int, largest: bool):
+def test_neighboring_numbers_of_all_sizes_are_told_apart(taken: int, largest: bool):
     tiny, far = torch.finfo(torch.float32).tiny, 2.0**60
     x = torch.tensor([1.0, 1 + 2**-23, 0.0, tiny, tiny * (1 + 2**-23), -tiny, far, -far])
     x = torch.stack([x, x.flip(0), x.roll(3)]).view(3, 1, 8)

@@ -1,4 +1,4 @@
-"""Layers quantised at run time, or with stored weights alone: what their kernels do not take."""
+"""Layers quantized at run time, or with stored weights alone: what their kernels do not take."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import torchao.quantization  # noqa: F401 (registers torchao's operators)
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 (registers quantized_decomposed)
 
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.lowerings.xnnpack import quantised_layers
+from stepwell.translate.lowerings.xnnpack import quantized_layers
 
 X, W, Y = "tensor<2x4xf32>", "tensor<3x4xf32>", "tensor<2x3xf32>"
 STORED = "!quant.uniform<i8:f32, 0.125>"
@@ -87,12 +87,12 @@ OTHER_FORMS = {
 
 
 @pytest.mark.parametrize("name", OTHER_FORMS)
-def test_what_is_not_quantised_by_its_own_range_is_a_float(name: str, apply: Any, method: Any):
-    """The weight stays stored; the rows are not quantised anew by the node."""
+def test_what_is_not_quantized_by_its_own_range_is_a_float(name: str, apply: Any, method: Any):
+    """The weight stays stored; the rows are not quantized anew by the node."""
     lines = OTHER_FORMS[name]
     lines = lines if "%y" in lines[-1] else (*lines, LINEAR)
     done = apply(
-        method(ARGUMENTS, weight(), *lines, gives=Y), step(quantised_layers.dynamic_linear)
+        method(ARGUMENTS, weight(), *lines, gives=Y), step(quantized_layers.dynamic_linear)
     )
     assert "xnnpack.convert" not in done.ops() and done.count == 1
 
@@ -122,7 +122,7 @@ NEAR_MISSES = {
         "of float32",
     ),
     "rows of bfloats": (
-        weight(), (*dynamic(source="bf16"), LINEAR), "quantises float32 and",
+        weight(), (*dynamic(source="bf16"), LINEAR), "quantizes float32 and",
     ),
     "a weight with a zero point": (weight("!quant.uniform<i8:f32, 0.125:1>"), TENSOR, "zero point"),
     "scales on the inputs": (
@@ -150,42 +150,42 @@ def test_a_layer_stays(name: str, refused: Any, method: Any):
     x = X.replace("f32", "bf16") if name == "rows of bfloats" else X
     v = "tensor<2x64xf16>" if name == "a weight of halves under halves" else "tensor<2x64xf32>"
     text = method(f"%x: {x}, %v: {v}", stored, *lines, gives=gives)
-    refused(text, step(quantised_layers.dynamic_linear), reason)
+    refused(text, step(quantized_layers.dynamic_linear), reason)
 
 
 def test_a_layer_of_integers_is_not_one_of_floats(refused: Any, method: Any):
-    """`LowerQuantisedLinear` takes it, or nobody: its input has a scale already."""
+    """`LowerQuantizedLinear` takes it, or nobody: its input has a scale already."""
     given = "tensor<2x4x!quant.uniform<i8:f32, 0.5:3>>"
     line = f"%d = quant.dcast %q : {given} to {X}"
     refused(
         method(f"%q: {given}", weight(), line, LINEAR, gives=Y),
-        step(quantised_layers.dynamic_linear),
+        step(quantized_layers.dynamic_linear),
     )
 
 
 def test_a_float_weight_is_left_alone(refused: Any, method: Any):
     line = f'%r = stepwell.weight <"r"> "parameter" : {W}'
     text = method(f"%x: {X}", line, LINEAR.replace("%d", "%x"), gives=Y)
-    refused(text, step(quantised_layers.dynamic_linear))
+    refused(text, step(quantized_layers.dynamic_linear))
 
 
 def test_a_computed_weight_is_left_alone(refused: Any, method: Any):
     given = f"tensor<3x4x{STORED}>"
     line = f"%r = quant.dcast %q : {given} to {W}"
     text = method(f"%x: {X}, %q: {given}", line, LINEAR.replace("%d", "%x"), gives=Y)
-    refused(text, step(quantised_layers.dynamic_linear))
+    refused(text, step(quantized_layers.dynamic_linear))
 
 
 def test_a_computed_bias_is_refused(refused: Any, method: Any):
     line = f"%y = aten.linear.default(%x, %r, %b) : ({X}, {W}, tensor<3xf32>) -> {Y}"
     text = method(f"%x: {X}, %b: tensor<3xf32>", weight(), line, gives=Y)
-    refused(text, step(quantised_layers.dynamic_linear), "the bias is computed")
+    refused(text, step(quantized_layers.dynamic_linear), "the bias is computed")
 
 
 def test_rows_of_seven_axes_are_refused(refused: Any, method: Any):
     x, y = (f"tensor<1x1x1x1x1x2x{n}xf32>" for n in (4, 3))
     text = method(f"%d: {x}", weight(), LINEAR.replace(X, x).replace(Y, y), gives=y)
-    refused(text, step(quantised_layers.dynamic_linear), "rank 7")
+    refused(text, step(quantized_layers.dynamic_linear), "rank 7")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_vector_is_refused(x: str, w: str, y: str, refused: Any, method: Any):
     line = f"%y = aten.linear.default(%x, %r) : ({x}, tensor<{w}f32>) -> {y}"
     refused(
         method(f"%x: {x}", weight(sizes=w), line, gives=y),
-        step(quantised_layers.dynamic_linear),
+        step(quantized_layers.dynamic_linear),
         "a vector",
     )
 
@@ -239,7 +239,7 @@ IMAGE_NEAR_MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"rest": "%b, [1, 1], [0, 0], [1, 1], false, [0, 0], 1", "more": ", tensor<3xf32>"},
         "the bias is computed",
     ),
-    "an image of bfloats": (filters(), {"lines": dynamic(source="bf16")}, "quantises float32"),
+    "an image of bfloats": (filters(), {"lines": dynamic(source="bf16")}, "quantizes float32"),
     "a filter with a zero point": (filters("!quant.uniform<i8:f32, 0.125:1>"), {}, "symmetrically"),
     "a volume": (
         filters(sizes="3x4x1x1x1x"),
@@ -264,18 +264,18 @@ IMAGE_NEAR_MISSES: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_a_convolution_stays(name: str, refused: Any, method: Any):
     stored, changes, reason = IMAGE_NEAR_MISSES[name]
     refused(
-        convolved(method, stored, **changes), step(quantised_layers.dynamic_convolution), reason
+        convolved(method, stored, **changes), step(quantized_layers.dynamic_convolution), reason
     )
 
 
 def test_a_convolution_of_floats_is_left_alone(refused: Any, method: Any):
     lines = ("%d = aten.abs.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>",)
-    refused(convolved(method, filters(), lines=lines), step(quantised_layers.dynamic_convolution))
+    refused(convolved(method, filters(), lines=lines), step(quantized_layers.dynamic_convolution))
 
 
 def test_a_convolution_with_a_float_filter_is_left_alone(refused: Any, method: Any):
     stored = '%r = stepwell.weight <"r"> "parameter" : tensor<3x4x1x1xf32>'
-    refused(convolved(method, stored), step(quantised_layers.dynamic_convolution))
+    refused(convolved(method, stored), step(quantized_layers.dynamic_convolution))
 
 
 def test_layers_of_halves_are_computed_in_singles(apply: Any, method: Any):
@@ -294,8 +294,8 @@ def test_layers_of_halves_are_computed_in_singles(apply: Any, method: Any):
         real="f16",
     )
     for text, lowering, layer in (
-        (linear, quantised_layers.dynamic_linear, "xnnpack.fully_connected"),
-        (image, quantised_layers.dynamic_convolution, "xnnpack.convolution_2d"),
+        (linear, quantized_layers.dynamic_linear, "xnnpack.fully_connected"),
+        (image, quantized_layers.dynamic_convolution, "xnnpack.convolution_2d"),
     ):
         given = torch.randint(-9, 9, (1, 4, 5, 5) if text is image else (2, 4)).half()
         given[:, 0], given[:, 1] = -128, 127

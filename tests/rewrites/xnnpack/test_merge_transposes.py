@@ -129,7 +129,7 @@ def test_chains_of_any_length_are_passed(length: int, apply: Any, method: Any):
     assert done.ops() == ["xnnpack.static_reshape", *(f"xnnpack.{node}" for node in nodes)]
 
 
-def test_rows_quantised_at_run_time_are_rows_in_any_shape(apply: Any, method: Any):
+def test_rows_quantized_at_run_time_are_rows_in_any_shape(apply: Any, method: Any):
     x, flat, y = "tensor<2x3x4xf32>", "tensor<6x4x{}>", "tensor<3x2x5xf32>"
     weight = "!quant.uniform<i8<-127:127>:f32:0, {0.5, 0.25, 0.5, 0.125, 1.0}>"
     rows, made = "!xnnpack.dynamic_int8<1>", "tensor<6x5xf32>"

@@ -177,7 +177,7 @@ def test_of_tensors_one_after_another_those_that_nobody_reads_are_not_made(apply
     assert shapes(done, "fully_connected") == ["tensor<1x2x8xf32>"]
 
 
-def test_what_is_read_of_two_neighbours_is_put_together(apply: Any, method: Any):
+def test_what_is_read_of_two_neighbors_is_put_together(apply: Any, method: Any):
     lines, gives = joined(4, rows=(5, 8))
     done = apply(method(f"%x: {X}", WEIGHT, *lines, gives=gives), NarrowToWhatIsRead())
     assert sorted(shapes(done, "fully_connected")) == [ROW, "tensor<1x2x8xf32>"]

@@ -79,7 +79,7 @@ def test_int8_images_gain_below_eight_channels(
         refused(text, PatchesToLinear(), "eight channels")
 
 
-def test_an_image_whose_integers_others_read_too_is_not_quantised_twice(refused: Any, method: Any):
+def test_an_image_whose_integers_others_read_too_is_not_quantized_twice(refused: Any, method: Any):
     lines, w = stored(3, "!quant.uniform<i8:f32:0, {0.1, 0.2, 0.3, 0.4, 0.5}>")
     held = "tensor<1x4x4x3x!xnnpack.dynamic_int8<3>>"
     types = f"({held}, {w}) -> {Y}"

@@ -74,7 +74,7 @@ def test_a_gather_by_constants_is_slices(name: str, apply: Any, method: Any):
 
 
 def test_axes_apart_stay_a_gather(refused: Any, method: Any):
-    refused(indexed("%i, none, %j", ("4", "4"), "4x6", method), PickBySlices(), "not neighbours")
+    refused(indexed("%i, none, %j", ("4", "4"), "4x6", method), PickBySlices(), "not neighbors")
 
 
 def test_places_without_order_stay_a_gather(refused: Any, method: Any):

@@ -49,7 +49,7 @@ def test_it_leaves(case: tuple[str, ...], reason: str, refused: Any, method: Any
 
 
 class Rotary(nn.Module):
-    """Neighbouring pairs turned by an angle, between two layers."""
+    """Neighboring pairs turned by an angle, between two layers."""
 
     def __init__(self) -> None:
         super().__init__()

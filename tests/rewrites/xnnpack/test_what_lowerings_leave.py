@@ -8,7 +8,7 @@ import torch
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.lowerings.xnnpack import images, quantised_nodes, reductions, resizing
+from stepwell.translate.lowerings.xnnpack import images, quantized_nodes, reductions, resizing
 from stepwell.translate.rewrites.xnnpack.convolutions.convolve_by_winograd import ConvolveByWinograd
 from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise import (
     SplitWideDepthwise,
@@ -32,10 +32,10 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (images, ("%x: f32[8, s, 3]", "%y = aten.pixel_shuffle.default(%x, 2) : (f32[8, s, 3]) -> f32[2, 2*s, 6]"), "it is no batch"),
     (images, ("%x: f32[1, 4*c, s, 3]", "%y = aten.pixel_shuffle.default(%x, 2) : (f32[1, 4*c, s, 3]) -> f32[1, c, 2*s, 6]"), "of a known number of channels"),
     (images, ("%x: f16[1, 8, s, 3]", "%y = aten.pixel_shuffle.default(%x, 2) : (f16[1, 8, s, 3]) -> f16[1, 2, 2*s, 6]"), "in float32 alone"),
-    (quantised_nodes, ("%x: i8<0.5:3>[1, 2, 3, 3]", "%a = quant.dcast %x : i8<0.5:3>[1, 2, 3, 3] to f32[1, 2, 3, 3]", "%z = aten.mean.dim(%a, [2, 3], true) : (f32[1, 2, 3, 3]) -> f32[1, 2, 1, 1]", "%w = aten.clamp.default(%z, -1, 1) : (f32[1, 2, 1, 1]) -> f32[1, 2, 1, 1]", "%y = quant.qcast %w : f32[1, 2, 1, 1] to i8<0.5:3>[1, 2, 1, 1]"), "a clamp stands between"),
-    (quantised_nodes, ("%x: i8<0.5:3>[4]", "%a = quant.dcast %x : i8<0.5:3>[4] to f32[4]", "%z = aten.view.default(%a, [2, 2]) : (f32[4]) -> f32[2, 2]", "%w = aten.clamp.default(%z, -1, 1) : (f32[2, 2]) -> f32[2, 2]", "%y = quant.qcast %w : f32[2, 2] to i8<0.5:3>[2, 2]"), "its result is clamped"),
-    (quantised_nodes, ("%x: i8<0.5>[4], %q: f32[2]", "%a = quant.dcast %x : i8<0.5>[4] to f32[4]", SIZE, '%z = aten.clamp.default(%a, 0, %n) : (f32[4], !stepwell.int<"2">) -> f32[4]', "%y = quant.qcast %z : f32[4] to i8<0.5>[4]"), ""),
-    (quantised_nodes, ("%x: i8<0.5:3>[4]", "%a = quant.dcast %x : i8<0.5:3>[4] to f32[4]", "%z = aten.clamp.default(%a, 2, 1) : (f32[4]) -> f32[4]", "%y = quant.qcast %z : f32[4] to i8<0.5:3>[4]"), "not below the upper bound"),
+    (quantized_nodes, ("%x: i8<0.5:3>[1, 2, 3, 3]", "%a = quant.dcast %x : i8<0.5:3>[1, 2, 3, 3] to f32[1, 2, 3, 3]", "%z = aten.mean.dim(%a, [2, 3], true) : (f32[1, 2, 3, 3]) -> f32[1, 2, 1, 1]", "%w = aten.clamp.default(%z, -1, 1) : (f32[1, 2, 1, 1]) -> f32[1, 2, 1, 1]", "%y = quant.qcast %w : f32[1, 2, 1, 1] to i8<0.5:3>[1, 2, 1, 1]"), "a clamp stands between"),
+    (quantized_nodes, ("%x: i8<0.5:3>[4]", "%a = quant.dcast %x : i8<0.5:3>[4] to f32[4]", "%z = aten.view.default(%a, [2, 2]) : (f32[4]) -> f32[2, 2]", "%w = aten.clamp.default(%z, -1, 1) : (f32[2, 2]) -> f32[2, 2]", "%y = quant.qcast %w : f32[2, 2] to i8<0.5:3>[2, 2]"), "its result is clamped"),
+    (quantized_nodes, ("%x: i8<0.5>[4], %q: f32[2]", "%a = quant.dcast %x : i8<0.5>[4] to f32[4]", SIZE, '%z = aten.clamp.default(%a, 0, %n) : (f32[4], !stepwell.int<"2">) -> f32[4]', "%y = quant.qcast %z : f32[4] to i8<0.5>[4]"), ""),
+    (quantized_nodes, ("%x: i8<0.5:3>[4]", "%a = quant.dcast %x : i8<0.5:3>[4] to f32[4]", "%z = aten.clamp.default(%a, 2, 1) : (f32[4]) -> f32[4]", "%y = quant.qcast %z : f32[4] to i8<0.5:3>[4]"), "not below the upper bound"),
     (step(reductions.reduction), ("%x: f32[?, 4]", "%y = aten.mean.dim(%x, [1], true) : (f32[?, 4]) -> f32[?, 1]"), "not even as an expression"),
     (step(reductions.reduction), ("%x: f32[s, 2, 3, 4]", "%y = aten.mean.dim(%x, [0, 2], true) : (f32[s, 2, 3, 4]) -> f32[1, 2, 1, 4]"), "not the planes of an image, nor one"),
     (step(reductions.reduction), ("%x: f32[1, 1, 1, 1, s, 4]", "%y = aten.mean.dim(%x, [4], true) : (f32[1, 1, 1, 1, s, 4]) -> f32[1, 1, 1, 1, 1, 4]"), "not the planes of an image, nor one"),
@@ -49,13 +49,13 @@ CASES: list[tuple[Any, tuple[str, ...], str]] = [
     (PickBySlices(), ("%x: f32[2, 1]", '%i = stepwell.weight <"i#ones"> "constant" : i64[2, 1]', "%y = aten.gather.default(%x, 1, %i) : (f32[2, 1], i64[2, 1]) -> f32[2, 1]"), "lies outside its axis"),
     (PickBySlices(), ("%x: f32[2, 4]", '%i = stepwell.weight <"i#ones"> "constant" : i1[4]', "%y = aten.index.Tensor(%x, [none, %i]) : (f32[2, 4], i1[4]) -> f32[2, u0]"), "a mask selects"),
     (PickBySlices(), ("%x: f32[2, 2]", '%i = stepwell.weight <"i#rolled"> "constant" : i64[3]', "%y = aten.index_select.default(%x, 1, %i) : (f32[2, 2], i64[3]) -> f32[2, 3]"), "lies outside its axis"),
-    (PickBySlices(), ("%x: f32[2, 2]", "%y = aten.index.Tensor(%x, [none]) : (f32[2, 2]) -> f32[2, 2]"), "are not neighbours"),
+    (PickBySlices(), ("%x: f32[2, 2]", "%y = aten.index.Tensor(%x, [none]) : (f32[2, 2]) -> f32[2, 2]"), "are not neighbors"),
     (PickBySlices(), ("%x: f32[4]", '%i = stepwell.weight <"i#rolled"> "constant" : i64[4]', "%y = aten.gather.default(%x, 0, %i) : (f32[4], i64[4]) -> f32[4]"), "or of one axis"),
     (lower_elementwise, ("%x: f32[2147483648]", "%y = aten.neg.default(%x) : (f32[2147483648]) -> f32[2147483648]"), "a dimension is 2147483648"),
     (lower_elementwise, ("%x: f32[]", '%w = stepwell.weight <"w"> "parameter" : f32[1]', "%y = aten.prelu.default(%x, %w) : (f32[], f32[1]) -> f32[]"), "no axis for slopes"),
     (lower_shape, ("%x: f32[s, 4]", "%y = aten.slice.Tensor(%x, 0, 0, 9223372036854775807, 2) : (f32[s, 4]) -> f32[(s + 1)//2, 4]"), "slices with step 1"),
     (images, ("%x: f32[8, 3, s]", "%y = aten.pixel_shuffle.default(%x, 2) : (f32[8, 3, s]) -> f32[2, 6, 2*s]"), "it is no batch"),
-    (quantised_nodes, ("%x: i8<0.5>[2, 3, 4]", "%a = quant.dcast %x : i8<0.5>[2, 3, 4] to f32[2, 3, 4]", "%z = aten.mean.dim(%a, [1], true) : (f32[2, 3, 4]) -> f32[2, 1, 4]", "%y = quant.qcast %z : f32[2, 1, 4] to i8<0.5>[2, 1, 4]"), ""),
+    (quantized_nodes, ("%x: i8<0.5>[2, 3, 4]", "%a = quant.dcast %x : i8<0.5>[2, 3, 4] to f32[2, 3, 4]", "%z = aten.mean.dim(%a, [1], true) : (f32[2, 3, 4]) -> f32[2, 1, 4]", "%y = quant.qcast %z : f32[2, 1, 4] to i8<0.5>[2, 1, 4]"), ""),
     (UnrollAxis(), ("%x: f32[b, n, 6], %z: f32[b, n, 2, 3]", '%b = aten.sym_size.int(%x, 0) : (f32[b, n, 6]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 1) : (f32[b, n, 6]) -> !stepwell.int<"n">', '%p = aten.view.default(%x, [%b, %n, 2, 3]) : (f32[b, n, 6], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 2, 3]', "%s = xnnpack.add(%p, %z) : (f32[b, n, 2, 3], f32[b, n, 2, 3]) -> f32[b, n, 2, 3]", '%y = aten.view.default(%s, [%b, %n, 6]) : (f32[b, n, 2, 3], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 6]'), "goes back to an input"),
     (UnrollAxis(), ("%x: f32[b, n, 6]", '%b = aten.sym_size.int(%x, 0) : (f32[b, n, 6]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 1) : (f32[b, n, 6]) -> !stepwell.int<"n">', '%p = aten.view.default(%x, [%b, %n, 2, 3]) : (f32[b, n, 6], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 2, 3]', '%w = stepwell.weight <"w"> "parameter" : f32[2, 2]', "%t = xnnpack.static_transpose(%p, perm=[0, 1, 3, 2]) : (f32[b, n, 2, 3]) -> f32[b, n, 3, 2]", "%f = xnnpack.fully_connected(%t, %w) : (f32[b, n, 3, 2], f32[2, 2]) -> f32[b, n, 3, 2]", "%s = xnnpack.static_transpose(%f, perm=[0, 1, 3, 2]) : (f32[b, n, 3, 2]) -> f32[b, n, 2, 3]", '%y = aten.view.default(%s, [%b, %n, 6]) : (f32[b, n, 2, 3], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 6]'), "looks along an axis"),
     (UnrollAxis(), ("%x: f32[b, n, 4096]", '%b = aten.sym_size.int(%x, 0) : (f32[b, n, 4096]) -> !stepwell.int<"b">', '%n = aten.sym_size.int(%x, 1) : (f32[b, n, 4096]) -> !stepwell.int<"n">', '%p = aten.view.default(%x, [%b, %n, 2048, 2]) : (f32[b, n, 4096], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 2048, 2]', "%s = xnnpack.softmax(%p) : (f32[b, n, 2048, 2]) -> f32[b, n, 2048, 2]", '%y = aten.view.default(%s, [%b, %n, 4096]) : (f32[b, n, 2048, 2], !stepwell.int<"b">, !stepwell.int<"n">) -> f32[b, n, 4096]'), "2048 times 1 nodes are too many"),

@@ -84,7 +84,7 @@ def lift_constant_scalar(
     two. With the number as a constant tensor the op is an ordinary multiply. The constant is an
     entry of the weight store, shared by equal numbers, and never computed at run time by `aten.full`.
 
-    Multipliers that scale an attention are left for the attention recogniser if the pipeline has one
+    Multipliers that scale an attention are left for the attention recognizer if the pipeline has one
     (`protect_attention`): it needs their value. In doubt a multiplier counts as such a scale.
     """
     if isinstance(other, SSAValue):
@@ -101,7 +101,7 @@ def lift_constant_scalar(
     no_refusal(rounds(op))
     is_scale = protect_attention and isinstance(op, aten.MulScalar | aten.DivScalar)
     if is_scale and scales_attention(op):
-        refuse("it scales an attention: recognise-attention takes the scale")
+        refuse("it scales an attention: recognize-attention takes the scale")
     number = Value(b.weight(b.weights.number(other, torch_dtype(x.dtype), 1 if x.rank else 0)), b)
     first, second = (number, x) if isinstance(op, aten.RsubScalar) else (x, number)
     return first.call(form, second, shape=out.shape)

@@ -1,4 +1,4 @@
-"""ExecuTorch's MX operators as ours: weights that it quantised, activations cast as devices do."""
+"""ExecuTorch's MX operators as ours: weights that it quantized, activations cast as devices do."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from stepwell.ir.dtypes import bf16, f16, f32, i8
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.types import dims, element
-from stepwell.translate.lowerings.aten import normalisations
+from stepwell.translate.lowerings.aten import normalizations
 from stepwell.translate.lowerings.aten.constants import rounds
 from stepwell.translate.lowerings.aten.values import Value, again, answered, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, step
@@ -50,7 +50,7 @@ def in_single(op: SchemaOp, b: Rewriter) -> tuple[Value, ...]:
     "aten.hardsigmoid.default",
     "aten.convolution.default",
     "aten.pow.Tensor_Scalar",
-    *(anchor.name for anchor in step(normalisations.variance_to_means).anchors),
+    *(anchor.name for anchor in step(normalizations.variance_to_means).anchors),
     to="aten",
     unless=not_halves,
     bound=roundings("a layer norm's scale and its shift round to halves too"),

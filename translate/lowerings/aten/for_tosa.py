@@ -16,7 +16,7 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import bf16, element_type, f16, f32, has_torch_dtype, torch_dtype
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.lowerings.aten import normalisations
+from stepwell.translate.lowerings.aten import normalizations
 from stepwell.translate.lowerings.aten.complex import COMPLEX, pair
 from stepwell.translate.lowerings.aten.values import Value, again, answered, cat
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse, step
@@ -79,7 +79,7 @@ def _is_not_of_halves(op: SchemaOp) -> bool:
 
 @lowers(
     *(f"aten.{name}" for name in ROUNDS_OFTEN.split()),
-    *(anchor.name for anchor in step(normalisations.variance_to_means).anchors),
+    *(anchor.name for anchor in step(normalizations.variance_to_means).anchors),
     to="aten",
     name="widen-halves-to-tosa",
     unless=_is_not_of_halves,

@@ -240,7 +240,7 @@ def _is_short_and_last(shape: Sequence[Any], dim: int) -> bool:
 def unbind_by_permute(x: Value, dim: int, *, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
     """Take a short last axis apart, and put it together, at the front, where each part is one piece.
 
-    Rotary embeddings of neighbouring pairs unbind an axis of two behind all others and stack one
+    Rotary embeddings of neighboring pairs unbind an axis of two behind all others and stack one
     there again. XNNPACK slices and concatenates there element by element; a transposition to the
     front and slices of the first axis move whole blocks. (128 tokens of 8 heads of 64: a fifth of a
     layer.)

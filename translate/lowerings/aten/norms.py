@@ -1,4 +1,4 @@
-"""Normalisations with what XNNPACK has: linear, convolution, subtract, square, rsqrt, multiply."""
+"""Normalizations with what XNNPACK has: linear, convolution, subtract, square, rsqrt, multiply."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from stepwell.translate.rewrites.norms.group_statistics import (
 from stepwell.translate.rewrites.norms.row_statistics import (
     ROWS,
     less_first,
-    normalise,
-    normalise_rows,
+    normalize,
+    normalize_rows,
     too_wide,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_constant, not_for_xnnpack
@@ -44,7 +44,7 @@ from stepwell.translate.values import interval
     sample=("2x4xf32", [4], {"eps": 1e-6}),
 )
 def decompose_layer_norm(x: Value, *, op: Any, b: Rewriter, eps: float) -> Value:
-    """Write layer normalisation as row statistics, with the affine part as ops of their own.
+    """Write layer normalization as row statistics, with the affine part as ops of their own.
 
     `native_layer_norm` stays outside every delegate in the stock flow: 25 of them cut DeiT-Tiny in
     pieces. Scale and shift are separate ops here; `fold_affine_into_layer` takes them into the
@@ -59,17 +59,17 @@ def decompose_layer_norm(x: Value, *, op: Any, b: Rewriter, eps: float) -> Value
     no_refusal(overflows(eps, x.dtype))
     sizes = op.arg("normalized_shape")
     if not all(isinstance(size, int) for size in sizes):
-        refuse("a normalised axis has a symbolic size")
+        refuse("a normalized axis has a symbolic size")
     width = prod(sizes)
     if width == 0:
-        refuse("a normalised axis is empty")
+        refuse("a normalized axis is empty")
     if len(sizes) > 1 and not is_open_once(x.shape):
-        refuse("several axes are normalised and several others are symbolic")
+        refuse("several axes are normalized and several others are symbolic")
     no_refusal(too_wide(width))
     rows = x.view(*x.shape[: -len(sizes)], width) if len(sizes) > 1 else x
     if not are_from_weights(x.ssa, range(x.rank - len(sizes), x.rank)):
         rows = Value(less_first(b, rows.ssa), b)
-    normed = Value(normalise_rows(b, rows.ssa, eps, centred=False), b)
+    normed = Value(normalize_rows(b, rows.ssa, eps, centered=False), b)
     return normed.view(*x.shape).affine(op.operand("weight"), op.operand("bias"))
 
 
@@ -89,7 +89,7 @@ def per_channel(tensor: torch.Tensor, *, rank: int) -> torch.Tensor:
     """,
 )
 def decompose_group_norm(x: Value, *, op: Any, b: Rewriter, num_groups: int, eps: float) -> Value:
-    """Write group normalisation with row statistics: a group is a row of `[N, G, C/G·…]`.
+    """Write group normalization with row statistics: a group is a row of `[N, G, C/G·…]`.
 
     Of an image, the planes are averaged and then their averages, which asks for no order of axes: the
     norm stays between convolutions without a transpose. A convolution in groups gives each channel the
@@ -110,11 +110,11 @@ def decompose_group_norm(x: Value, *, op: Any, b: Rewriter, num_groups: int, eps
         mean = mean_of_image if num_groups == 1 else partial(mean_of_group, num_groups)
         if not is_spared:
             x = x.call(aten.SubTensor, Value(first_of_groups(b, x.ssa, num_groups), b))
-        normed = Value(normalise(b, x.ssa, eps, mean), b)
+        normed = Value(normalize(b, x.ssa, eps, mean), b)
     else:
         rows = x.view(x.shape[0], num_groups, size).ssa
         rows = rows if is_spared else less_first(b, rows)
-        normed = Value(normalise_rows(b, rows, eps, centred=False), b).view(*x.shape)
+        normed = Value(normalize_rows(b, rows, eps, centered=False), b).view(*x.shape)
     spread = [
         None if value is None else Value(value, b).derived("per_channel", rank=x.rank).ssa
         for value in map(op.operand, ("weight", "bias"))

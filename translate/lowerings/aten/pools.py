@@ -202,7 +202,7 @@ MAXIMA = "max_pool2d_with_indices.default max_pool2d.default"
     func.return %y : tensor<1x3x4x4xf32>
     """,
 )
-def normalise_pooling(x: Value, *, form: type[SchemaOp], op: Any, out: Out) -> Any:
+def normalize_pooling(x: Value, *, form: type[SchemaOp], op: Any, out: Out) -> Any:
     """Spell 2-D poolings one way: values only, and every list written out.
 
     `max_pool2d_with_indices` gives indices that only training and unpooling read; a missing stride

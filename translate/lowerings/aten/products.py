@@ -325,7 +325,7 @@ REDUCTIONS: dict[str, type[SchemaOp]] = {
     bound=roundings("the sum may run in another order"),
     sample="%y = aten.sum.default(%x) : (tensor<2x3x4xf32>) -> tensor<f32>",
 )
-def normalise_reduction(x: Value, *, form: Any, op: Any, out: Out) -> Any:
+def normalize_reduction(x: Value, *, form: Any, op: Any, out: Out) -> Any:
     """Any mean, sum, maximum or minimum as the one over listed axes, kept; a view drops them.
 
     The values of `max` and `min` along an axis too. A `dtype` argument casts the operand first, as

@@ -34,7 +34,7 @@ SELECTIONS = ("aten.select.int", "aten.select_copy.int")
 
 
 @lowers(*SLICES, *NARROWS, to="aten", sample=("4x6xf32", -2, -2))
-def normalise_slice(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
+def normalize_slice(x: Value, dim: int, *, op: Any, out: Out) -> Value | None:
     """Slices and narrows one way: `aten.slice.Tensor` with every bound a number.
 
     Bounds count from the front and lie inside the axis.
@@ -100,7 +100,7 @@ def _ranged(op: Any, size: Dim) -> tuple[int, int, int]:
 
 
 @lowers(*SELECTIONS, to="aten", sample=("4x6xf32", 1, -1))
-def normalise_selection(x: Value, dim: int, index: Any, *, out: Out, b: Any) -> Value:
+def normalize_selection(x: Value, dim: int, index: Any, *, out: Out, b: Any) -> Value:
     """A selection is a slice of length 1 and a view that drops the axis.
 
     On a symbolic axis an index from the front, and the last element, are provable.

@@ -166,7 +166,7 @@ BROADCASTS = (
 
 
 @lowers(*BROADCASTS, to="aten", sample=("1x3xf32", [4, -1]))
-def normalise_expand(x: Value, *, op: Any, out: Out) -> Value | None:
+def normalize_expand(x: Value, *, op: Any, out: Out) -> Value | None:
     """Every broadcast as one `aten.expand.default` with its sizes written out, −1 an open one.
 
     An expand of an expand is one expand. Axes that it adds in front are added by a view first, so
@@ -354,7 +354,7 @@ MOST_AXES = MAX_RANK
     sample=("1x2x3x1x2x2x5xf32", [0, 6, 1, 2, 3, 4, 5]),
 )
 def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value:
-    """Permute fewer axes: those of size one drop out, those that stay neighbours are one.
+    """Permute fewer axes: those of size one drop out, those that stay neighbors are one.
 
     Engines move tensors of up to six axes. A video's patches have eight, `[B, T, H, W, t, h, w,
     C]`, of which some are of size one. Where more than six are left, blocks of axes change places

@@ -21,8 +21,8 @@ from stepwell.ir.types import dims, is_static, with_element
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.cmsis.values import written
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
-from stepwell.translate.quantised.layers import Layer, Parts
-from stepwell.translate.quantised.recognise import Activation, Use, narrowed
+from stepwell.translate.quantized.layers import Layer, Parts
+from stepwell.translate.quantized.recognize import Activation, Use, narrowed
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.placing.reshape import padded
 
@@ -57,7 +57,7 @@ def _padded(op: SchemaOp) -> Parts | Refusal:
     """,
 )
 def pad(x: Activation, *, pad: Any, value: Any, layer: Layer, b: Rewriter) -> Any:
-    """Pad the stored integers, then a table if another quantisation is wanted."""
+    """Pad the stored integers, then a table if another quantization is wanted."""
     number = float(value or 0)
     if isnan(number):
         refuse("it pads with NaN, which no scale holds")
@@ -84,19 +84,19 @@ def pad(x: Activation, *, pad: Any, value: Any, layer: Layer, b: Rewriter) -> An
     sample="%q = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>",
 )
 def boundary(x: Value, *, op: Any, b: Rewriter) -> Value:
-    """The casts that are left become the library's quantise and dequantise.
+    """The casts that are left become the library's quantize and dequantize.
 
     What the library's have no form for (u8, int32) goes back to the `quantized_decomposed`
-    operators it came from; a weight that only float ops use is dequantised ahead of time.
+    operators it came from; a weight that only float ops use is dequantized ahead of time.
     """
-    quantises = isinstance(op, QuantizeCast)
-    result_quantization = quantization((op.result if quantises else op.input).type)
+    quantizes = isinstance(op, QuantizeCast)
+    result_quantization = quantization((op.result if quantizes else op.input).type)
     assert result_quantization is not None
     if result_quantization.expressed == f64:
         refuse("it expresses float64; the operators take float32")
     maker = op.input.owner
     key = None
-    if not quantises and isinstance(maker, StorageCast):
+    if not quantizes and isinstance(maker, StorageCast):
         key = weight_key(maker.input)
     if key is None and not result_quantization.is_per_tensor:
         refuse("scales along an axis are for weights; this value is computed")
@@ -116,7 +116,7 @@ def boundary(x: Value, *, op: Any, b: Rewriter) -> Value:
             "quant_max": result_quantization.high,
             "dtype": str(dtype).removeprefix("torch."),
         }
-        cls: Any = QuantizePerTensor if quantises else DequantizePerTensor
+        cls: Any = QuantizePerTensor if quantizes else DequantizePerTensor
         return Value(written(cls.make(op.input, result=op.result.type, **fields), b), b)
     numbers = (
         result_quantization.scale,
@@ -126,7 +126,7 @@ def boundary(x: Value, *, op: Any, b: Rewriter) -> Value:
         storage_element(result_quantization),
     )
     stored = with_element(op.input.type, storage_element(result_quantization))
-    if quantises:
+    if quantizes:
         plain = b.insert(QUANTIZE.make(op.input, *numbers, result_types=[stored])).results[0]
         return Value(b.insert(StorageCast(plain, op.result.type)).results[0], b)
     raw: SSAValue = b.insert(StorageCast(op.input, stored)).results[0]

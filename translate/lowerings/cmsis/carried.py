@@ -27,8 +27,8 @@ from stepwell.ir.types import dims, element, tensor, with_element
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.cmsis.elementwise import requantized
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
-from stepwell.translate.quantised.layers import Layer, Parts
-from stepwell.translate.quantised.recognise import Activation, Use, activation, quantised_source
+from stepwell.translate.quantized.layers import Layer, Parts
+from stepwell.translate.quantized.recognize import Activation, Use, activation, quantized_source
 from stepwell.translate.rewrites.cmsis.operators.broadcast import EXPAND
 from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
@@ -45,10 +45,10 @@ PICKED: dict[str, slice] = {
 """Op → which of its operands are the numbers that it picks from."""
 
 
-def _quantised(op: SchemaOp, place: slice) -> Parts | Refusal | None:
+def _quantized(op: SchemaOp, place: slice) -> Parts | Refusal | None:
     """Operands of a known shape; None where all are floats, which is nobody's business here."""
     values = op.operands[place]
-    if all(quantised_source(value) is None for value in values):
+    if all(quantized_source(value) is None for value in values):
         return None
     return not_fixed(*values) or Parts(values)
 
@@ -56,7 +56,7 @@ def _quantised(op: SchemaOp, place: slice) -> Parts | Refusal | None:
 @lowers(
     *PICKED,
     to="cmsis",
-    reads=lambda op: _quantised(op, PICKED[op.name]),
+    reads=lambda op: _quantized(op, PICKED[op.name]),
     bound=EXACT,
     sample="""
         %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
@@ -65,7 +65,7 @@ def _quantised(op: SchemaOp, place: slice) -> Parts | Refusal | None:
     """,
 )
 def pick(*given: Activation, op: SchemaOp, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
-    """The op on integers of one quantisation, then a table where another is wanted."""
+    """The op on integers of one quantization, then a table where another is wanted."""
     place, alike = PICKED[op.name], len({x.held for x in given}) == 1
 
     def of_use(use: Use) -> SSAValue:
@@ -82,7 +82,7 @@ def pick(*given: Activation, op: SchemaOp, layer: Layer, b: Rewriter) -> Callabl
 
 
 def raw(b: Rewriter, value: SSAValue) -> SSAValue:
-    """The stored integers of a quantised value."""
+    """The stored integers of a quantized value."""
     held = cast(Any, element(value.type)).data
     stored = with_element(value.type, storage_element(held))
     return b.insert(StorageCast(value, stored)).results[0]
@@ -99,7 +99,7 @@ def raw(b: Rewriter, value: SSAValue) -> SSAValue:
         for form in ("vec", "default")
     ),
     to="cmsis",
-    reads=lambda op: _quantised(op, slice(1)),
+    reads=lambda op: _quantized(op, slice(1)),
     bound=EXACT,
     sample="""
         %a = quant.dcast %x : tensor<1x1x2x2x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x1x2x2xf32>
@@ -166,7 +166,7 @@ def _repeated(b: Rewriter, value: SSAValue, factors: tuple[int, int]) -> SSAValu
 
 
 def _of_one_scale(op: SchemaOp) -> tuple[SSAValue, ...]:
-    """The quantised operands; refused: those whose integers are not ordered as the reals are."""
+    """The quantized operands; refused: those whose integers are not ordered as the reals are."""
     activations: list[Activation] = []
     for value in op.operands[: 2 if op.name.endswith(".Tensor") else 1]:
         given = activation(value)
@@ -196,7 +196,7 @@ _CODES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
 )
 def compare(*_: Any, op: SchemaOp, b: Rewriter) -> Value | None:
     """What the op says of the integers; a number that it compares with becomes one of theirs."""
-    if quantised_source(op.operands[0]) is None:
+    if quantized_source(op.operands[0]) is None:
         return None
     values = _of_one_scale(op)
     given = op.present()

@@ -42,9 +42,9 @@ from stepwell.ir.types import AnyTensor, dims, element, is_static, with_element
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.cmsis.values import factor_of, needs_shifts, written
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
-from stepwell.translate.quantised.functions import byte_chain, table_of
-from stepwell.translate.quantised.layers import Layer, Parts
-from stepwell.translate.quantised.recognise import Activation, Use, activation
+from stepwell.translate.quantized.functions import byte_chain, table_of
+from stepwell.translate.quantized.layers import Layer, Parts
+from stepwell.translate.quantized.recognize import Activation, Use, activation
 from stepwell.translate.rewrites.cmsis.operators.broadcast import (
     channel_vector,
     channels_last_view,
@@ -132,7 +132,7 @@ def _fields(
         if p.output.shift > 0 and reach * 2.0**p.output.shift >= 1 << 31:
             refuse(
                 f"a scale of {out.scale:g} for the sum of scales {one.scale:g} and {two.scale:g} "
-                "takes the requantisation past int32; the operands nearly cancel in calibration"
+                "takes the requantization past int32; the operands nearly cancel in calibration"
             )
         needs_shifts(p.first, p.second, p.output)
         return {
@@ -206,7 +206,7 @@ def _retyped(b: Rewriter, value: SSAValue, type_: Attribute) -> SSAValue:
 
 
 def requantized(b: Rewriter, value: SSAValue, use: Use) -> SSAValue:
-    """An operand of minimum or maximum in the result's quantisation, which both must have."""
+    """An operand of minimum or maximum in the result's quantization, which both must have."""
     wanted = quantization(kernel_type(use))
     assert wanted is not None
     type_ = with_element(value.type, UniformQuantizedType(wanted))
@@ -231,7 +231,7 @@ def tabulate(x: Value, *, op: Any, b: Rewriter) -> Value | None:
     Activations (sigmoid, gelu, hardswish, …), arithmetic with a scalar (`x * 0.5`, `1 - x`), chains
     of both, and a change of scale and zero point alone: the ops themselves are evaluated on all 256
     stored values, so that the table holds what the float graph computes, bit for bit. Numbers may
-    stand in the graph as reals or as quantised constants of one element.
+    stand in the graph as reals or as quantized constants of one element.
     """
     chain = byte_chain(op)
     if chain is None:
@@ -280,7 +280,7 @@ def _rows(op: SchemaOp) -> Parts | Refusal:
 def softmax(x: Activation, *, dim: int, layer: Layer, b: Rewriter) -> Callable[[Use], SSAValue]:
     """The last dimension, the kernel's own output type, then a table if another is wanted.
 
-    The kernel's result has scale 1/256 and zero point −128; another quantisation is a table after
+    The kernel's result has scale 1/256 and zero point −128; another quantization is a table after
     it, as long as it is no finer.
     """
     p = softmax_parameters(x.held.scale)

@@ -41,12 +41,12 @@ from stepwell.translate.lowerings.cmsis.values import (
     no_refusal,
     pair,
     permuted_weight,
-    requantisation,
+    requantization,
     written,
 )
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
-from stepwell.translate.quantised.layers import Layer, Parts, weighted
-from stepwell.translate.quantised.recognise import (
+from stepwell.translate.quantized.layers import Layer, Parts, weighted
+from stepwell.translate.quantized.recognize import (
     Activation,
     StoredWeight,
     Use,
@@ -126,7 +126,7 @@ def convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> Of
             "stride": form.stride,
             "padding": form.padding,
             "dilation": form.dilation,
-            **requantisation(x.held, use, scales[use]),
+            **requantization(x.held, use, scales[use]),
             "scratch": 0,
         }
         n, c, h, w = form.output_shape
@@ -189,7 +189,7 @@ def _upwards(op: SchemaOp) -> Parts | Refusal | None:
     ),
 )
 def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
-    """NHWC input, one op for each distinct quantisation of the result, NCHW back.
+    """NHWC input, one op for each distinct quantization of the result, NCHW back.
 
     What the kernel lacks are zeros in the filter: between its cells for a dilation, for the inputs
     of other groups, and behind it for what `output_padding` adds beyond the padding. A height or
@@ -249,7 +249,7 @@ def transposed_convolution(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewr
             padding=tuple(sides),
             output_padding=(0, 0),
             dilation=(1, 1),
-            **requantisation(x.held, use, scales[use]),
+            **requantization(x.held, use, scales[use]),
             scratch=0,
             output_scratch=0,
         )
@@ -285,7 +285,7 @@ def _linear(op: SchemaOp) -> Parts | Refusal | None:
     assert parts.weight is not None
     is_batched = not isinstance(activation(parts.weight), Refusal)
     if is_batched and isinstance(stored_weight(parts.weight), Refusal):
-        return None  # The right side is quantised at run time: a batch matmul's business.
+        return None  # The right side is quantized at run time: a batch matmul's business.
     return parts
 
 
@@ -299,10 +299,10 @@ def _linear(op: SchemaOp) -> Parts | Refusal | None:
     sample=LAYER.format("3x4", ", 0.25", "2x4", "linear.default(%xr, %wr)", "2x3"),
 )
 def linear(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
-    """`cmsis.quantized_linear`, or a 1×1 convolution if quantised per channel.
+    """`cmsis.quantized_linear`, or a 1×1 convolution if quantized per channel.
 
     The library's linear takes one multiplier for all rows; weights with a scale for each row lower
-    exactly to a 1×1 convolution, whose requantisation is per channel.
+    exactly to a 1×1 convolution, whose requantization is per channel.
     """
     weight = layer.weight
     if op.name != "aten.linear.default":
@@ -323,7 +323,7 @@ def linear(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
     bias = bias_key(layer, shape[0], b.program)
 
     def of_use(use: Use) -> SSAValue:
-        fields = requantisation(x.held, use, scales[use])
+        fields = requantization(x.held, use, scales[use])
         if held.axis is not None:
             return _pointwise(x, weight, bias, use, fields, b)
         typed = typed_weight(b, weight.key, tensor(shape, UniformQuantizedType(held)))

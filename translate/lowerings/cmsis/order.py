@@ -1,4 +1,4 @@
-"""Quantised ATen ops → CMSIS-NN: one lowering for each family; together, what the library can run."""
+"""Quantized ATen ops → CMSIS-NN: one lowering for each family; together, what the library can run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Average and maximum pooling in NHWC, means and sums.
 
-The pools pass scale and zero point through; another quantisation of the result is a table behind
+The pools pass scale and zero point through; another quantization of the result is a table behind
 the maximum (exact), and behind the average where it is no finer; a finer average is a depthwise
 convolution with ones, which rounds once. `count_include_pad` with padding becomes a pad with the
 zero point, and without padding nothing at all.
@@ -35,13 +35,13 @@ from stepwell.translate.lowerings.cmsis.values import (
     factor_of,
     ones,
     pair,
-    requantisation,
+    requantization,
     summed_windows,
     written,
 )
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
-from stepwell.translate.quantised.layers import Layer, Parts
-from stepwell.translate.quantised.recognise import Activation, Use, is_finer, quantised_source
+from stepwell.translate.quantized.layers import Layer, Parts
+from stepwell.translate.quantized.recognize import Activation, Use, is_finer, quantized_source
 from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
 from stepwell.translate.rewrites.cmsis.placing.reshape import (
@@ -89,7 +89,7 @@ class Window:
     """,
 )
 def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> OfUse:
-    """NHWC in, the kernel, NCHW back, a table for another quantisation."""
+    """NHWC in, the kernel, NCHW back, a table for another quantization."""
     window, is_mean = window_of(op, form), form != MAXIMUM
     factors: dict[Use, Multiplier] = {}
     for use in layer.uses if is_mean else ():
@@ -110,7 +110,7 @@ def pooling(x: Activation, *, form: str, op: Any, layer: Layer, b: Rewriter) -> 
                 stride=window.stride,
                 padding=window.padding,
                 result=tensor((n, h, w, c), element(use.type)),
-                **requantisation(x.held, use, [factors[use]] * c),
+                **requantization(x.held, use, [factors[use]] * c),
             )
             return reshaped(b, to_nchw(b, value), made_shape)
         if not passed:
@@ -241,7 +241,7 @@ def fixed(op: SchemaOp) -> Parts | Refusal:
 
 
 def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | None:
-    """Elements before, along and behind axes that are neighbours; whether they are an image's.
+    """Elements before, along and behind axes that are neighbors; whether they are an image's.
 
     Height and width of NCHW are those of NHWC, as the kernels take it.
     """
@@ -288,7 +288,7 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
         if after == 1:
             rows = reshaped(b, given, (before, over))
             weight = ones(b, (1, over), share)
-            fields = requantisation(x.held, use, [factor])
+            fields = requantization(x.held, use, [factor])
             result = tensor((before, 1), element(use.type))
             op = QuantizedLinear.make(
                 rows, weight, None, None, result=result, filter_offset=0, **fields
@@ -314,7 +314,7 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
                 stride=(1, 1),
                 padding=(0, 0),
                 result=tensor((1, 1, width, depth), element(use.type)),
-                **requantisation(x.held, use, [factor] * depth),
+                **requantization(x.held, use, [factor] * depth),
             )
         return reshaped(b, value, dims(use.type))
 
@@ -324,13 +324,13 @@ def mean(x: Activation, *, form: bool, dim: Any, dtype: Any, layer: Layer, b: Re
 def for_memory(b: Rewriter) -> bool:
     """Whether little memory is asked for."""
     option = b.program.context.option
-    return option("optimise") == "memory" or option("arena") is not None
+    return option("optimize") == "memory" or option("arena") is not None
 
 
 @lowers(
     {"aten.max.dim": aten.AmaxDefault, "aten.min.dim": aten.AminDefault},
     to="aten",
-    unless=lambda op: quantised_source(op.operands[0]) is None,
+    unless=lambda op: quantized_source(op.operands[0]) is None,
     bound=EXACT,
     sample="""
         %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
@@ -347,7 +347,7 @@ def extreme_of_axis(x: Value, *, form: Any, op: Any, out: Out) -> tuple[Value, N
 @lowers(
     "aten.amax.default",
     to="cmsis",
-    reads=lambda op: None if quantised_source(op.operands[0]) is None else fixed(op),
+    reads=lambda op: None if quantized_source(op.operands[0]) is None else fixed(op),
     bound=EXACT,
     sample="""
         %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
@@ -356,7 +356,7 @@ def extreme_of_axis(x: Value, *, form: Any, op: Any, out: Out) -> tuple[Value, N
     """,
 )
 def maximum(x: Activation, *, dim: Any, layer: Layer, b: Rewriter) -> OfUse | None:
-    """A maximum pool of an image that is made of views, then a table for another quantisation."""
+    """A maximum pool of an image that is made of views, then a table for another quantization."""
     run = _run_of(cast("tuple[int, ...]", dims(x.value.type)), dim)
     if run is None:
         return None

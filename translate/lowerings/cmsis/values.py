@@ -27,15 +27,15 @@ from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, tensor
 from stepwell.translate.lowerings.aten.values import Value
 from stepwell.translate.lowerings.lowering import Goal, Grammar, goal, grammar, refuse
-from stepwell.translate.quantised.layers import Layer, Parts, layer_of
-from stepwell.translate.quantised.recognise import (
+from stepwell.translate.quantized.layers import Layer, Parts, layer_of
+from stepwell.translate.quantized.recognize import (
     StoredWeight,
     Use,
     integer_bias,
     typed_weight,
 )
 
-IN_UNITS = Bound(absolute=1.0, reason="fixed-point requantisation, in units")
+IN_UNITS = Bound(absolute=1.0, reason="fixed-point requantization, in units")
 AVERAGED = Bound(absolute=1.0, reason="averages are rounded, in units")
 
 
@@ -83,7 +83,7 @@ def needs_sums(
     program: Program,
     padded: bool,
 ) -> None:
-    """Refuse weights for which some input would overflow an accumulator or its requantisation.
+    """Refuse weights for which some input would overflow an accumulator or its requantization.
 
     Args:
         layer: whose input and bias are summed.
@@ -108,7 +108,7 @@ def needs_sums(
             )
 
 
-def requantisation(
+def requantization(
     quantization: Quantization, use: Use, scales: Sequence[Multiplier]
 ) -> dict[str, Any]:
     """The fields of an operator that say how sums of inputs become a use's integers."""

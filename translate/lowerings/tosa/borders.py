@@ -1,4 +1,4 @@
-"""Borders between integers and floats in one graph: quantising and dequantising as operators.
+"""Borders between integers and floats in one graph: quantizing and dequantizing as operators.
 
 What the lowerings of `integers` leave in floats stands between casts; they are torch's to the bit.  A float is
 multiplied by the reciprocal of the scale, CAST rounds it to the nearest integer, ties to even, and
@@ -42,7 +42,7 @@ def _but_nans(op: Any, value: RunTime) -> Bound:
     moves=_but_nans,
     sample="%y = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>",
 )
-def quantise(x: Value, *, op: Any, b: Builder) -> Value:
+def quantize(x: Value, *, op: Any, b: Builder) -> Value:
     """MUL and CAST, and a RESCALE that adds the zero point."""
     border = _border(op.input, op.result)
     if not border.is_symmetric and border.bits != 8:
@@ -66,7 +66,7 @@ def quantise(x: Value, *, op: Any, b: Builder) -> Value:
     bound=EXACT,
     sample="%y = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>",
 )
-def dequantise(x: Value, *, op: Any, b: Builder) -> Value:
+def dequantize(x: Value, *, op: Any, b: Builder) -> Value:
     """CAST, SUB of the zero points and MUL: sums of 17 bits are exact in f32."""
     border = _border(op.result, op.input)
     y = Value(stored(x.ssa, b), b).cast(f32)
@@ -83,7 +83,7 @@ def _border(real: SSAValue, integers: SSAValue) -> Quantization:
     if refusal is not None:
         refuse(refusal.reason)
     if not border.signed:
-        refuse(f"TOSA has no {dtype_name(border.storage)}; quantise to signed integers")
+        refuse(f"TOSA has no {dtype_name(border.storage)}; quantize to signed integers")
     if border.bits not in WIDTHS:
         refuse(
             f"its activations are {dtype_name(border.storage)}; TOSA's layers take int8 or int16"

@@ -70,7 +70,7 @@ def mean(x: Value, *, op: Any, out: Out) -> Value:
 def of_one_number(x: Value, *, op: Any, out: Out) -> Value:
     """`sum` and `mean` of rank 0: REDUCE_SUM makes 0.0 of -0.0, as torch does."""
     if x.shape:
-        refuse("its axes are not listed; normalise-reduction lists them")
+        refuse("its axes are not listed; normalize-reduction lists them")
     if op.name == "aten.mean.default":
         needs_floats(op, x)
     else:

@@ -22,7 +22,7 @@ from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.values import Value, needs_floats
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
 from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC
-from stepwell.translate.rewrites.tosa.operators.places import Axis, neighbours
+from stepwell.translate.rewrites.tosa.operators.places import Axis, neighbors
 from stepwell.translate.rewrites.tosa.operators.rows import gathered
 from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 
@@ -124,7 +124,7 @@ def as_image(x: Value, axes: Sequence[Axis]) -> tuple[Value, Sequence[Axis]]:
 
 def _sampled(x: Value, number: int, axis: Axis) -> Value:
     """One axis by GATHER; between two elements each with its share."""
-    lower, upper, share = neighbours(axis.places(), axis.size)
+    lower, upper, share = neighbors(axis.places(), axis.size)
     first = Value(gathered(x.ssa, number, lower, x.b), x.b)
     if not bool(share.any()):
         return first

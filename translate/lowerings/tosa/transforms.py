@@ -33,7 +33,7 @@ from stepwell.translate.rewrites.tosa.operators.sizes import is_known
 Parts = Sequence[Value]
 """A real value, or real and imaginary parts of one shape."""
 
-NORMALISATIONS = (0.0, -0.5, -1.0)
+NORMALIZATIONS = (0.0, -0.5, -1.0)
 """By PyTorch's numbers: the power of the transform's size that its result is multiplied by."""
 
 MOST_POINTS = 2048
@@ -71,7 +71,7 @@ class Turn:
     """,
 )
 def transform(
-    x: Value, dim: Sequence[int], normalisation: Any, *, form: str, op: Any, out: Out, b: Builder
+    x: Value, dim: Sequence[int], normalization: Any, *, form: str, op: Any, out: Out, b: Builder
 ) -> Value:
     """`_fft_r2c`, `_fft_c2c` and `_fft_c2r`: axis by axis, or two at once, and scaled."""
     if not {x.dtype, out.dtype} <= {f32, COMPLEX}:
@@ -79,8 +79,8 @@ def transform(
     if not is_known((*x.shape, *out.shape)):
         refuse("the shape is symbolic")
     axes = tuple(axis(number, x.rank) for number in dim)
-    if normalisation not in range(3):
-        refuse("the normalisation is none of PyTorch's")
+    if normalization not in range(3):
+        refuse("the normalization is none of PyTorch's")
     if not axes or 0 in x.shape:
         refuse("no axis is transformed, or there are no elements: TOSA has no empty tensors")
     points = [x.shape[at] for at in axes]
@@ -92,7 +92,7 @@ def transform(
     parts: Parts = (x,) if x.dtype == f32 else _parts(x)
     for turn in turns:
         parts = _turned(turn, parts)
-    scale = float(prod(points)) ** NORMALISATIONS[normalisation]
+    scale = float(prod(points)) ** NORMALIZATIONS[normalization]
     if scale != 1:
         parts = [part * scale for part in parts]
     return parts[0] if form == BACK else _paired(parts)

@@ -214,7 +214,7 @@ def nearest_resize(x: Value, *, op: Any, b: Rewriter) -> Value:
         refuse(f"{_size(down)} to {_size(across)} is no whole factor")
     for at in (0, 1):
         if not repeats_evenly(down[at], across[at], stated_scale(op, at)):
-            refuse("torch rounds the places of some pixels to their neighbours")
+            refuse("torch rounds the places of some pixels to their neighbors")
     batch, channels, rows, columns = given
     factors = (across[0] // down[0], across[1] // down[1])
     image = to_nhwc(b, x.ssa)
@@ -242,7 +242,7 @@ def _enlarged(x: Value, op: Any, b: Rewriter) -> Value:
     if any(s is not None and s != factor for s, factor in zip(scales, (down, across), strict=True)):
         refuse("the scale is not that of the sizes")
     if {down, across} - {1, 2, 4, 8}:
-        refuse("torch rounds the places of some pixels to their neighbours")
+        refuse("torch rounds the places of some pixels to their neighbors")
     return _spread(x, torch.ones(channels, down, across, 1), result.type, op, b)
 
 

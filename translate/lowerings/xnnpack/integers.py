@@ -1,4 +1,4 @@
-"""What XNNPACK takes of layers between casts: int8 or uint8 of one kind, one quantised result."""
+"""What XNNPACK takes of layers between casts: int8 or uint8 of one kind, one quantized result."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.lowering import Grammar, grammar, refuse
-from stepwell.translate.quantised.layers import Layer, Parts, layer_of
-from stepwell.translate.quantised.recognise import (
+from stepwell.translate.quantized.layers import Layer, Parts, layer_of
+from stepwell.translate.quantized.recognize import (
     Reals,
     Use,
     common_bounds,
     distinct,
-    quantised_source,
+    quantized_source,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.lower_clamp import single
-from stepwell.translate.rewrites.xnnpack.quantised.quantised import (
+from stepwell.translate.rewrites.xnnpack.quantized.quantized import (
     not_a_filter,
     not_of_integers,
     not_rescalable,
@@ -29,14 +29,14 @@ from stepwell.translate.rewrites.xnnpack.quantised.quantised import (
     not_within_sums,
     product_step,
 )
-from stepwell.translate.rewrites.xnnpack.quantised.quantised_bounds import (
+from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import (
     ROUNDED_ONCE,
     static_layer,
 )
 
 
 def sources_of(layer: Layer) -> tuple[SSAValue, ...]:
-    """The quantised operands."""
+    """The quantized operands."""
     return tuple(given.value for given in layer.inputs)
 
 
@@ -51,7 +51,7 @@ def limits(use: Use, *clamps: Reals) -> dict[str, Any]:
 
 
 def changes_scale(layer: Layer, use: Use) -> bool:
-    """Whether an operand and the result are quantised differently."""
+    """Whether an operand and the result are quantized differently."""
     return any(element(source.type) != element(use.type) for source in sources_of(layer))
 
 
@@ -64,20 +64,20 @@ def needs_kernel_range(layer: Layer, use: Use) -> None:
 
 
 def by_products(layer: Layer, value: Any) -> Any:
-    """`quantised_bounds.static_layer`."""
+    """`quantized_bounds.static_layer`."""
     products = product_step(layer.inputs[0].value, layer.weight)
     return static_layer(layer.op, products, layer.uses[0].cast.result, value)
 
 
 def _layer(op: SchemaOp, parts: Parts, program: Program, symbols: bool) -> Layer | Refusal | None:
-    """None if no operand is dequantised."""
-    if not any(quantised_source(operand) for operand in parts.activations):
+    """None if no operand is dequantized."""
+    if not any(quantized_source(operand) for operand in parts.activations):
         return None
     layer = layer_of(op, parts, unsigned=True)
     if isinstance(layer, Refusal):
         return layer
     if len(distinct(layer.uses)) > 1:
-        return Refusal("its result is quantised in several ways; a node has one")
+        return Refusal("its result is quantized in several ways; a node has one")
     result = layer.uses[0].cast.result
     refusal = not_of_integers(result, sources_of(layer))
     if refusal is not None or layer.constant is None:

@@ -76,7 +76,7 @@ def _count(shape: Sequence[Dim]) -> int:
 
 
 def runs_of(reduced: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Neighbouring axes together: `(0, 2, 3)` to `((2, 4), (0, 1))`."""
+    """Neighboring axes together: `(0, 2, 3)` to `((2, 4), (0, 1))`."""
     runs: list[tuple[int, int]] = []
     for at in reversed(reduced):
         if runs and runs[-1][0] == at + 1:

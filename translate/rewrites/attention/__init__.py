@@ -1,1 +1,1 @@
-"""Attention: recognised, expanded, its masks, heads and softmax."""
+"""Attention: recognized, expanded, its masks, heads and softmax."""

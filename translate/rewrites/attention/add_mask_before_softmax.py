@@ -1,4 +1,4 @@
-"""Mask scores by adding −∞ where a model fills them with it: attention is recognised by its sum.
+"""Mask scores by adding −∞ where a model fills them with it: attention is recognized by its sum.
 
 `masked_fill(scores, mask, -inf)` and `where(mask, scores, least)` give the same numbers as a sum
 with −∞, or with the least number of float32, where the mask closes, and with 0 elsewhere: that number
@@ -39,7 +39,7 @@ from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.attention.attention_pattern import SOFTMAX
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
-from stepwell.translate.rewrites.attention.recognise_attention import (
+from stepwell.translate.rewrites.attention.recognize_attention import (
     leads_to_product,
     splits_leading,
 )

@@ -3,7 +3,7 @@
     softmax((q·s₁) (kᵀ·s₂) · s₃ + mask) v, with a guard that gives zeros for rows that are all −inf
 
 Between the parts stand layout ops in any number: views, permutes, expands, copies. The scalar
-lifting guard (`scales_attention`) and the recogniser (`trace_scores`) both follow the sets and
+lifting guard (`scales_attention`) and the recognizer (`trace_scores`) both follow the sets and
 functions below, so that what one sees as an attention scale the other does not miss.
 """
 

@@ -1,4 +1,4 @@
-"""From quantised ATen ops to CMSIS-NN's operators."""
+"""From quantized ATen ops to CMSIS-NN's operators."""
 
 from stepwell.translate.rewrites.cmsis.operators.explain_floats import ExplainFloats
 from stepwell.translate.rewrites.cmsis.operators.fold_hard_sigmoid import FoldHardSigmoid

@@ -1,11 +1,11 @@
 """Compute at compile time what depends on weights alone.
 
-Position grids, masks, relative-position tables, parametrised weights: a pure op whose operands
+Position grids, masks, relative-position tables, parametrized weights: a pure op whose operands
 are all weights becomes a derived weight, a recipe that is evaluated once and only if its result
 is needed. An op that makes a constant from nothing (`arange`, `full`, `ones`) is the case with no
 operands, `full_like` of a static shape is `full`, and so is `empty_like`, whose elements are zeros. What would grow the program by more than
 `largest` bytes stays: repeating a constant at run time is cheaper than storing it. Operators that
-quantise and dequantise are not folded: a target keeps a weight in the dtype it is stored in.
+quantize and dequantize are not folded: a target keeps a weight in the dtype it is stored in.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<4x4xf32>
@@ -44,7 +44,7 @@ FILLS = {
     "aten.new_full.default": None,
     "aten.new_zeros.default": 0,
     "aten.new_ones.default": 1,
-    **dict.fromkeys(ops_of("uninitialised", "aten"), 0),
+    **dict.fromkeys(ops_of("uninitialized", "aten"), 0),
 }
 """Ops that read only the shape and dtype of their operand, and the number they fill in."""
 

@@ -1,4 +1,4 @@
-"""From a quantised program to what an Ethos-U runs, and the CPU beside it."""
+"""From a quantized program to what an Ethos-U runs, and the CPU beside it."""
 
 from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu
 from stepwell.translate.rewrites.ethosu.partition_ethosu import PartitionEthosu

@@ -2,7 +2,7 @@
 
 Vela makes one operator on bytes of RESCALE and the ADD, MUL or REDUCE_SUM that reads it, if nothing
 else does; a RESCALE of several readers leaves int32 behind, and operators on those. An attention of
-ExecuTorch's quantised encoder (the sum of exponentials and the product with its reciprocal) took
+ExecuTorch's quantized encoder (the sum of exponentials and the product with its reciprocal) took
 twelve times the cycles on a U85.
 
 rule rescale-for-each-term

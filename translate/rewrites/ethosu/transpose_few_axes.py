@@ -3,7 +3,7 @@
 Vela moves the elements of an image one by one where a transpose has an axis of size 1 between those
 that change places: back from the row of a convolution of one dimension, 100 steps of 40 channels took
 5 500 cycles on a U55-128, 22 082 on a U65-256 and 15 625 on a U85-256; as two axes they take 1 500,
-12 800 and 2 984. A reshape takes none. On a U55 neighbours that stay neighbours are best one axis
+12 800 and 2 984. A reshape takes none. On a U55 neighbors that stay neighbors are best one axis
 too (16 channels of 24 by 24: 3 456 cycles for 6 912); on the others that is slower as often as not.
 
 rule transpose-fewest-axes

@@ -140,7 +140,7 @@ def constants_of(value: SSAValue) -> Constants | Refusal:
     """Evaluation mode, statistics and affine parameters are weights."""
     op = cast(SchemaOp, value.owner)
     if op.arg("training"):
-        return Refusal("exported in training mode: it normalises by the batch; call model.eval()")
+        return Refusal("exported in training mode: it normalizes by the batch; call model.eval()")
     values = {name: op.arg(name) for name in STATISTICS if op.arg(name) is not None}
     keys = {name: weight_key(value) for name, value in values.items()}
     known = {name: key for name, key in keys.items() if key is not None}

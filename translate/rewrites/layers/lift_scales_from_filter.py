@@ -1,6 +1,6 @@
 """Take scales out of a convolution's filter that is computed at run time, until it is a constant.
 
-StyleGAN scales the filter of each layer by a style, along its input channels, and normalises it
+StyleGAN scales the filter of each layer by a style, along its input channels, and normalizes it
 along its output channels. Both may be done to the image instead:
 
     conv(x, W · s · t) = t · conv(s · x, W)    for s along input channels, t along output channels

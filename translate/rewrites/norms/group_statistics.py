@@ -40,7 +40,7 @@ def mean_of_group(
     channels = dims(value.type)[1]
     assert isinstance(channels, int), "the channels have a symbolic size"
     width = channels // groups
-    if width == 1:  # Their own mean; a window of one pixel would read its neighbours too.
+    if width == 1:  # Their own mean; a window of one pixel would read its neighbors too.
         if plus is None:
             return planes
         return put(rw, aten.AddScalar, planes, plus)

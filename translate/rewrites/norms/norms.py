@@ -1,4 +1,4 @@
-"""Normalisations by the operator a model writes, with one result.
+"""Normalizations by the operator a model writes, with one result.
 
 The `native` forms also give mean and reciprocal deviation, which only training reads.
 
@@ -81,7 +81,7 @@ After:
     %y = aten.batch_norm.default(%x, $w, $b, $m, $v, false, $o, $e, false)
 where is_unread(%a, %b) else "the mean or deviation that it saves for training is used"
 where not is_true($t)
-    else "exported in training mode: it normalises by the batch; call model.eval()"
+    else "exported in training mode: it normalizes by the batch; call model.eval()"
 where are_of_channels(%x, $w, $b, $m, $v)
     else "its parameters are not one number for each channel"
 for $x = [2, 3, 4, 4], $m = [3], $v = [3], $t = false, $o = 0.1, $e = 1.0e-5
@@ -93,7 +93,7 @@ Before:
 After:
     %y = aten.rms_norm.default(%x, $n, $w, $e)
 where is_unread(%r) else "the reciprocal root that it saves for training is used"
-where normalises_axes(%x, %y, $n) else "it normalises no axis"
+where normalizes_axes(%x, %y, $n) else "it normalizes no axis"
 bound of roundings: "the mean may be summed in another order"
 for $n = [3], $w = [3], $e = 1.0e-5
 
@@ -108,9 +108,9 @@ After:
     %r = aten.rsqrt.default(%s)
     %p = aten.mul.Tensor(%x, %r) : … -> tensor<$*S x $E>
     %y = aten.mul.Tensor(%p, %w)
-where is_single_or_double($E) for accuracy else "torch normalises this dtype in float32"
+where is_single_or_double($E) for accuracy else "torch normalizes this dtype in float32"
 where are_of_element($E, %w) else "the weight is of another dtype than what it scales"
-where normalises_axes(%x, %y, $n) else "it normalises no axis"
+where normalizes_axes(%x, %y, $n) else "it normalizes no axis"
 bound of roundings: "the mean may be summed in another order"
 for $n = [6], $w = [6], $S = [2, 6], $e = 1.0e-5
 
@@ -124,8 +124,8 @@ After:
     %s = aten.add.Scalar(%m, epsilon($e, $E))
     %r = aten.rsqrt.default(%s)
     %y = aten.mul.Tensor(%x, %r)
-where is_single_or_double($E) for accuracy else "torch normalises this dtype in float32"
-where normalises_axes(%x, %y, $n) else "it normalises no axis"
+where is_single_or_double($E) for accuracy else "torch normalizes this dtype in float32"
+where normalizes_axes(%x, %y, $n) else "it normalizes no axis"
 bound of roundings: "the mean may be summed in another order"
 for $n = [3], $e = none
 """
@@ -163,7 +163,7 @@ def are_of_element(of: Attribute, *values: SSAValue | None) -> bool:
     return all(element(value.type) == of for value in values if value is not None)
 
 
-def normalises_axes(value: SSAValue, result: SSAValue, sizes: Sequence[object]) -> bool:
+def normalizes_axes(value: SSAValue, result: SSAValue, sizes: Sequence[object]) -> bool:
     """There is an axis, and the result is of the type."""
     return bool(sizes) and value.type == result.type
 

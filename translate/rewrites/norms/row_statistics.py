@@ -1,7 +1,7 @@
 """Means over the last axis as linear layers: XNNPACK reduces over no axis but image planes.
 
 `mean(x) = x · (1/C, …, 1/C)ᵀ`. A fully-connected node with one output was faster here than a
-centring matrix or global pooling (measured); its bias adds epsilon for free. The weight is packed,
+centering matrix or global pooling (measured); its bias adds epsilon for free. The weight is packed,
 so nothing depends on memory that a runtime may free.
 """
 
@@ -75,9 +75,9 @@ def squares_overflow(op: SchemaOp, program: Program) -> Deviation | None:
     return None if is_small else REORDERED
 
 
-def normalise_rows(rw: Rewriter, value: SSAValue, eps: float, *, centred: bool) -> SSAValue:
+def normalize_rows(rw: Rewriter, value: SSAValue, eps: float, *, centered: bool) -> SSAValue:
     """`(x − mean) / sqrt(var + eps)` over the last axis; without the mean if it is zero already."""
-    return normalise(rw, value, eps, row_mean, centred=centred)
+    return normalize(rw, value, eps, row_mean, centered=centered)
 
 
 def less_first(rw: Rewriter, value: SSAValue) -> SSAValue:
@@ -96,12 +96,12 @@ class Mean(Protocol):
     def __call__(self, rw: Rewriter, value: SSAValue, plus: float | None = None) -> SSAValue: ...
 
 
-def normalise(
-    rw: Rewriter, value: SSAValue, eps: float, mean: Mean, *, centred: bool = False
+def normalize(
+    rw: Rewriter, value: SSAValue, eps: float, mean: Mean, *, centered: bool = False
 ) -> SSAValue:
     """`(x − mean) / sqrt(var + eps)` with means as `mean` builds them."""
     kept = [value.type]
-    if not centred:
+    if not centered:
         value = emit(rw, aten.SubTensor.make(value, mean(rw, value), result_types=kept))
     square = emit(rw, aten.MulTensor.make(value, value, result_types=kept))
     variance = mean(rw, square, plus=eps)

@@ -1,4 +1,4 @@
-"""From quantise and dequantise ops to types that carry the numbers."""
+"""From quantize and dequantize ops to types that carry the numbers."""
 
 from stepwell.ir.rewriting.rewrite import Together
 from stepwell.translate.rewrites.quant import casts, constants, hoist_quantize, sink_dequantize

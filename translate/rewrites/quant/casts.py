@@ -1,9 +1,9 @@
-"""From quantise and dequantise ops to casts whose types carry the numbers, and casts that cancel.
+"""From quantize and dequantize ops to casts whose types carry the numbers, and casts that cancel.
 
 PT2E's `quantized_decomposed.quantize_*` and torchao's `quantize_affine` carry scale, zero point and
 range as arguments, and their result is a plain integer tensor that any op may misread. Here the
 numbers move into the type; `quant.scast` gives the plain integers to whoever still wants them.
-Parameters must be constants, and a quantisation; dynamic ones are another's business.
+Parameters must be constants, and a quantization; dynamic ones are another's business.
 
 rule type-quantize
     The integers under their type, and plain for those who use them.
@@ -30,7 +30,7 @@ for $scale = 0.5, $zero_point = 3, $quant_min = -128, $quant_max = 127, $dtype =
 
 rule cancel-storage-casts
     From stored integers to their type and back, or the other way round. Another type in between is
-    a requantisation: it must be the very same.
+    a requantization: it must be the very same.
 Before:
     %r = quant.scast(%q) : ($T) -> $R
     %y = quant.scast(%r) : (…) -> $T
@@ -38,8 +38,8 @@ After:
     %y = itself(%q)
 for $T = "tensor<4x!quant.uniform<i8:f32, 0.5:3>>", $R = "tensor<4xi8>"
 
-rule cancel-quantisation
-    Reals that stored integers stand for, quantised as those were.
+rule cancel-quantization
+    Reals that stored integers stand for, quantized as those were.
 Before:
     %x = quant.dcast(%q) : ($T) -> $R
     %y = quant.qcast(%x) : (…) -> $T
@@ -94,7 +94,7 @@ def type_of(
 
 
 def expresses(attribute: Attribute, value: SSAValue) -> bool:
-    """Whether a quantised type stands for what a tensor holds."""
+    """Whether a quantized type stands for what a tensor holds."""
     assert isinstance(attribute, UniformQuantizedType)
     return element(value.type) == attribute.data.expressed
 

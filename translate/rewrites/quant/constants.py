@@ -1,21 +1,21 @@
-"""Quantises weights ahead of time, and moves constants ahead of time.
+"""Quantizes weights ahead of time, and moves constants ahead of time.
 
-Graphs converted without folding quantise their weights at run time; `W.t()` and reshaped weights
+Graphs converted without folding quantize their weights at run time; `W.t()` and reshaped weights
 reach an op through a movement. Both become derived weights: a recipe over the program's tensor.
 
 rule store-constant
-    A quantised weight is its stored integers.
+    A quantized weight is its stored integers.
 Before:
     %w = weight : tensor<$*S x $E>
     %y = quant.qcast(%w) : (…) -> tensor<$*S x $T>
 After:
     %v = weight quant.store(%w, stored_as($T))
     %y = quant.scast(%v)
-where expresses_single($T) for target else "only float32 weights are quantised ahead of time"
+where expresses_single($T) for target else "only float32 weights are quantized ahead of time"
 for $S = [4, 2], $T = "!quant.uniform<i8:f32, 0.5>", %w = "w"
 
 rule store-constant-anew
-    A stored weight in another quantisation is stored in that one.
+    A stored weight in another quantization is stored in that one.
 Before:
     %w = weight : tensor<$*S x $I>
     %t = quant.scast(%w) : (…) -> tensor<$*S x $G>
@@ -25,7 +25,7 @@ After:
     %o = weight quant.reals(%w, stored_as($G))
     %v = weight quant.store(%o, stored_as($T))
     %y = quant.scast(%v)
-where expresses_single($T) for target else "only float32 weights are quantised ahead of time"
+where expresses_single($T) for target else "only float32 weights are quantized ahead of time"
 for $S = [4], $I = i8, $R = f32, $G = "!quant.uniform<i8:f32, 0.5>", $T = "!quant.uniform<i8:f32, 0.25>"
 not for $R = f16, $G = "!quant.uniform<i8:f16, 0.5>", $T = "!quant.uniform<i8:f16, 0.25>"
 
@@ -74,7 +74,7 @@ from stepwell.translate.rules import read_rules
 
 
 def stored_as(attribute: Attribute) -> Mapping[str, Any]:
-    """The parameters of a quantised element type, as recipes take them."""
+    """The parameters of a quantized element type, as recipes take them."""
     assert isinstance(attribute, UniformQuantizedType)
     return store_parameters(attribute.data)
 
@@ -85,7 +85,7 @@ def is_known(value: SSAValue) -> bool:
 
 
 def expresses_single(attribute: Attribute) -> bool:
-    """A quantised element type that stands for f32."""
+    """A quantized element type that stands for f32."""
     return isinstance(attribute, UniformQuantizedType) and attribute.data.expressed == f32
 
 

@@ -1,10 +1,10 @@
-"""Quantises what a movement op takes instead of what it gives, which is the same numbers.
+"""Quantizes what a movement op takes instead of what it gives, which is the same numbers.
 
-`cat([relu(conv1), conv2])` is quantised once, after the concatenation; hoisted, each convolution
-has its own quantised result and lowers, and the concatenation moves bytes.
+`cat([relu(conv1), conv2])` is quantized once, after the concatenation; hoisted, each convolution
+has its own quantized result and lowers, and the concatenation moves bytes.
 
 rule hoist-quantize
-    Every operand is quantised, and the stored integers are moved.
+    Every operand is quantized, and the stored integers are moved.
 Before:
     %m = $move of MOVEMENT(%x, …)
     %y = quant.qcast(%m) : (…) -> tensor<$*S x $Q>
@@ -13,7 +13,7 @@ After:
     %y = quant.scast(%r)
 where only_moves_its_operands(%m)
 where is_for_the_whole($Q) else "scales along an axis do not follow a movement of the axis"
-where are_only_quantised(%m) for cost
+where are_only_quantized(%m) for cost
 for $move = "aten.view.default", %x = "tensor<2x4xf32>", $size = [8], $S = [8]
 for $Q = "!quant.uniform<i8:f32, 0.5>"
 not for $Q = "!quant.uniform<i8:f32:0, {0.5, 0.25, 0.5, 0.25, 1.0, 2.0, 0.5, 0.25}>"
@@ -48,14 +48,14 @@ def is_for_the_whole(of: UniformQuantizedType) -> bool:
     return of.data.is_per_tensor
 
 
-def are_only_quantised(value: SSAValue) -> bool:
-    """Whether every use of the results beside which a value stands quantises them."""
+def are_only_quantized(value: SSAValue) -> bool:
+    """Whether every use of the results beside which a value stands quantizes them."""
     results = cast("SchemaOp", value.owner).results
     return all(isinstance(use.operation, QuantizeCast) for r in results for use in r.uses)
 
 
 def moved_as_integers(rw: Rewriter, value: SSAValue, of: UniformQuantizedType) -> SSAValue:
-    """The stored integers of what a movement takes, quantised and moved, in place of a result."""
+    """The stored integers of what a movement takes, quantized and moved, in place of a result."""
     op = cast("SchemaOp", value.owner)
     operands = list(op.operands)
     for index, operand in moved(op):
@@ -65,7 +65,7 @@ def moved_as_integers(rw: Rewriter, value: SSAValue, of: UniformQuantizedType) -
 
 
 def raw_of(value: SSAValue, of: UniformQuantizedType) -> StorageCast:
-    """The cast from quantised values to their stored integers."""
+    """The cast from quantized values to their stored integers."""
     return StorageCast(value, with_element(value.type, storage_element(of.data)))
 
 

@@ -1,4 +1,4 @@
-"""Which float ops only move values: quantising before or after them is the same.
+"""Which float ops only move values: quantizing before or after them is the same.
 
 For these, q(op(x)) = op(q(x)) and op(dq(x)) = dq(op(x)), bit for bit.
 """

@@ -1,4 +1,4 @@
-"""Scale, zero point and range of a quantise or dequantise op, from its arguments."""
+"""Scale, zero point and range of a quantize or dequantize op, from its arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stepwell.ir.types import dims, element
 def quantization_of(
     op: SchemaOp, stored: Attribute, program: Program
 ) -> UniformQuantizedType | Refusal:
-    """The type that the integers of a (de)quantise op have, or why there is none.
+    """The type that the integers of a (de)quantize op have, or why there is none.
 
     `stored` is the type of the integer tensor.
     """

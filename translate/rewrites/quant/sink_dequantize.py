@@ -9,9 +9,9 @@ Before:
     %x = quant.dcast(%q) : (tensor<$*S x $Q>) -> tensor<$*S x $E>
     %*y = $move of MOVEMENT(%x, …)
 After:
-    %*y = dequantised_behind(%y, $Q)
+    %*y = dequantized_behind(%y, $Q)
 where only_moves_its_operands(%y)
-where are_dequantised_alike(%y, $Q)
+where are_dequantized_alike(%y, $Q)
 where is_for_the_whole($Q)
 for $move = "aten.view.default", $size = [8], $S = [2, 4], $E = f32
 for $Q = "!quant.uniform<i8:f32, 0.5>"
@@ -25,7 +25,7 @@ Before:
     %x = quant.dcast(%q) : (tensor<$*S x $Q>) -> tensor<$*S x $E>
     %*y = $move of MOVEMENT(%x, …)
 After:
-    %*y = dequantised_behind(%y, permuted($Q, $order))
+    %*y = dequantized_behind(%y, permuted($Q, $order))
 with $order = order_of(%y, $Q)
 for $move = "aten.t.default", $S = [2, 3], $E = f32
 for $Q = "!quant.uniform<i8:f32:0, {0.5, 0.25}>"
@@ -50,8 +50,8 @@ from stepwell.translate.rewrites.quant.movement import moved, permutation
 from stepwell.translate.rules import read_rules
 
 
-def are_dequantised_alike(value: SSAValue, of: UniformQuantizedType) -> bool:
-    """Whether all that a movement moves is dequantised, of one type."""
+def are_dequantized_alike(value: SSAValue, of: UniformQuantizedType) -> bool:
+    """Whether all that a movement moves is dequantized, of one type."""
     makers = [operand.owner for _, operand in moved(cast("SchemaOp", value.owner))]
     return all(isinstance(m, DequantizeCast) and element(m.input.type) == of for m in makers)
 
@@ -70,16 +70,16 @@ def permuted(of: UniformQuantizedType, order: Sequence[int]) -> UniformQuantized
     return UniformQuantizedType(replace(of.data, blocks=blocks))
 
 
-def dequantised_behind(
+def dequantized_behind(
     rw: Rewriter, value: SSAValue, of: UniformQuantizedType
 ) -> Sequence[SSAValue]:
-    """The stored integers of what a movement takes, moved, and each result dequantised."""
+    """The stored integers of what a movement takes, moved, and each result dequantized."""
     op = cast("SchemaOp", value.owner)
     operands = list(op.operands)
     for index, operand in moved(op):
         stored = cast("DequantizeCast", operand.owner).input
-        quantised = cast("UniformQuantizedType", element(stored.type))
-        operands[index] = rw.insert(raw_of(stored, quantised)).results[0]
+        quantized = cast("UniformQuantizedType", element(stored.type))
+        operands[index] = rw.insert(raw_of(stored, quantized)).results[0]
     reals: list[SSAValue] = []
     for old, new in zip(op.results, rw.insert(on_integers(op, operands, of)).results, strict=True):
         typed = rw.insert(StorageCast(new, quantized_type(new.type, of))).results[0]

@@ -273,7 +273,7 @@ class Pinning:
             else:
                 kept.append(value)
         last.operands = kept
-        self._materialise()
+        self._materialize()
         arguments, inputs = iter(list(block.args)), list(signature.inputs)
         for index, port in enumerate(inputs):
             if port.constant is not None:
@@ -291,7 +291,7 @@ class Pinning:
             [argument.type for argument in block.args], [value.type for value in kept]
         )
 
-    def _materialise(self) -> None:
+    def _materialize(self) -> None:
         """What still reads a known number (an operand of a branch) reads a constant of it."""
         for value, number in self.known.items():
             for use in list(value.uses):

@@ -25,7 +25,7 @@ def places(op: SchemaOp) -> torch.Tensor:
 
 
 def longest_run(pattern: torch.Tensor, count: int) -> int:
-    """The most neighbours that always go together."""
+    """The most neighbors that always go together."""
     breaks = (pattern.diff() != 1).nonzero().reshape(-1) + 1
     run = gcd(count, pattern.numel())
     for place in [*breaks.tolist(), *pattern[breaks].tolist(), int(pattern[0])]:

@@ -1,6 +1,6 @@
 """Activations in terms of what every target has.
 
-rule recognise-hardswish
+rule recognize-hardswish
     x·hardsigmoid(x), which targets have as it is.
 Before:
     %g = aten.hardsigmoid.default(%x) : (tensor<$*S x f32>) -> …
@@ -9,7 +9,7 @@ After:
     %y = aten.hardswish.default(%x)
 bound 1e-6 relative: "the quotient is taken before or after the product"
 
-rule recognise-written-hardswish
+rule recognize-written-hardswish
     x·(clamp(x + 3, 0, 6) / 6).
 Before:
     %a = aten.add.Scalar(%x, 3) : (tensor<$*S x f32>) -> …
@@ -20,7 +20,7 @@ After:
     %y = aten.hardswish.default(%x)
 bound 1e-6 relative: "the quotient is taken before or after the product"
 
-rule recognise-divided-hardswish
+rule recognize-divided-hardswish
     x·clamp(x + 3, 0, 6) / 6.
 Before:
     %a = aten.add.Scalar(%x, 3) : (tensor<$*S x f32>) -> …
@@ -203,7 +203,7 @@ def is_beyond_half_an_ulp(threshold: float) -> bool:
 
 
 def is_gate_of_hardswish(gate: SSAValue) -> bool:
-    """Every reader multiplies it with its own operand: the hardswish recogniser's business."""
+    """Every reader multiplies it with its own operand: the hardswish recognizer's business."""
     x = gate.owner.operands[0]  # pyright: ignore
     users = [use.operation for use in gate.uses]
     return bool(users) and all(isinstance(u, aten.MulTensor) and x in u.operands for u in users)

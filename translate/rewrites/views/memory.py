@@ -16,7 +16,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims
 
-QUANTISERS = frozenset(
+QUANTIZERS = frozenset(
     f"quantized_decomposed.{name}_per_tensor.default" for name in ("quantize", "dequantize")
 )
 """Elementwise ops of PT2E's library, which has no tags."""
@@ -54,7 +54,7 @@ def keeps_layout(value: SSAValue) -> bool:
     owner = value.owner
     if not isinstance(owner, SchemaOp):
         return False
-    if owner.name not in QUANTISERS and not is_of(owner, "elementwise"):
+    if owner.name not in QUANTIZERS and not is_of(owner, "elementwise"):
         return False
     shapes = [dims(v.type) for v in owner.operands if isinstance(v.type, TensorType)]
     own = dims(value.type)

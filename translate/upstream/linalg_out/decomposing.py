@@ -44,9 +44,9 @@ def _variance(
 ) -> torch.Tensor:
     axes = list(range(x.dim())) if not dim else list(dim)
     count = prod(x.shape[axis] for axis in axes)
-    centred = x - x.mean(axes, keepdim=True)
+    centered = x - x.mean(axes, keepdim=True)
     lost = 1 if correction is None else correction
-    return (centred * centred).sum(axes, keepdim=keepdim) / (count - lost)
+    return (centered * centered).sum(axes, keepdim=keepdim) / (count - lost)
 
 
 def _variance_and_mean(
@@ -68,9 +68,9 @@ def _group_norm(
 ) -> tuple[torch.Tensor, ...]:
     parts = x.reshape(n, groups, -1)
     mean = parts.mean(2, keepdim=True)
-    centred = parts - mean
-    scale = torch.rsqrt((centred * centred).mean(2, keepdim=True) + eps)
-    made = (centred * scale).reshape(x.shape)
+    centered = parts - mean
+    scale = torch.rsqrt((centered * centered).mean(2, keepdim=True) + eps)
+    made = (centered * scale).reshape(x.shape)
     shape = [1, channels] + [1] * (x.dim() - 2)
     made = made if weight is None else made * weight.reshape(shape)
     made = made if bias is None else made + bias.reshape(shape)

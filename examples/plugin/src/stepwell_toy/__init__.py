@@ -16,5 +16,5 @@ def plugin(registry: stepwell.Registry) -> None:
     registry.step(LowerToToy, MergeScales)
     registry.target(make_target, name="toy")
     registry.cost(AddOp, lambda op: 7)
-    registry.quantiser("toy-halves", halve_weights)
+    registry.quantizer("toy-halves", halve_weights)
     register_twice(registry)

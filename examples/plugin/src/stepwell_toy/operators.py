@@ -1,4 +1,4 @@
-"""A custom operator of torch, and a quantiser."""
+"""A custom operator of torch, and a quantizer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def register_twice(registry: stepwell.Registry) -> None:
 
 
 def halve_weights(module: torch.nn.Module, inputs: Sequence[Any]) -> torch.nn.Module:
-    """A quantiser: every parameter rounded to half precision, and held in f32."""
+    """A quantizer: every parameter rounded to half precision, and held in f32."""
     rounded = copy.deepcopy(module)
     with torch.no_grad():
         for parameter in rounded.parameters():

@@ -69,9 +69,9 @@ def emit(program: Program) -> bytes:
     return json.dumps({"inputs": shapes, "code": code, "outputs": outputs}).encode()
 
 
-def run(artefact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+def run(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
     """The machine: numpy, in f32."""
-    held = json.loads(artefact)
+    held = json.loads(artifact)
     values: list[Any] = [np.asarray(value, np.float32) for value in inputs]
     for name, *operands in held["code"]:
         values.append(_computed(name, operands, values))
@@ -92,10 +92,10 @@ def _computed(name: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
     raise StepwellError(f"the toy machine has no instruction {name!r}")
 
 
-def read(artefact: bytes) -> Program:
+def read(artifact: bytes) -> Program:
     """The program in a `.toy`; here by way of its text."""
     try:
-        held = json.loads(artefact)
+        held = json.loads(artifact)
     except ValueError as error:
         raise StepwellError(f"not a .toy file: {error}") from None
     shape = "x".join(map(str, held["inputs"][0]))

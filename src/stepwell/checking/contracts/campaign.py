@@ -32,14 +32,14 @@ from stepwell.translate.rewrites.documentation import (
     module_of,
     rewrites_of,
 )
-from stepwell.translate.rewrites.norms.centre_residual_stream import CentreResidualStream
+from stepwell.translate.rewrites.norms.center_residual_stream import CenterResidualStream
 from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
 
 FINITE_ONLY = {
     "attention.remove_safe_softmax_guard": (
         "scores that overflow to −∞ in a whole row are not caught"
     ),
-    "xnnpack.quantised.lower_quantised_casts": (
+    "xnnpack.quantized.lower_quantized_casts": (
         "ExecuTorch clamps to int32 in float32, where 2³¹ - 1 is 2³¹"
     ),
     "attention.limit_by_mask": "a NaN that the mask hides is found by what computes the value",
@@ -79,7 +79,7 @@ class Tally:
 
 
 PASSES: dict[str, type[Pass]] = {
-    "norms.centre_residual_stream": CentreResidualStream,
+    "norms.center_residual_stream": CenterResidualStream,
     "xnnpack.placing.narrow_to_what_is_read": NarrowToWhatIsRead,
 }
 """Passes over a whole program that state an example and keep its signature."""

@@ -366,7 +366,7 @@ def _is_static(type_: Attribute) -> bool:
 
 
 def zeros_of(type_: Attribute) -> Any:
-    """Zeros of a tensor type (of its storage, if it is quantised); zero for a number."""
+    """Zeros of a tensor type (of its storage, if it is quantized); zero for a number."""
     if not isinstance(type_, TensorType):
         return 0
     type_quantization = quantization(type_)

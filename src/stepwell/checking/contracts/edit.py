@@ -22,7 +22,7 @@ class Edit:
     """One change.
 
     Attributes:
-        kind: what it varies: "dtypes", "shapes", "arguments", "readers", "constants", "quantised",
+        kind: what it varies: "dtypes", "shapes", "arguments", "readers", "constants", "quantized",
             "layouts", "operators", "symbols" or "no data".
         label: what it does, in words.
         change: applies it to a draft in place.
@@ -34,7 +34,7 @@ class Edit:
 
 
 KINDS = (
-    "dtypes", "shapes", "arguments", "readers", "constants", "quantised", "layouts", "operators",
+    "dtypes", "shapes", "arguments", "readers", "constants", "quantized", "layouts", "operators",
     "symbols", "no data",
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from stepwell.checking.contracts.reader_edits import blind_edits, constant_edits
 from stepwell.checking.contracts.type_edits import (
     dtype_edits,
     layout_edits,
-    quantisation_edits,
+    quantization_edits,
     shape_edits,
     symbol_edits,
 )
@@ -33,7 +33,7 @@ def edits_of(draft: Draft, anchors: Sequence[type[Operation]] = ()) -> list[Edit
         *argument_edits(draft),
         *reader_edits(draft),
         *constant_edits(draft),
-        *quantisation_edits(draft),
+        *quantization_edits(draft),
         *layout_edits(draft),
         *operator_edits(draft, anchors),
         *symbol_edits(draft),

@@ -111,7 +111,7 @@ def _floats(
 
 
 def value_of(type_: Any, fill: Fill, shape: list[int], random: torch.Generator) -> torch.Tensor:
-    """A value of a tensor type, stored integers where it is quantised."""
+    """A value of a tensor type, stored integers where it is quantized."""
     type_quantization = quantization(type_)
     if type_quantization is None:
         return tensor_of(shape, torch_dtype(element(type_)), fill, random)

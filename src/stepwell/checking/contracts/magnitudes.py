@@ -32,7 +32,7 @@ from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Together
 from stepwell.ir.types import dims, element
 from stepwell.program import Program
 
-KINDS = ("moderate", "hundreds", "each operand of a size", "sizes mixed", "cancelling")
+KINDS = ("moderate", "hundreds", "each operand of a size", "sizes mixed", "canceling")
 """How operands are filled, each of them several times."""
 DECADES = 30
 """Powers of ten to either side of 1."""
@@ -229,7 +229,7 @@ def _numbers(
         return real * 10.0 ** (DECADES * (2 * torch.rand((), generator=random) - 1))
     if kind == "sizes mixed":
         return real * 10.0 ** (DECADES * (2 * torch.rand(shape, generator=random) - 1))
-    if kind == "cancelling":
+    if kind == "canceling":
         base = shared[: max(real.numel(), 1)].reshape(shape)
         return base * (-1.0) ** place * (1 + 1e-6 * real) * 100
     return real

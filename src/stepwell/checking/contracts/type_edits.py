@@ -1,4 +1,4 @@
-"""Other element types, shapes, quantisations and layouts."""
+"""Other element types, shapes, quantizations and layouts."""
 
 from __future__ import annotations
 
@@ -226,8 +226,8 @@ def _symbol_at(index: int, axis: int, draft: Draft) -> None:
         set_shape(index, shape, draft)
 
 
-def quantisation_edits(draft: Draft) -> Iterator[Edit]:
-    """Other scales, zero points, storage types and axes, wherever a quantised type stands."""
+def quantization_edits(draft: Draft) -> Iterator[Edit]:
+    """Other scales, zero points, storage types and axes, wherever a quantized type stands."""
     types: list[Attribute] = [s.type for s in draft.sources]
     types += [type_ for step in draft.steps for type_ in step.types]
     types = [type_ for type_ in types if isinstance(type_, TensorType)]
@@ -239,8 +239,8 @@ def quantisation_edits(draft: Draft) -> Iterator[Edit]:
         for what, new in _quantizations(old.data):
             if new.problem() is None:
                 quantized_type = UniformQuantizedType(new)
-                label = f"quantisation {number}: {what}"
-                yield Edit("quantised", label, partial(_requantise, old, quantized_type))
+                label = f"quantization {number}: {what}"
+                yield Edit("quantized", label, partial(_requantize, old, quantized_type))
 
 
 def _quantizations(parameters: Quantization) -> Iterator[tuple[str, Quantization]]:
@@ -274,7 +274,7 @@ def _quantizations(parameters: Quantization) -> Iterator[tuple[str, Quantization
                     yield f"{size} scales along axis {axis}{label}", new
 
 
-def _requantise(old: UniformQuantizedType, new: UniformQuantizedType, draft: Draft) -> None:
+def _requantize(old: UniformQuantizedType, new: UniformQuantizedType, draft: Draft) -> None:
     storage, wanted = old.data.storage, new.data.storage
 
     def changed(type_: Attribute) -> Attribute:

@@ -24,7 +24,7 @@ const bytes = (n) =>
   n >= 1e6 ? (n / 1e6).toFixed(1) + " MB" : n >= 1e3 ? (n / 1e3).toFixed(1) + " kB" : n + " B";
 const counted = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 const hue = (delegate) => `hsl(${(delegate * 67 + 205) % 360} 60% 50%)`;
-const colour = (where) =>
+const color = (where) =>
   where.startsWith("delegate") ? hue(Number(where.split(" ")[1])) :
   { kernel: "#b54708", split: "#b54708", backend: "hsl(205 60% 45%)" }[where] || "#667085";
 const mostTime = Math.max(0, ...Object.values(story.times));
@@ -105,4 +105,4 @@ function links(level) {
   });
   return level;
 }
-const chip = (where) => { const e = make("span", { class: "chip" }, where); e.style.borderLeftColor = colour(where); return e; };
+const chip = (where) => { const e = make("span", { class: "chip" }, where); e.style.borderLeftColor = color(where); return e; };

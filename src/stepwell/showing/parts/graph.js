@@ -148,7 +148,7 @@ class Picture {
     if (this.side === "right") this.later = setTimeout(() => { const { x, y, k } = this.camera; amend({ cam: [x.toFixed(0), y.toFixed(0), k.toPrecision(3)].join(" ") }); }, 200);
   }
   /** Bring a thing into view, large enough to read. */
-  centre(what) {
+  center(what) {
     const place = this.places.get(what);
     if (!place) return;
     const { clientWidth: w, clientHeight: h } = this.canvas;

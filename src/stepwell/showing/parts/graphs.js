@@ -27,7 +27,7 @@ function controlsOfGraph() {
   file.onchange = () => [...file.files].forEach((one) => one.text().then((held) => addOverlay(held, one.name)));
   const controls = make("div", { class: "controls" },
     levels("graph-level", "Level", []), levels("graph-beside", "Beside", [make("option", { value: -1 }, "nothing")]),
-    make("label", {}, "Colour ", make("select", { id: "graph-over" })), make("label", { class: "file" }, "own JSON ", file),
+    make("label", {}, "Color ", make("select", { id: "graph-over" })), make("label", { class: "file" }, "own JSON ", file),
     make("span", { class: "buttons" },
       button("−", "Zoom out ( - )", both((p) => p.zoom(1 / 1.3))), button("+", "Zoom in ( + )", both((p) => p.zoom(1.3))), button("fit", "Fit all ( 0 )", both((p) => { p.fit(); p.moved(); }))),
     make("span", { class: "buttons" },
@@ -79,12 +79,12 @@ function drawGraph() {
   } else there.picked = null;
   if (view.pick !== drawGraph.pick || two !== drawGraph.two) {
     const jumps = view.pick && drawGraph.jump;
-    for (const picture of two ? [here, there] : [here]) if (picture.picked && (jumps || !inView(picture, picture.picked))) picture.centre(picture.picked);
+    for (const picture of two ? [here, there] : [here]) if (picture.picked && (jumps || !inView(picture, picture.picked))) picture.center(picture.picked);
     Object.assign(drawGraph, { pick: view.pick, two, jump: false });
   }
   b.draw(); if (two) a.draw();
   legend(b, two);
-  if (here.picked) describe(here); else { $("graph-details").replaceChildren(make("p", {}, "Pick a node: its text, shapes, neighbours, source and fate.")); $("graph-said").textContent = ""; }
+  if (here.picked) describe(here); else { $("graph-details").replaceChildren(make("p", {}, "Pick a node: its text, shapes, neighbors, source and fate.")); $("graph-said").textContent = ""; }
 }
 function inView(picture, what) {
   const place = picture.places.get(what), { x, y, k } = picture.camera, { clientWidth: w, clientHeight: h } = picture.canvas;

@@ -229,7 +229,7 @@ function pick(pane, row) {
 }
 function details(pane, row, near, by) {
   const link = (at) => make("a", { href: address({ side: pane.side, op: pane.level.lines[at][OP] }) }, text(pane.level.lines[at][TEXT]).slice(0, 90));
-  const among = [neighbours(pane, row, near, by), ...block("reads", near.map(link)), ...block("read by", by.map(link))];
+  const among = [neighbors(pane, row, near, by), ...block("reads", near.map(link)), ...block("read by", by.map(link))];
   $("details").replaceChildren(...tellOf(pane.level, row, among));
 }
 const block = (title, items) => (items.length ? [make("h3", {}, title), ...items.map((i) => make("div", {}, i))] : []);
@@ -264,19 +264,19 @@ function sourceOf(place) {
   if (file.editor) found.push(make("div", {}, make("a", { href: file.editor.replace("{line}", number) }, "open in the editor")));
   return found;
 }
-function neighbours(pane, row, near, by) {
+function neighbors(pane, row, near, by) {
   const W = 300, H = 24, shown = 5;
   const svg = drawn("svg", { viewBox: `0 0 ${W} ${by.length ? 160 : 100}`, role: "img", "aria-label": "What it reads and who reads it" });
   const ranks = [near.slice(0, shown), [row], by.slice(0, shown)];
   const heights = [10, 70, 130];
-  const centre = (rank, index) => (W / ranks[rank].length) * (index + 0.5);
+  const center = (rank, index) => (W / ranks[rank].length) * (index + 0.5);
   [0, 2].forEach((rank) => ranks[rank].forEach((_, index) => {
-    const x = centre(rank, index), [y0, y1] = rank ? [heights[1] + H, heights[2]] : [heights[0] + H, heights[1]];
+    const x = center(rank, index), [y0, y1] = rank ? [heights[1] + H, heights[2]] : [heights[0] + H, heights[1]];
     const [from, to] = rank ? [W / 2, x] : [x, W / 2];
     svg.append(drawn("path", { class: "edge", d: `M${from} ${y0} C${from} ${(y0 + y1) / 2} ${to} ${(y0 + y1) / 2} ${to} ${y1}` }));
   }));
   ranks.forEach((rows, rank) => rows.forEach((at, index) => {
-    const width = Math.min(170, W / rows.length - 4), x = centre(rank, index) - width / 2;
+    const width = Math.min(170, W / rows.length - 4), x = center(rank, index) - width / 2;
     const label = text(pane.level.lines[at][NAME]).replace(/^\w+\./, "").slice(0, Math.floor(width / 6.8));
     svg.append(drawn("a", { href: address({ side: pane.side, op: pane.level.lines[at][OP] }) },
       drawn("rect", { x, y: heights[rank], width, height: H, rx: 4, class: rank === 1 ? "box me" : "box" }),

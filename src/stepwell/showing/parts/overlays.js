@@ -25,14 +25,14 @@ function overlayFrom(json, name) {
     const found = [nodeOf(level, what), what.id, ...what.names].map((key) => results[key]).find((held) => held !== undefined);
     return found && typeof found === "object" ? found : found === undefined ? undefined : { value: found };
   };
-  const colours = (value) => {
+  const colors = (value) => {
     const limit = typeof value === "number" && thresholds && (thresholds.find((one) => value <= one.value) || thresholds[thresholds.length - 1]);
     return limit || null;
   };
   return {
     id: `own:${name}`, name: all[0].name || name, said: short, fold: total, gradient,
     of: (level, what) => entry(level, what)?.value,
-    style: (level, what) => { const held = entry(level, what); return held && (held.bgColor ? held : colours(held.value)); },
+    style: (level, what) => { const held = entry(level, what); return held && (held.bgColor ? held : colors(held.value)); },
   };
 }
 for (const [name, json] of Object.entries(story.overlays)) {
@@ -63,15 +63,15 @@ function laidOver(level, nesting, overlay) {
   };
   return { of: (what) => (what.groups ? folded(what) : single.get(what)), part, least, most, count: single.size };
 }
-const contrasting = (colour, ink) => {
+const contrasting = (color, ink) => {
   const channel = (v) => (v / 255 <= 0.03928 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4);
-  const [r, g, b] = numbers(colour).map(channel), light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  const [r, g, b] = numbers(color).map(channel), light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
   return ink || (light > 0.18 ? "#000" : "#fff");
 };
-/** A colour of any spelling as the browser resolves it: `gold` → `rgb(255, 215, 0)`. */
-function resolved(colour) {
+/** A color of any spelling as the browser resolves it: `gold` → `rgb(255, 215, 0)`. */
+function resolved(color) {
   const probe = make("span");
-  probe.style.color = colour;
+  probe.style.color = color;
   document.body.append(probe);
   const found = getComputedStyle(probe).color;
   probe.remove();

@@ -1,5 +1,5 @@
 // A laid-out graph on a pen. Only what stands in the window is looked at: ranks and cells are sorted,
-// and what would fall onto the same pixel as its neighbour is passed over.
+// and what would fall onto the same pixel as its neighbor is passed over.
 const lowest = (list, is) => {
   let low = 0, high = list.length;
   while (low < high) { const middle = (low + high) >> 1; if (is(list[middle])) high = middle; else low = middle + 1; }
@@ -26,7 +26,7 @@ function labelsOf(lines) {
   }).filter((label) => label.row >= 0);
   return lines.labels;
 }
-/** looks: {inks, look(what) → {label, second, fill, stroke, width, ink}, marked(value) → colour or
+/** looks: {inks, look(what) → {label, second, fill, stroke, width, ink}, marked(value) → color or
     undefined}. window: what is seen, in the units of the picture; scale: pixels a unit. */
 function paint(pen, box, x, y, window, scale, looks) {
   const { ranks, gaps } = box, { inks: ink } = looks;
@@ -47,10 +47,10 @@ function paint(pen, box, x, y, window, scale, looks) {
       if (x + Math.max(line.x0, line.x1) < window.x0 || x + Math.min(line.x0, line.x1) > window.x1) continue;
       const y0 = y + (line.from.port ? line.from.y : line.from.passes ? lines.top : line.from.y + line.from.h);
       const drawnLine = [x + line.x0, y0, straight ? null : y + lines.floor, x + line.x1, y + lines.bottom];
-      const colour = looks.marked(line.value);
-      if (!colour) plainly.push(drawnLine);
-      else if (marked.has(colour)) marked.get(colour).push(drawnLine);
-      else marked.set(colour, [drawnLine]);
+      const color = looks.marked(line.value);
+      if (!color) plainly.push(drawnLine);
+      else if (marked.has(color)) marked.get(color).push(drawnLine);
+      else marked.set(color, [drawnLine]);
     }
     if (HIGH * scale >= 20) for (const label of labelsOf(lines))
       if (x + label.x < window.x1 && x + label.x + label.words.length * 6 > window.x0) labels.push([x + label.x, y + lines.floor + 12 + 11 * label.row, label.words]);
@@ -68,11 +68,11 @@ function paint(pen, box, x, y, window, scale, looks) {
   for (const line of [...box.long, ...box.backward]) {
     const y0 = y + line.from.y + line.from.h, y1 = y + line.to.y;
     if (Math.min(y0, y1) > window.y1 || Math.max(y0, y1) < window.y0) continue;
-    const colour = looks.marked(line.value), one = [x + line.x0, y0, y0 + 6, x + line.x1, y1];
-    if (colour) marked.set(colour, [...(marked.get(colour) || []), one]); else plainly.push(one);
+    const color = looks.marked(line.value), one = [x + line.x0, y0, y0 + 6, x + line.x1, y1];
+    if (color) marked.set(color, [...(marked.get(color) || []), one]); else plainly.push(one);
   }
   pen.lines(plainly, ink.soft, Math.max(1, 0.8 / scale));
-  for (const [colour, lines] of marked) pen.lines(lines, colour, Math.max(2.5, 2 / scale));
+  for (const [color, lines] of marked) pen.lines(lines, color, Math.max(2.5, 2 / scale));
   for (const [left, top, words] of labels) pen.text(left, top, words, ink.soft, 10);
   for (const at of seen) {
     const { cells } = ranks[at];

@@ -1,7 +1,7 @@
-// What a picture is drawn with: a canvas for the screen, SVG for files. Colours are the page's.
+// What a picture is drawn with: a canvas for the screen, SVG for files. Colors are the page's.
 const MONO = 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace';
 const INKS = ["ink", "soft", "paper", "raised", "line", "gone", "come", "turned", "picked", "link", "value", "hot", "bad"];
-/** The page's colours as the browser resolves them now, light or dark. */
+/** The page's colors as the browser resolves them now, light or dark. */
 function inks() {
   const probe = make("span"), found = {};
   document.body.append(probe);
@@ -9,7 +9,7 @@ function inks() {
   probe.remove();
   return found;
 }
-const numbers = (colour) => (colour.match(/[\d.]+/g) || []).slice(0, 3).map(Number);
+const numbers = (color) => (color.match(/[\d.]+/g) || []).slice(0, 3).map(Number);
 const mixed = (a, b, part) => {
   const [from, to] = [numbers(a), numbers(b)];
   return `rgb(${from.map((value, at) => Math.round(value + (to[at] - value) * part)).join(" ")})`;

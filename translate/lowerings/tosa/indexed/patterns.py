@@ -1,7 +1,7 @@
 """Ops that move elements by their shapes alone: one GATHER by constant places.
 
 Diagonals, windows side by side (`unfold`, `im2col`): which element goes where is asked
-of torch, by moving 0, 1, 2, … Runs of neighbours go as one, and im2col's padding is an element of
+of torch, by moving 0, 1, 2, … Runs of neighbors go as one, and im2col's padding is an element of
 its own behind the others. `col2im` lays every place of the kernel where its window stands, one after
 the other.
 """

@@ -1,4 +1,4 @@
-"""Sums, products, clamps and choices of quantised values.
+"""Sums, products, clamps and choices of quantized values.
 
 Operands are taken to int32, at a common scale for a sum or at the result's for a choice, where the
 order is that of the reals and nothing is cut off yet; one RESCALE takes what is computed to the
@@ -25,8 +25,8 @@ from stepwell.translate.lowerings.tosa.integers.values import (
     rescaled,
 )
 from stepwell.translate.lowerings.tosa.values import Value, clamp, where
-from stepwell.translate.quantised.layers import Parts
-from stepwell.translate.quantised.recognise import Use, clamp_bounds, narrowed
+from stepwell.translate.quantized.layers import Parts
+from stepwell.translate.quantized.recognize import Use, clamp_bounds, narrowed
 from stepwell.translate.rewrites.tosa.integers.integers import LEFT_SHIFT
 from stepwell.translate.rewrites.tosa.operators.building import Builder
 
@@ -93,7 +93,7 @@ def int8_mul(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> 
     sample=ONE.format("clamp.default(%a, -1.0, 1.0)", 4, 4, 4),
 )
 def int8_clamp(x: Integers, *, op: Any, use: Use) -> Value:
-    """CLAMP in the result's integers, after a RESCALE to a new scale: quantising is monotone."""
+    """CLAMP in the result's integers, after a RESCALE to a new scale: quantizing is monotone."""
     bounds = clamp_bounds(op)
     if bounds is None:
         refuse("a bound is computed at run time")
@@ -142,7 +142,7 @@ def int8_where(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -
     sample=ONE.format("constant_pad_nd.default(%a, [1, 0])", 5, 5, 5),
 )
 def int8_pad(x: Integers, *, pad: Any, value: Any, use: Use, out: Out, b: Builder) -> Value:
-    """One PAD, after a RESCALE to a new scale; a padding cell is quantised ahead of time."""
+    """One PAD, after a RESCALE to a new scale; a padding cell is quantized ahead of time."""
     if any(not isinstance(n, int) or n < 0 for n in pad):
         refuse("the padding is negative, or known only at run time")
     needs_scales(use, x)

@@ -1,4 +1,4 @@
-"""Functions of one quantised value, and comparisons: TABLE, GATHER and RESCALE.
+"""Functions of one quantized value, and comparisons: TABLE, GATHER and RESCALE.
 
 A function of one int8 value alone is a TABLE of what the float ops give, bit for bit; of casts
 alone, a RESCALE. A TABLE of 16 bits holds 513 entries, one for each 128 integers, and draws lines
@@ -32,19 +32,19 @@ from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, ref
 from stepwell.translate.lowerings.tosa.integers.elementwise import ONE
 from stepwell.translate.lowerings.tosa.integers.values import Integers, delivered, rescaled
 from stepwell.translate.lowerings.tosa.values import Value
-from stepwell.translate.quantised.functions import (
+from stepwell.translate.quantized.functions import (
     Chain,
     byte_chain,
     chain_of,
     is_one_element,
     table_of,
 )
-from stepwell.translate.quantised.recognise import Activation, Use, activation, not_integers
+from stepwell.translate.quantized.recognize import Activation, Use, activation, not_integers
 from stepwell.translate.rewrites.tosa.integers.integers import (
     IN_UNITS,
     beyond_rescale,
     is_rescaled,
-    requantised,
+    requantized,
     stored,
     width,
 )
@@ -77,9 +77,9 @@ def _typed(y: Value, op: Any) -> Value:
         %a = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>
         %y = quant.qcast %a : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 1.0>>
     """,
-    name="lower-int8-requantise",
+    name="lower-int8-requantize",
 )
-def int8_requantise(x: Value, *, op: Any, b: Builder) -> Value:
+def int8_requantize(x: Value, *, op: Any, b: Builder) -> Value:
     """One RESCALE."""
     found = activation(op.input, width(op.input))
     if isinstance(found, Refusal):
@@ -88,11 +88,11 @@ def int8_requantise(x: Value, *, op: Any, b: Builder) -> Value:
     assert result_quantization is not None
     reason = not_integers(result_quantization, 16 if result_quantization.bits == 16 else 8)
     if reason is not None:
-        refuse(f"its result is quantised {reason}")
+        refuse(f"its result is quantized {reason}")
     refusal = beyond_rescale(found.held.scale / result_quantization.scale, 1 << found.held.bits)
     if refusal is not None:
         refuse(refusal.reason)
-    y = requantised(stored(found.value, b), found.held, result_quantization, b)
+    y = requantized(stored(found.value, b), found.held, result_quantization, b)
     return _typed(Value(y, b), op)
 
 
@@ -139,12 +139,12 @@ def int16_function(x: Value, *, op: Any, b: Builder) -> Value | None:
     if chain is None or len(chain.ops) == 1 or dims(chain.source.type) != dims(op.result.type):
         return None
     if not is_static(op.result.type):
-        refuse("a size is symbolic; TOSA's DIM takes no quantised tensor")
+        refuse("a size is symbolic; TOSA's DIM takes no quantized tensor")
     for side in (chain.source, op.result):
         side_quantization = quantization(side.type)
         assert side_quantization is not None
         if reason := not_integers(side_quantization, 16):
-            refuse(f"a value is quantised {reason}")
+            refuse(f"a value is quantized {reason}")
         if side_quantization.zero_point:
             refuse("TOSA takes zero points for 8-bit integers only")
     value = Value(stored(chain.source, b), b)
@@ -303,7 +303,7 @@ def _meaning(parameters: Quantization) -> tuple[object, ...]:
 
 
 def _number(value: SSAValue, program: Program) -> float | None:
-    """The real value of a constant of one element, quantised or not."""
+    """The real value of a constant of one element, quantized or not."""
     maker = value.owner
     held = quantization(maker.input.type) if isinstance(maker, DequantizeCast) else None
     if isinstance(maker, DequantizeCast) and isinstance(maker.input.owner, StorageCast):

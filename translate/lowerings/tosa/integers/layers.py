@@ -1,4 +1,4 @@
-"""Quantised products: accumulators of 32 bits, then one RESCALE to the result's scale.
+"""Quantized products: accumulators of 32 bits, then one RESCALE to the result's scale.
 
 Activations of 16 bits have accumulators of 48 and 16-bit multipliers (the extension `int16`).
 """
@@ -20,8 +20,8 @@ from stepwell.ir.weights import recipe
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.integers.values import Integers, delivered, needs_reach
 from stepwell.translate.lowerings.tosa.values import Value
-from stepwell.translate.quantised.layers import Layer, weighted
-from stepwell.translate.quantised.recognise import Bias, Use, integer_bias
+from stepwell.translate.quantized.layers import Layer, weighted
+from stepwell.translate.quantized.recognize import Bias, Use, integer_bias
 from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS, rescale
 from stepwell.translate.rewrites.tosa.operators.building import Builder, elements, i64s, shape_of
 from stepwell.translate.rewrites.tosa.operators.convolving import Placed, convolved, slices_of

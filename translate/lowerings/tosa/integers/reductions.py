@@ -2,8 +2,8 @@
 
 A sum runs over int32 without the zero point, and one RESCALE takes it to the result's scale, over
 the number of elements for a mean: it rounds once. Maxima and minima are those of the stored
-integers, for quantising is monotone; a RESCALE follows where the scale changes. Pools take an
-input's zero point and pass its scale through. An average that is quantised finer than its operand
+integers, for quantizing is monotone; a RESCALE follows where the scale changes. Pools take an
+input's zero point and pass its scale through. An average that is quantized finer than its operand
 is a depthwise convolution with ones. The weights of a linear RESIZE add up to the product of its
 numerators, by which RESCALE divides; a zero point is taken off before, as often as they count it.
 """
@@ -37,7 +37,7 @@ from stepwell.translate.lowerings.tosa.resizing import (
     resized,
 )
 from stepwell.translate.lowerings.tosa.values import Value
-from stepwell.translate.quantised.recognise import Use, is_finer
+from stepwell.translate.quantized.recognize import Use, is_finer
 from stepwell.translate.rewrites.tosa.integers.integers import WIDTHS, is_rescaled
 from stepwell.translate.rewrites.tosa.operators.building import Builder, i64s
 from stepwell.translate.rewrites.tosa.operators.convolving import TO_NCHW, TO_NHWC
@@ -83,7 +83,7 @@ def int8_reduction(
     if is_image_mean(op, level_of(b.rw.program.context.target)):
         refuse("it is a mean of images, which a pool computes")
     if "keepdim" in op.SCHEMA.by_name and not op.arg("keepdim"):
-        refuse("its axes are not kept; normalise-reduction keeps them")
+        refuse("its axes are not kept; normalize-reduction keeps them")
     needs_scales(use, x)
     count = prod(x.shape[axis] for axis in axes)
     factor = x.held.scale / use.held.scale

@@ -30,8 +30,8 @@ from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.tosa.integers.functions import looked_up
 from stepwell.translate.lowerings.tosa.integers.values import Integers, delivered, rescaled
 from stepwell.translate.lowerings.tosa.values import Value
-from stepwell.translate.quantised.layers import Layer
-from stepwell.translate.quantised.recognise import Use
+from stepwell.translate.quantized.layers import Layer
+from stepwell.translate.quantized.recognize import Use
 from stepwell.translate.rewrites.tosa.integers.integers import is_rescaled
 from stepwell.translate.rewrites.tosa.operators.building import Builder
 

@@ -1,4 +1,4 @@
-"""Integers of quantised values in TOSA's operators: what they mean, and RESCALE between scales."""
+"""Integers of quantized values in TOSA's operators: what they mean, and RESCALE between scales."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import is_static
 from stepwell.translate.lowerings.lowering import Grammar, grammar, refuse
 from stepwell.translate.lowerings.tosa.values import Value
-from stepwell.translate.quantised.functions import is_one_element
-from stepwell.translate.quantised.layers import Layer, Parts, layer_of
-from stepwell.translate.quantised.recognise import Activation, Use
+from stepwell.translate.quantized.functions import is_one_element
+from stepwell.translate.quantized.layers import Layer, Parts, layer_of
+from stepwell.translate.quantized.recognize import Activation, Use
 from stepwell.translate.rewrites.tosa.integers.integers import (
     IN_UNITS,
     WIDTHS,
     beyond_rescale,
-    requantised,
+    requantized,
     rescale,
     stored,
     width,
@@ -55,7 +55,7 @@ class Integers:
 
     def at(self, held: Quantization) -> Value:
         """The integers at another scale."""
-        return Value(requantised(self.stored().ssa, self.held, held, self.b), self.b)
+        return Value(requantized(self.stored().ssa, self.held, held, self.b), self.b)
 
     def means_what(self, use: Use) -> bool:
         """Whether a use has the same scale and zero point."""

@@ -1,1 +1,1 @@
-"""A quantised op becomes an operator of CMSIS-NN."""
+"""A quantized op becomes an operator of CMSIS-NN."""

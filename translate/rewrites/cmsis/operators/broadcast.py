@@ -16,7 +16,7 @@ from stepwell.dialects.quant.types import storage_element
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor
-from stepwell.translate.quantised.recognise import typed_weight
+from stepwell.translate.quantized.recognize import typed_weight
 from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped, to_nchw, to_nhwc
 
 EXPAND = op_class("aten.expand.default")
@@ -46,16 +46,16 @@ def rows_view(rw: Rewriter, value: SSAValue) -> SSAValue:
     """A value as rows of channels, [1, C, rows, 1] over row-major memory."""
     shape = cast("tuple[int, ...]", dims(value.type))
     image = reshaped(rw, value, (1, math.prod(shape[:-1]), 1, shape[-1]))
-    return _relabelled(rw, image, NHWC_TO_NCHW)
+    return _relabeled(rw, image, NHWC_TO_NCHW)
 
 
 def from_rows_view(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
     """Back to the shape that `rows_view` was made of."""
-    return reshaped(rw, _relabelled(rw, value, NCHW_TO_NHWC), shape)
+    return reshaped(rw, _relabeled(rw, value, NCHW_TO_NHWC), shape)
 
 
 def expanded(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """A quantised value written out to a shape: ahead of time if it is a constant."""
+    """A quantized value written out to a shape: ahead of time if it is a constant."""
     value_dims = dims(value.type)
     if value_dims == tuple(shape):
         return value
@@ -78,7 +78,7 @@ def expanded(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
 
 def channels_last_view(rw: Rewriter, value: SSAValue) -> SSAValue:
     """An NCHW value that lies in memory as NHWC, which the library's channel broadcast walks."""
-    return _relabelled(rw, to_nhwc(rw, value), NHWC_TO_NCHW)
+    return _relabeled(rw, to_nhwc(rw, value), NHWC_TO_NCHW)
 
 
 def channel_vector(rw: Rewriter, value: SSAValue, channels: int) -> SSAValue:
@@ -88,10 +88,10 @@ def channel_vector(rw: Rewriter, value: SSAValue, channels: int) -> SSAValue:
 
 def from_channels_last_view(rw: Rewriter, value: SSAValue) -> SSAValue:
     """Back to row-major NCHW."""
-    return to_nchw(rw, _relabelled(rw, value, NCHW_TO_NHWC))
+    return to_nchw(rw, _relabeled(rw, value, NCHW_TO_NHWC))
 
 
-def _relabelled(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
+def _relabeled(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
     shape = dims(value.type)
     result_type = tensor([shape[axis] for axis in order], element(value.type))
     return rw.insert(Relabel.make(value, result=result_type, perm=list(order))).results[0]

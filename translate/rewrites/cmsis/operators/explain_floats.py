@@ -1,7 +1,7 @@
 """Says of every op that stays a float why it is not int8, where no lowering has said so.
 
 Nothing changes. A lowering that looked at an op and left it has its own refusal; what is left are
-functions of values that are not quantised, and ops the library has no operator for.
+functions of values that are not quantized, and ops the library has no operator for.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass, Refusal
 from stepwell.ir.types import element
-from stepwell.translate.quantised.functions import FUNCTIONS
-from stepwell.translate.quantised.recognise import activation, quantized_uses
+from stepwell.translate.quantized.functions import FUNCTIONS
+from stepwell.translate.quantized.recognize import activation, quantized_uses
 from stepwell.translate.rewrites.quant.movement import only_moves
 
 

@@ -2,7 +2,7 @@
 
 hardsigmoid(y) = clamp(y/6 + 1/2, 0, 1): the scales of the weight are divided, the bias is moved, and
 the clamp goes into the kernel's range. ExecuTorch's quantizer leaves a squeeze-excite block so, with
-one quantisation behind both.
+one quantization behind both.
 
 rule fold-hard-sigmoid
     `hardsigmoid(layer(x, w, b))` to `clamp(layer(x, w/6, b/6 + 1/2), 0, 1)`.
@@ -16,7 +16,7 @@ After:
     %y = aten.clamp.default(%g, 0.0, 1.0)
 where reads_once(%l) for cost
 unless has_other_rows(%l)
-with $constants = quantised_constants(%l, %y)
+with $constants = quantized_constants(%l, %y)
 bound of roundings: "the sixth is taken of scales, not of sums"
 for %v = weight : tensor<3 x 4 x i8>
 for %t = quant.scast(%v) : (…) -> $W
@@ -48,7 +48,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import AnyTensor, dims, tensor, with_element
-from stepwell.translate.quantised.recognise import (
+from stepwell.translate.quantized.recognize import (
     Bias,
     StoredWeight,
     activation,
@@ -79,7 +79,7 @@ def has_other_rows(value: SSAValue) -> Refusal | None:
     return None
 
 
-def quantised_constants(value: SSAValue, gate: SSAValue) -> Constants | Refusal:
+def quantized_constants(value: SSAValue, gate: SSAValue) -> Constants | Refusal:
     """The weight and bias of a layer that becomes integers but for what stands behind it."""
     layer = cast(SchemaOp, value.owner)
     found = activation(layer.operands[0])

@@ -1,4 +1,4 @@
-"""From the quantisation a kernel gives to the one that is wanted, through a table if need be."""
+"""From the quantization a kernel gives to the one that is wanted, through a table if need be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType, quantization
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import AnyTensor, with_element
-from stepwell.translate.quantised.recognise import Use
+from stepwell.translate.quantized.recognize import Use
 
 
 def kernel_type(use: Use) -> AnyTensor:
@@ -31,7 +31,7 @@ def is_delivered(parameters: Quantization, use: Use) -> bool:
 
 
 def rescaled(rw: Rewriter, value: SSAValue, use: Use) -> SSAValue:
-    """An int8 value in the quantisation and range of a use: one table lookup, or nothing."""
+    """An int8 value in the quantization and range of a use: one table lookup, or nothing."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     if value.type == use.type and (is_delivered(value_quantization, use) or is_clamped(value, use)):
@@ -54,7 +54,7 @@ def through_table(
     type_: Attribute,
     limits: tuple[int, int] = (-128, 127),
 ) -> SSAValue:
-    """An int8 value in another quantisation: q(dq(x)), clamped, as 256 entries."""
+    """An int8 value in another quantization: q(dq(x)), clamped, as 256 entries."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     codes = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)

@@ -47,7 +47,7 @@ from stepwell.dialects.quant import StorageCast
 from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, is_static
-from stepwell.translate.quantised.recognise import typed_weight
+from stepwell.translate.quantized.recognize import typed_weight
 from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped
 from stepwell.translate.rules import read_rules
 

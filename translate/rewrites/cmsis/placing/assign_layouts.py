@@ -50,7 +50,7 @@ from stepwell.translate.layout.assign import PlaceTransposes
 from stepwell.translate.layout.table import Layouts, Turning
 from stepwell.translate.rewrites.cmsis.operators.fold_kernel_sum import constant_key
 from stepwell.translate.rewrites.cmsis.placing.absorb_flatten import absorbs_order
-from stepwell.translate.rewrites.cmsis.placing.relabel_ports import is_relabelled
+from stepwell.translate.rewrites.cmsis.placing.relabel_ports import is_relabeled
 from stepwell.translate.rewrites.cmsis.placing.reshape import (
     padded,
     permuted,
@@ -93,7 +93,7 @@ class CmsisLayouts(Layouts):
     def cost(self, value: SSAValue, order: Order) -> float:
         shape = dims(value.type)
         is_view = lies_the_same(shape, inverse(order))
-        if is_view or is_relabelled(value, order) or absorbs_order(value, order):
+        if is_view or is_relabeled(value, order) or absorbs_order(value, order):
             return 0.0
         return LAYOUT.of(shape, in_place=False)
 
@@ -123,7 +123,7 @@ class CmsisLayouts(Layouts):
 
 
 def turned(rw: Rewriter, value: SSAValue, order: Order) -> SSAValue:
-    """A value under permuted dimensions; for stored integers, their quantised value is."""
+    """A value under permuted dimensions; for stored integers, their quantized value is."""
     held = stored_type(value)
     return transposed(rw, value, order) if held is None else permuted(rw, value, held, order)
 

@@ -1,8 +1,8 @@
-"""Lets a quantised program take and give the integers that its caller has, or wants.
+"""Lets a quantized program take and give the integers that its caller has, or wants.
 
 A float input of a net for microcontrollers is four times the bytes of what the first layer reads,
-and stands in the arena beside them. Where an input is only quantised, the caller may hand over the
-integers; where an output was dequantised last, he may take them. What they mean stands in the
+and stands in the arena beside them. Where an input is only quantized, the caller may hand over the
+integers; where an output was dequantized last, he may take them. What they mean stands in the
 function's attributes `cmsis.input_quantization` and `cmsis.output_quantization`.
 
 Before:
@@ -43,7 +43,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Converted, History, Pass
 from stepwell.ir.signature import Port, get_signature
 from stepwell.ir.types import element
-from stepwell.translate.quantised.ports import quantisers, take_integers
+from stepwell.translate.quantized.ports import quantizers, take_integers
 
 FLOAT, INTEGERS = "float32", ("int8", "int16")
 
@@ -53,7 +53,7 @@ Io = str | Mapping[str, str]
 
 @dataclass(frozen=True)
 class IntegerPorts(Pass):
-    """Inputs and outputs that are only quantised or dequantised become integers."""
+    """Inputs and outputs that are only quantized or dequantized become integers."""
 
     name: ClassVar[str] = "integer-ports"
     io: Io = "int8"
@@ -73,9 +73,9 @@ class IntegerPorts(Pass):
         return sum(take_integers(func, "cmsis", *self._types(func)) for func in methods)
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
-        """Quantise what was quantised first, and what was dequantised last."""
+        """Quantize what was quantized first, and what was dequantized last."""
         taken, given = self._types(func)
-        return quantisers(taken), quantisers(given)
+        return quantizers(taken), quantizers(given)
 
     def _wanted(self, port: str, type_: Attribute) -> str:
         """The element type asked for at a port, float32 if none is or it is not a float's."""
@@ -84,16 +84,16 @@ class IntegerPorts(Pass):
         return self.io if isinstance(self.io, str) else self.io.get(port, FLOAT)
 
     def _sides(self, func: FuncOp) -> tuple[list[tuple[str, Attribute, _Found]], ...]:
-        """For each input and each output: its name, its type, and its quantisation or the lack."""
+        """For each input and each output: its name, its type, and its quantization or the lack."""
         signature, block = get_signature(func), func.body.block
         last = cast(ReturnOp, block.last_op)
         return (
             [
-                (port.name, value.type, _quantised_input(value))
+                (port.name, value.type, _quantized_input(value))
                 for port, value in zip(signature.runtime_inputs, block.args, strict=True)
             ],
             [
-                (port.name, value.type, _quantised_output(value))
+                (port.name, value.type, _quantized_output(value))
                 for port, value in zip(signature.runtime_outputs, last.operands, strict=True)
             ],
         )
@@ -144,8 +144,8 @@ def _check(io: Io, names: set[str]) -> None:
         )
 
 
-def _quantised_input(argument: SSAValue) -> _Found:
-    """The type that an input is quantised to wherever it is read, or why there is none."""
+def _quantized_input(argument: SSAValue) -> _Found:
+    """The type that an input is quantized to wherever it is read, or why there is none."""
     users = [use.operation for use in argument.uses]
     if not users:
         return "nothing reads it"
@@ -154,12 +154,12 @@ def _quantised_input(argument: SSAValue) -> _Found:
         return f"{others[0]} reads it as floats"
     kinds = {user.results[0].type for user in users}
     if len(kinds) > 1:
-        return f"it is quantised in {len(kinds)} ways"
+        return f"it is quantized in {len(kinds)} ways"
     return kinds.pop()
 
 
-def _quantised_output(value: SSAValue) -> _Found:
-    """The type that an output was dequantised from, or why there is none."""
+def _quantized_output(value: SSAValue) -> _Found:
+    """The type that an output was dequantized from, or why there is none."""
     if isinstance(value.owner, DequantizeCast):
         return value.owner.input.type
     maker = getattr(value.owner, "name", "an input")
@@ -167,10 +167,10 @@ def _quantised_output(value: SSAValue) -> _Found:
 
 
 def _other(typed: Attribute, wanted: str) -> str | None:
-    """Why a quantised type is not stored as the element type asked for, or None if it is."""
+    """Why a quantized type is not stored as the element type asked for, or None if it is."""
     typed_quantization = quantization(typed)
     assert typed_quantization is not None
     stored = dtype_name(storage_element(typed_quantization))
     if stored != wanted:
-        return f"the program quantises it to {stored}"
+        return f"the program quantizes it to {stored}"
     return None if typed_quantization.is_per_tensor else "it has scales along an axis"

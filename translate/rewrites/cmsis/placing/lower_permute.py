@@ -27,7 +27,7 @@ from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.declared.families import ops_of
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.translate.quantised.recognise import not_int8
+from stepwell.translate.quantized.recognize import not_int8
 from stepwell.translate.rewrites.cmsis.placing import reshape
 from stepwell.translate.rewrites.quant.movement import permutation
 from stepwell.translate.rules import read_rules
@@ -37,7 +37,7 @@ MOST_AXES = 4
 
 
 def type_of_bytes(value: SSAValue) -> UniformQuantizedType | None:
-    """The quantised type of what stored bytes stand for."""
+    """The quantized type of what stored bytes stand for."""
     held = reshape.stored_type(value)
     return None if held is None or not_int8(held.data) else held
 

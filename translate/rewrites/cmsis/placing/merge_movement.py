@@ -28,7 +28,7 @@ Before:
     %y = cmsis.transpose(%x, perm=$order) : (tensor<$*S x $Q>) -> tensor<$*R x $Q>
 After:
     %y = reshaped(%x, $R)
-where is_quantised($Q)
+where is_quantized($Q)
 where are_numbers($R)
 where lies_the_same($S, $order)
 for $S = [1, 1, 2, 3], $Q = "!quant.uniform<i8:f32, 0.5>", $order = [0, 2, 3, 1], $R = [1, 2, 3, 1]
@@ -59,7 +59,7 @@ for $view = "aten.view.default", $T = "tensor<2x3xi8>", $size = [2, 3]
 
 rule compose-tables
     A table looked up with the result of a table is one table: chains of scalars and activations,
-    each quantised on its own, and changes of scale between them.
+    each quantized on its own, and changes of scale between them.
 Before:
     %s = weight : tensor<256 x $E>
     %t = weight : tensor<256 x $F>
@@ -88,8 +88,8 @@ from stepwell.translate.rewrites.quant import movement
 from stepwell.translate.rules import read_rules
 
 
-def is_quantised(of: Attribute) -> bool:
-    """A quantised element type."""
+def is_quantized(of: Attribute) -> bool:
+    """A quantized element type."""
     return isinstance(of, UniformQuantizedType)
 
 

@@ -1,11 +1,11 @@
 """Takes channels-last inputs and outputs as they lie in memory; bytes are turned, not floats.
 
 A model traced with channels-last inputs declares them NCHW over NHWC memory. Seen as NHWC they are
-row-major already, so the layout change at the door is a relabelling, which runs nothing. Where what
+row-major already, so the layout change at the door is a relabeling, which runs nothing. Where what
 stands behind the door is NCHW, the integers are transposed: a quarter of what the floats are.
 
 rule relabel-input
-    quantise(input) → transpose(quantise(relabel(input))).
+    quantize(input) → transpose(quantize(relabel(input))).
 Before:
     %y = $step of ENTERS(%x, …) : (tensor<$*S x $F>) -> tensor<$*S x $I>
 After:
@@ -20,7 +20,7 @@ for $scale = 0.5, $zero_point = 0, $quant_min = -128, $quant_max = 127, $dtype =
 not for $I = i16, $quant_min = -32768, $quant_max = 32767, $dtype = "int16"
 
 rule relabel-output
-    dequantise(x), returned → relabel(dequantise(transpose(x))).
+    dequantize(x), returned → relabel(dequantize(transpose(x))).
 Before:
     %y = $step of LEAVES(%x, …) : (tensor<$*S x $I>) -> tensor<$*S x $F>
 After:
@@ -51,7 +51,7 @@ from stepwell.ir.dtypes import i8
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import Dim, dims
-from stepwell.translate.quantised.recognise import not_int8
+from stepwell.translate.quantized.recognize import not_int8
 from stepwell.translate.rewrites.cmsis.placing import reshape
 from stepwell.translate.rewrites.cmsis.placing.lower_permute import MOST_AXES
 from stepwell.translate.rules import read_rules
@@ -81,11 +81,11 @@ def has_no_kernel(integers: Attribute, shape: Sequence[Dim]) -> Refusal | None:
         return Refusal(f"it has {len(shape)} axes; the kernel that transposes takes {MOST_AXES}")
     held = integers.data if isinstance(integers, UniformQuantizedType) else None
     other = not_int8(held) if held else None if integers == i8 else f"to {integers}, not int8"
-    return Refusal(f"it is quantised {other}") if other else None
+    return Refusal(f"it is quantized {other}") if other else None
 
 
-def is_relabelled(value: SSAValue, order: tuple[int, ...]) -> bool:
-    """Whether a transpose between a value and its base in this order becomes a relabelling."""
+def is_relabeled(value: SSAValue, order: tuple[int, ...]) -> bool:
+    """Whether a transpose between a value and its base in this order becomes a relabeling."""
     step = value.owner
     if isinstance(step, ENTERS):
         return input_order(step.operands[0]) == inverse(order)

@@ -1,4 +1,4 @@
-"""Changing the shape or the dimension order of quantised values."""
+"""Changing the shape or the dimension order of quantized values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLICE = op_class("aten.slice.Tensor")
 
 
 def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
-    """A quantised value under another shape: a view of its stored integers, which moves nothing."""
+    """A quantized value under another shape: a view of its stored integers, which moves nothing."""
     if tuple(shape) == dims(value.type):
         return value
     value_element = element(value.type)
@@ -39,10 +39,10 @@ def reshaped(rw: Rewriter, value: SSAValue, shape: Sequence[Dim]) -> SSAValue:
 def padded(
     rw: Rewriter, value: SSAValue, before: Sequence[int], after: Sequence[int], cell: int
 ) -> SSAValue:
-    """A quantised value with cells around each dimension, in a form that the kernel reads right.
+    """A quantized value with cells around each dimension, in a form that the kernel reads right.
 
     Of a rank-4 tensor that it would take for channels-last, two dimensions become one: padding
-    dimension i is padding i and its unpadded neighbour i + 1 together, by so many times more.
+    dimension i is padding i and its unpadded neighbor i + 1 together, by so many times more.
     """
     shape = cast("tuple[int, ...]", dims(value.type))
     if not pad_is_misread(shape, before, after):
@@ -79,7 +79,7 @@ def _pad(
 
 
 def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSAValue:
-    """Part of a quantised value along a dimension."""
+    """Part of a quantized value along a dimension."""
     value_element = element(value.type)
     assert isinstance(value_element, UniformQuantizedType)
     stored = storage_element(value_element.data)
@@ -92,7 +92,7 @@ def sliced(rw: Rewriter, value: SSAValue, dim: int, start: int, end: int) -> SSA
 
 
 def transposed(rw: Rewriter, value: SSAValue, order: Sequence[int]) -> SSAValue:
-    """A quantised value, or the stored integers of one, under permuted dimensions."""
+    """A quantized value, or the stored integers of one, under permuted dimensions."""
     if list(order) == sorted(order):
         return value
     shape = dims(value.type)
@@ -113,7 +113,7 @@ def to_nchw(rw: Rewriter, value: SSAValue) -> SSAValue:
 def permuted(
     rw: Rewriter, raw: SSAValue, quantized_type: UniformQuantizedType, order: Sequence[int]
 ) -> SSAValue:
-    """Stored integers under permuted dimensions: those of their quantised value, transposed."""
+    """Stored integers under permuted dimensions: those of their quantized value, transposed."""
     typed = rw.insert(StorageCast(raw, with_element(raw.type, quantized_type))).results[0]
     made = transposed(rw, typed, order)
     return rw.insert(StorageCast(made, with_element(made.type, element(raw.type)))).results[0]

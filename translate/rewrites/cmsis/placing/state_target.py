@@ -52,5 +52,5 @@ def _without_form(op: QuantizeCast | DequantizeCast) -> Problem:
     return Problem(
         f"{op_name(op)}: scales along an axis are for weights; this value is computed at run time",
         describe_op(op),
-        "quantise it with one scale, or leave the operator that reads it in floats",
+        "quantize it with one scale, or leave the operator that reads it in floats",
     )

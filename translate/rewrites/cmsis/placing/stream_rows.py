@@ -95,7 +95,7 @@ def images(op: Operation) -> tuple[SSAValue, ...]:
 
 
 def stored(value: SSAValue) -> SSAValue:
-    """The value whose bytes casts to and from quantised types name."""
+    """The value whose bytes casts to and from quantized types name."""
     while isinstance(value.owner, StorageCast):
         value = value.owner.operands[0]
     return value

@@ -34,7 +34,7 @@ from stepwell.translate.rewrites.tosa.placing.order import INTEGERS, SPLIT, TO_T
 from stepwell.translate.rewrites.tosa.splitting.pieces import absence
 
 TYPED = (*QUANTIZE, *DEQUANTIZE)
-"""The ops that give or take quantised values."""
+"""The ops that give or take quantized values."""
 
 INTEGER_LOWERINGS = frozenset(rewrite.name for rewrite in INTEGERS)
 _OTHERS = (step(gather_strides), UnrollLoop, LowerControl, LowerCustom, *borders.RULES)
@@ -82,7 +82,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
     both = replace(target, profiles=frozenset(PROFILES)).name
     if isinstance(op, TYPED) and "int" not in target.profiles:
         return Problem(
-            f"{name}: quantised values need the profile int", describe_op(op), f"lower to {both}"
+            f"{name}: quantized values need the profile int", describe_op(op), f"lower to {both}"
         )
     if isinstance(op, DequantizeCast | QuantizeCast) and "fp" not in target.profiles:
         users = sorted({op_name(use.operation) for use in op.result.uses})
@@ -90,7 +90,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
         if isinstance(op, QuantizeCast):
             maker = op.input.owner
             text = f"by {op_name(maker)}" if isinstance(maker, Operation) else "outside"
-            fact = f"it quantises a float that is computed {text}"
+            fact = f"it quantizes a float that is computed {text}"
         near = {use.operation for use in op.result.uses} | {op.input.owner}
         reasons = integer_reasons(near, history)
         if reasons:
@@ -98,7 +98,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
         return Problem(
             f"{name}: {fact}",
             describe_op(op),
-            f"quantise the layers around it, or lower to {both}, which leaves them in floats",
+            f"quantize the layers around it, or lower to {both}, which leaves them in floats",
         )
     refusals = [r for r in history.refusals.values() if r.op == name and r.node == node]
     reasons = [record.reason for record in refusals if record.rewrite in LOWERINGS]
@@ -108,7 +108,7 @@ def _problem(op: Operation, history: History, target: TosaTarget) -> Problem:
         return Problem(
             f"{name}: {reason}",
             describe_op(op),
-            f"quantise its parts, as ExecuTorch's TOSAQuantizer does, or lower to {both}",
+            f"quantize its parts, as ExecuTorch's TOSAQuantizer does, or lower to {both}",
         )
     absent = "it has no lowering"
     if isinstance(op, SchemaOp):

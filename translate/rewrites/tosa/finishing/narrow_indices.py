@@ -3,7 +3,7 @@
 torch counts in int64, which TOSA has only with the extension `int64`.  Each 64-bit value gets an
 interval: constants have theirs, ARGMAX that of its axis, arithmetic follows.  An input has what the
 caller declares (the option `ranges`); one that only names rows has the rows' range, for a call with
-any other is an error in torch too; any other has the 32 bits of the artefact's own input, which
+any other is an error in torch too; any other has the 32 bits of the artifact's own input, which
 holds no more.  Where every interval fits, every 64-bit type becomes i32, and the method says which
 inputs and outputs did.  `run` refuses a value that is outside (`stepwell.ir.calls.calling`).
 

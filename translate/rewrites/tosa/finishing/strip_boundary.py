@@ -1,6 +1,6 @@
-"""Let a quantised program take and give integers, as an integer target needs.
+"""Let a quantized program take and give integers, as an integer target needs.
 
-An input that is only quantised becomes its integers, a result that was only dequantised too; the
+An input that is only quantized becomes its integers, a result that was only dequantized too; the
 scales stand in the function's attributes `tosa.input_quantization`, `tosa.output_quantization`.
 """
 
@@ -16,29 +16,29 @@ from stepwell.dialects.quant import DequantizeCast, QuantizeCast
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Converted, History, Pass
-from stepwell.translate.quantised.ports import quantisers, take_integers
+from stepwell.translate.quantized.ports import quantizers, take_integers
 
 
 @dataclass(frozen=True)
 class StripBoundary(Pass):
-    """Quantised inputs and outputs become the method's own."""
+    """Quantized inputs and outputs become the method's own."""
 
     name: ClassVar[str] = "strip-boundary"
 
     def apply(self, program: Program, history: History) -> int:
         """The number of inputs and outputs changed."""
         return sum(
-            take_integers(method, "tosa", quantised_inputs(method), quantised_outputs(method))
+            take_integers(method, "tosa", quantized_inputs(method), quantized_outputs(method))
             for method in program.methods.values()
         )
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
-        """Quantise what was quantised first, and what was dequantised last."""
-        return quantisers(quantised_inputs(func)), quantisers(quantised_outputs(func))
+        """Quantize what was quantized first, and what was dequantized last."""
+        return quantizers(quantized_inputs(func)), quantizers(quantized_outputs(func))
 
 
-def quantised_inputs(func: FuncOp) -> list[Attribute | None]:
-    """The type of each input that is only quantised, to that one type."""
+def quantized_inputs(func: FuncOp) -> list[Attribute | None]:
+    """The type of each input that is only quantized, to that one type."""
     attributes: list[Attribute | None] = []
     for argument in func.body.block.args:
         users = [use.operation for use in argument.uses]
@@ -48,8 +48,8 @@ def quantised_inputs(func: FuncOp) -> list[Attribute | None]:
     return attributes
 
 
-def quantised_outputs(func: FuncOp) -> list[Attribute | None]:
-    """The type of each output that was dequantised last."""
+def quantized_outputs(func: FuncOp) -> list[Attribute | None]:
+    """The type of each output that was dequantized last."""
     last = func.body.block.last_op
     assert isinstance(last, ReturnOp)
     makers = [value.owner for value in last.operands]

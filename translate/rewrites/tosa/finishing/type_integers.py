@@ -1,7 +1,7 @@
-"""Integers that become floats are quantised values already: of scale 1, without a zero point.
+"""Integers that become floats are quantized values already: of scale 1, without a zero point.
 
 rule type-integers
-    A conversion from 8 or 16 bits is a dequantisation of these very integers; what reads it lowers
+    A conversion from 8 or 16 bits is a dequantization of these very integers; what reads it lowers
     as after any other.
 Before:
     %y = $cast of CONVERSIONS(%x, …) : (tensor<$*S x $I>) -> tensor<$*S x f32>
@@ -12,7 +12,7 @@ where is_short($I)
 for $cast = "aten.to.dtype", $dtype = f32, $S = [4], $I = i8
 
 rule select-truths
-    The two values that a truth can become are quantised ahead of time.
+    The two values that a truth can become are quantized ahead of time.
 Before:
     %f = $cast of CONVERSIONS(%x, …) : (tensor<$*S x i1>) -> …
     %y = quant.qcast(%f) : … -> tensor<$*R x $Q>
@@ -20,7 +20,7 @@ After:
     %i = selected(%x, $Q)
     %y = quant.scast(%i)
 where is_static(%x) for target else "the shape is symbolic"
-where is_of_whole_tensors($Q) else "it is quantised to neither int8 nor int16 as a whole"
+where is_of_whole_tensors($Q) else "it is quantized to neither int8 nor int16 as a whole"
 for $cast = "aten.to.dtype", $dtype = f32, $S = [4], $R = [4], $Q = "!quant.uniform<i8:f32, 0.5:3>"
 not for $Q = "!quant.uniform<i8:f32:0, {0.5, 0.25, 0.5, 0.25}>"
 """
@@ -50,7 +50,7 @@ def is_short(attribute: Attribute) -> bool:
 
 
 def units(attribute: Attribute) -> Attribute:
-    """The quantised type whose numbers are its integers."""
+    """The quantized type whose numbers are its integers."""
     (bits,) = (bits for bits, one in WIDTHS.items() if one == attribute)
     reach = 1 << (bits - 1)
     return UniformQuantizedType(Quantization(bits, True, -reach, reach - 1, f32, (1.0,), (0,)))
@@ -68,7 +68,7 @@ def is_of_whole_tensors(quantized_type: UniformQuantizedType) -> bool:
 
 
 def selected(rw: Rewriter, truths: SSAValue, quantized_type: UniformQuantizedType) -> SSAValue:
-    """What 1 and 0 are quantised to, by the truths."""
+    """What 1 and 0 are quantized to, by the truths."""
     b, shape = Builder(rw), shape_of(truths)
     codes = quantize(torch.tensor([1.0, 0.0]), quantized_type.data).tolist()
     sides = [b.number(code, len(shape), WIDTHS[quantized_type.data.bits]) for code in codes]

@@ -1,1 +1,1 @@
-"""Quantised layers as integers and RESCALE."""
+"""Quantized layers as integers and RESCALE."""

@@ -1,9 +1,9 @@
 """Ops that choose among the elements of their operands do so among the stored integers.
 
 A gather, a write by index, a window's maximum compute nothing: every element of their result is one of
-an operand's, chosen by place or by order, which quantising keeps. Of operands quantised alike the
-result is quantised alike too, whoever reads it. Operands of several scales are brought to the result's
-scale first, where the result is quantised; that rounds once, as quantising the result does.
+an operand's, chosen by place or by order, which quantizing keeps. Of operands quantized alike the
+result is quantized alike too, whoever reads it. Operands of several scales are brought to the result's
+scale first, where the result is quantized; that rounds once, as quantizing the result does.
 
 Before:
     %a = quant.dcast %x : tensor<4x3x!quant.uniform<i8:f32, 0.5:3>> to tensor<4x3xf32>
@@ -32,7 +32,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import element, with_element
-from stepwell.translate.quantised.recognise import (
+from stepwell.translate.quantized.recognize import (
     Activation,
     Use,
     activation,
@@ -43,7 +43,7 @@ from stepwell.translate.quantised.recognise import (
 from stepwell.translate.rewrites.tosa.integers.integers import (
     IN_UNITS,
     out_of_reach,
-    requantised,
+    requantized,
     stored,
     width,
 )
@@ -77,7 +77,7 @@ SOURCES: dict[type[Operation], tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Chosen:
-    """A choice among quantised elements; `uses` of its result where the operands' scales differ."""
+    """A choice among quantized elements; `uses` of its result where the operands' scales differ."""
 
     op: SchemaOp
     sources: tuple[Activation, ...]
@@ -94,7 +94,7 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
     bound: ClassVar[Bound] = IN_UNITS
 
     def match(self, op: SchemaOp, program: Program) -> Chosen | Refusal | None:
-        """Sources quantised for the tensor as a whole, alike or with a result that is quantised."""
+        """Sources quantized for the tensor as a whole, alike or with a result that is quantized."""
         if "accumulate" in op.SCHEMA.by_name and op.arg("accumulate"):
             return Refusal("it adds to what it finds")
         values = [op.operand(name) for name in SOURCES[type(op)]]
@@ -126,7 +126,7 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
         return IN_UNITS if match.uses else EXACT
 
     def build(self, match: Chosen, rw: Rewriter) -> None:
-        """The op on integers; once for each distinct quantisation where it needs one."""
+        """The op on integers; once for each distinct quantization where it needs one."""
         b, op = Builder(rw), match.op
         if not match.uses:
             source_element = element(match.sources[0].value.type)
@@ -141,7 +141,7 @@ class ChooseStoredIntegers(Rewrite[Chosen]):
             return
         for use, group in distinct(match.uses):
             integers = [
-                requantised(stored(source.value, b), source.held, use.held, b)
+                requantized(stored(source.value, b), source.held, use.held, b)
                 for source in match.sources
             ]
             result = _on(op, match.places, integers, b)

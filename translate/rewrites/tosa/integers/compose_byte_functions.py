@@ -1,7 +1,7 @@
 """Functions of one int8 value that follow each other are one TABLE.
 
 A TABLE, a RESCALE between integers of 8 bits and a CLAMP are such functions.  The division, the
-epsilon and the root of a layer norm that is quantised op by op become one TABLE.
+epsilon and the root of a layer norm that is quantized op by op become one TABLE.
 
 rule compose-byte-functions
     f(g(x)) to one TABLE.

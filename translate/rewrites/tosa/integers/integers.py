@@ -1,4 +1,4 @@
-"""Quantised layers as integers: what they read, how they are scaled, and where results go."""
+"""Quantized layers as integers: what they read, how they are scaled, and where results go."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.attributes import RoundingModeAttr
 from stepwell.dialects.tosa.codes import i48
 from stepwell.dialects.tosa.constants import const
-from stepwell.dialects.tosa.meaning.quantised import apply_scale_32
+from stepwell.dialects.tosa.meaning.quantized import apply_scale_32
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import i1, i8, i16, i32
 from stepwell.ir.rewriting.rewrite import Bound, Refusal
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
-from stepwell.translate.quantised.recognise import (
+from stepwell.translate.quantized.recognize import (
     Activation,
     Use,
 )
@@ -45,7 +45,7 @@ def width(value: SSAValue) -> int:
 
 
 def stored(value: SSAValue, b: Builder) -> SSAValue:
-    """The integers of a quantised value."""
+    """The integers of a quantized value."""
     value_quantization = quantization(value.type)
     assert value_quantization is not None
     if isinstance(value.owner, StorageCast) and element(value.owner.input.type) in WIDTHS.values():
@@ -193,7 +193,7 @@ def rescale_op(
     )
 
 
-def requantised(
+def requantized(
     value: SSAValue, parameters: Quantization, held: Quantization, b: Builder
 ) -> SSAValue:
     """Stored integers at another scale."""

@@ -102,9 +102,7 @@ def _parameters(axis: Axis) -> tuple[int, int, int, int]:
     return up, down, offset, (axis.wanted - 1) * down - (axis.size - 1) * up + offset
 
 
-def neighbours(
-    places: torch.Tensor, size: int
-) -> tuple[Sequence[int], Sequence[int], torch.Tensor]:
+def neighbors(places: torch.Tensor, size: int) -> tuple[Sequence[int], Sequence[int], torch.Tensor]:
     """The elements around each place, and the share of the second, `f64`."""
     lower = places.floor().long().clamp(0, size - 1)
     upper = (lower + 1).clamp(max=size - 1)

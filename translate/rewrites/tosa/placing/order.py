@@ -10,7 +10,7 @@ from stepwell.translate.lowerings.aten import (
     arithmetic,
     complex,
     for_tosa,
-    normalisations,
+    normalizations,
     norms,
     pools,
 )
@@ -42,7 +42,7 @@ from stepwell.translate.rewrites.spelling import fills, scaled_number_to_sum
 from stepwell.translate.rewrites.tosa.finishing import type_integers
 from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
-from stepwell.translate.rewrites.tosa.integers.fold_quantised_constant import FoldQuantisedConstant
+from stepwell.translate.rewrites.tosa.integers.fold_quantized_constant import FoldQuantizedConstant
 from stepwell.translate.rewrites.tosa.integers.hoist_rescale_over_maximum import (
     HoistRescaleOverMaximum,
 )
@@ -69,12 +69,12 @@ SPLIT: tuple[Rewrite[Any], ...] = (
     step(pools.maxima_with_places),
     step(pools.adaptive_pool_by_parts),
     step(pools.pool_by_images),
-    step(normalisations.distance_to_norms),
+    step(normalizations.distance_to_norms),
     step(for_tosa.widen_halves),
-    step(normalisations.norm_by_groups),
-    step(normalisations.batch_norm_to_products),
-    step(normalisations.peel_norm_affine),
-    step(normalisations.split_layer_norm),
+    step(normalizations.norm_by_groups),
+    step(normalizations.batch_norm_to_products),
+    step(normalizations.peel_norm_affine),
+    step(normalizations.split_layer_norm),
     step(norms.decompose_group_norm),
     step(arithmetic.split_gelu),
 )
@@ -128,7 +128,7 @@ def layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
 
 
 INTEGERS: tuple[Rewrite[Any], ...] = (
-    FoldQuantisedConstant(),
+    FoldQuantizedConstant(),
     *(rule() for rule in type_integers.RULES),
     step(int_functions.int16_scale),
     step(int_layers.int8_convolution),
@@ -142,7 +142,7 @@ INTEGERS: tuple[Rewrite[Any], ...] = (
     step(int_elementwise.int8_where),
     step(int_elementwise.int8_pad),
     step(int_functions.int8_comparison),
-    step(int_functions.int8_requantise),
+    step(int_functions.int8_requantize),
     step(int_functions.int8_function),
     step(int_reductions.int8_reduction),
     step(int_reductions.int8_resize),
@@ -151,7 +151,7 @@ INTEGERS: tuple[Rewrite[Any], ...] = (
     step(int_reductions.int8_cumsum),
     ChooseStoredIntegers(),
 )
-"""Quantised layers as integers."""
+"""Quantized layers as integers."""
 
 FEWER_INTEGERS: tuple[Rewrite[Any], ...] = (ComposeByteFunctions(), HoistRescaleOverMaximum())
 """The same integers by fewer operators."""

@@ -1,10 +1,10 @@
 """Write a transpose over the fewest axes, where the reshapes that takes are there already.
 
-Axes of size 1 and axes that stay neighbours are no business of a transpose.  Attention's
+Axes of size 1 and axes that stay neighbors are no business of a transpose.  Attention's
 `[1, 3, 197, 64]` to `[1, 197, 3, 64]` between reshapes is `[3, 197, 64]` to `[197, 3, 64]`.
 
 rule simplify-transpose
-    Three operators, of which the outer two merge with their neighbours.
+    Three operators, of which the outer two merge with their neighbors.
 Before:
     %y = tosa.transpose(%x, perms=$order)
 After:

@@ -126,7 +126,7 @@ from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Val
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape
-from stepwell.translate.rewrites.xnnpack.quantised.quantised_bounds import growth
+from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import growth
 
 WINDOW = 3
 TILE = 2

@@ -5,7 +5,7 @@ gathering one pixel, three channels, at a time; as a matrix product of patches, 
 lays out, it takes 0.3 to 0.7 of the time (float32, any number of channels; `docs/xnnpack.md`). The
 int8 kernel pads channels to eight, so there it gains below eight channels and loses above. An image
 in torch's order is laid out as patches at once, instead of channels last first. An image that is
-quantised by its own range becomes rows that are quantised by theirs, with steps no greater.
+quantized by its own range becomes rows that are quantized by theirs, with steps no greater.
 
 Before:
     %w = stepwell.weight <"w"> "parameter" : tensor<5x2x2x3xf32>
@@ -38,8 +38,8 @@ from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewrit
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, transpose
-from stepwell.translate.rewrites.xnnpack.quantised.quantised import typed_constant
-from stepwell.translate.rewrites.xnnpack.quantised.quantised_bounds import finer_tokens
+from stepwell.translate.rewrites.xnnpack.quantized.quantized import typed_constant
+from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import finer_tokens
 
 TO_NHWC = (0, 2, 3, 1)
 PADDED_CHANNELS = 8

@@ -50,7 +50,7 @@ from stepwell.ir.weights import WeightStore, recipe
 from stepwell.translate.rewrites.xnnpack.convolutions.window_parts import Axis, Part, Prices, least
 from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, single
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import slice_sizes
-from stepwell.translate.rewrites.xnnpack.quantised.quantised_bounds import growth
+from stepwell.translate.rewrites.xnnpack.quantized.quantized_bounds import growth
 
 
 @recipe("filter_part")

@@ -200,13 +200,13 @@ def _gathered(op: SchemaOp, shape: tuple[Dim, ...], program: Program) -> Places 
 def _indexed(
     values: Sequence[SSAValue | None], shape: tuple[Dim, ...], program: Program
 ) -> Places | Refusal | None:
-    """Constant indices of neighbouring axes: of each axis alone, or of the axes as one."""
+    """Constant indices of neighboring axes: of each axis alone, or of the axes as one."""
     axes = [at for at, index in enumerate(values) if index is not None]
     keys = [weight_key(index) for index in values if index is not None]
     if any(key is None for key in keys):
         return None
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
-        return Refusal("axes that are not neighbours are indexed")
+        return Refusal("axes that are not neighbors are indexed")
     sizes = _sizes_of(shape, axes)
     if sizes is None:
         return _OPEN

@@ -40,7 +40,7 @@ Chain = tuple[XnnpackOp, ...]
 def chain_of_rows(value: SSAValue) -> Chain | None:
     """The nodes between a value and a reshape, each read by the next alone; one is a layer.
 
-    Rows that a layer reads quantised at run time have one scale each, whatever their shape.
+    Rows that a layer reads quantized at run time have one scale each, whatever their shape.
     """
     chain: list[XnnpackOp] = []
     while isinstance(node := value.owner, xnnpack.FullyConnected | Unary):

@@ -101,7 +101,7 @@ FOLLOWING = (aten.PermuteDefault, aten.SliceTensor, aten.CatDefault, aten.Consta
 
 
 MOST_ONES = 1 << 24
-"""Ones in the largest constant that repeats a tensor: they are written into the artefact."""
+"""Ones in the largest constant that repeats a tensor: they are written into the artifact."""
 
 
 def stays_outside(value: SSAValue) -> Refusal | None:
@@ -188,7 +188,7 @@ def single(number: float) -> float:
 
 
 def takes_too_many_ones(value: SSAValue) -> Refusal | None:
-    """A tensor that is repeated more often than an artefact should hold ones."""
+    """A tensor that is repeated more often than an artifact should hold ones."""
     count = prod(d for d in dims(value.type) if isinstance(d, int))
     if count <= MOST_ONES:
         return None

@@ -4,10 +4,10 @@ Every op gets a stage. An xnnpack op stands in the latest stage of the xnnpack o
 one later than any op outside it reads; an op outside stands in the latest stage it reads. All
 xnnpack ops of one stage can be one delegate: an edge never goes back a stage, and goes forward
 through an op outside only to a later one, so no cycle can form. The number of delegates is the
-longest chain of alternations, which no partition can undercut. With `optimise="memory"` a stage of
+longest chain of alternations, which no partition can undercut. With `optimize="memory"` a stage of
 many weights is several delegates: their packing takes less memory (`PartitionXnnpack`).
 
-A quantised value is its stored integers wherever it is not in a delegate: the casts that name its
+A quantized value is its stored integers wherever it is not in a delegate: the casts that name its
 type (`quant.scast`) stand inside the delegates that read or make it, and nowhere else.
 
 Packed weights move into the delegate. A constant that XNNPACK does not copy stays outside and is
@@ -70,7 +70,7 @@ class PartitionXnnpack(Pass):
 
     Attributes:
         spares: bytes that a further delegate must take off the peak; None for one a stage, but for
-            a lowering with `optimise="memory"`, where it is 2 MiB.
+            a lowering with `optimize="memory"`, where it is 2 MiB.
 
     """
 
@@ -80,7 +80,7 @@ class PartitionXnnpack(Pass):
     def apply(self, program: Program, history: History) -> int:
         """Returns the number of delegates made."""
         spares = self.spares
-        if spares is None and program.context.option("optimise") == MEMORY:
+        if spares is None and program.context.option("optimize") == MEMORY:
             spares = SPARES
         made = sum(partition(func.body.block, spares) for func in program.methods.values())
         set_level(program.module, "xnnpack")
@@ -245,7 +245,7 @@ def bytes_in_memory(value: SSAValue) -> int:
 def _alive(ops: list[Operation]) -> list[int | None]:
     """Bytes that ops before each index give to ops from it on; None if they may not cross.
 
-    Rows that are quantised at run time stay in their delegate: their scales have no type outside.
+    Rows that are quantized at run time stay in their delegate: their scales have no type outside.
     """
     place = {op: index for index, op in enumerate(ops)}
     crossing: list[int] = [0] * (len(ops) + 1)

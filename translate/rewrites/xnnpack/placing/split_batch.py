@@ -202,7 +202,7 @@ def _edges(
 ) -> tuple[list[float], list[float]]:
     """Nanoseconds of cutting what stands ahead of each op and is read from it on, and of joining.
 
-    Rows that are quantised at run time have a scale each, and can be neither cut nor joined.
+    Rows that are quantized at run time have a scale each, and can be neither cut nor joined.
     """
     place = {op: index for index, op in enumerate(ops)}
     opening, closing = [0.0] * (len(ops) + 1), [0.0] * (len(ops) + 1)

@@ -1,0 +1,149 @@
+"""Artifacts read back: a `.pte`, `.tosa` or `.vgf` file becomes a program again, or runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stepwell.backends.readers import PTE_READERS
+from stepwell.dialects import make_known
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import Content, content
+from stepwell.program import Program
+
+__all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "read_vgf", "run_pte"]
+
+
+def read_pte(data: Content, *, external: Content | None = None, largest: bool = False) -> Program:
+    """The program in a `.pte` file, ours or anybody's.
+
+    Kernel calls become ops, XNNPACK delegates are opened up; delegates of unknown backends stay
+    opaque and say so.
+
+    Args:
+        data: the file: its bytes, its path, or open.
+        external: its `.ptd`, likewise, if it keeps weights there.
+        largest: give tensors whose sizes vary the largest sizes that they declare. A `.pte` does
+            not say which axes vary, nor which go together, as a delegate's nodes want to know.
+
+    Raises:
+        ParseFailure: the bytes are not a `.pte`, or are damaged.
+        UnsupportedError: a delegate with sizes that vary, without `largest`;
+            or listing instructions that have no meaning as an op.
+    """
+    from stepwell.backends.cortex_m.read import is_cortex_m, read_program
+    from stepwell.backends.executorch.reading.lift import at_largest
+    from stepwell.backends.executorch.reading.lift import read_pte as read
+    from stepwell.backends.executorch.reading.read import read_container
+
+    make_known()
+    held = content(data, ".pte")
+    if external is None and is_cortex_m(container := read_container(bytearray(held))):
+        return read_program(at_largest(container) if largest else container)
+    weights = None if external is None else content(external, ".ptd")
+    return read(held, PTE_READERS, external=weights, largest=largest)
+
+
+def join_ptds(files: Sequence[Content]) -> bytes:
+    """Several `.ptd` files as one: for ExecuTorch in Python, which takes one, and for `read_pte`.
+
+    Args:
+        files: each one's bytes or path, or open; of a name that two have, the first's is taken.
+
+    Raises:
+        ParseFailure: the bytes are not a `.ptd`, or are damaged.
+    """
+    from stepwell.backends.executorch.writing.serialize import joined_externals
+
+    return joined_externals([content(file, ".ptd") for file in files])
+
+
+def read_tosa(data: Content) -> Program:
+    """The program in a TOSA flatbuffer, whoever wrote it.
+
+    Args:
+        data: the file: its bytes, its path, or open.
+
+    Raises:
+        StepwellError: it cannot be read, or is no such file.
+    """
+    from stepwell.backends.tosa import read_tosa as read
+
+    return read(content(data, "TOSA flatbuffer"))
+
+
+def read_vgf(data: Content) -> Program:
+    """The program in a `.vgf` file (Arm's, for Vulkan's ML extensions) of one graph.
+
+    At level `tosa`. Inputs and outputs are named as in the file, which has numbers where the graph
+    had names.
+
+    Args:
+        data: the file: its bytes, its path, or open.
+
+    Raises:
+        ParseFailure: the bytes are no `.vgf`, or are damaged.
+        UnsupportedError: it has shaders, several segments, or sparse constants.
+    """
+    from stepwell.backends.tosa.vgf_reader import read_vgf as read
+
+    return read(content(data, ".vgf"))
+
+
+def run_pte(
+    data: Content, inputs: Sequence[Any], method: str = "forward", *, cpu: str | None = None
+) -> tuple[Any, ...]:
+    """Run a `.pte` on the ExecuTorch runtime, its inputs checked against its signature.
+
+    With `cpu`, on an Arm64 core that is emulated (`docs/arm64.md`).
+
+    A Cortex-M program, whose kernels this machine's runtime does not have, runs in the interpreter,
+    which computes bit for bit what CMSIS-NN does.
+    """
+    from stepwell.backends.cortex_m.read import is_cortex_m, read_program
+    from stepwell.backends.executorch.reading.read import read_container
+    from stepwell.backends.executorch.running.runner import run_pte as run
+    from stepwell.backends.xnnpack.read import check_payloads
+
+    held = content(data, ".pte")
+    if is_cortex_m(container := read_container(bytearray(held))):
+        return read_program(container).run(*inputs, method=method)
+    check_payloads(container)
+    return run(held, inputs, method, cpu=cpu)
+
+
+def random_inputs(data: bytes, method: str, seed: int) -> list[Any]:
+    """Inputs for a method of a `.pte`, drawn from a seed: normal floats, small integers.
+
+    Dimensions that may vary are as large as they may be.
+    """
+    from stepwell.backends.executorch.container import TensorValue
+    from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
+    from stepwell.backends.executorch.reading.read import read_container
+
+    container = read_container(bytearray(data))
+    found = container.method(method)
+    if found is None:
+        raise StepwellError(
+            f"there is no method {method!r}",
+            help="methods are " + ", ".join(m.name for m in container.methods),
+        )
+    generator = torch.Generator().manual_seed(seed)
+    inputs: list[Any] = []
+    for index in found.inputs:
+        value = found.values[index]
+        if not isinstance(value, TensorValue):
+            inputs.append(value)
+            continue
+        dtype = torch_dtype(value.scalar_type)
+        sizes = list(value.sizes)
+        if dtype.is_floating_point:
+            drawn = torch.randn(sizes, generator=generator).to(dtype)
+        else:
+            drawn = torch.randint(0, 2, sizes, generator=generator).to(dtype)
+        if tuple(value.dim_order) == (0, 2, 3, 1):
+            drawn = drawn.to(memory_format=torch.channels_last)
+        inputs.append(drawn)
+    return inputs

@@ -1,0 +1,70 @@
+"""Programs as PT2E quantizes them, without what makes that slow.
+
+Nine tenths of the time would go into three things that no finding depends on: a search for ranges
+narrower than what was seen, patterns of quantization-aware training, and the export of the same
+patterns for each program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from stepwell.quantizing import without_training
+
+from .source import Program
+
+
+def quantized(program: Program, ep: ExportedProgram, by: str) -> ExportedProgram:
+    """The program as PT2E quantizes it, with ranges from the least to the largest number seen."""
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+
+    graph = ep.module(check_guards=False)
+    given = program.given()
+    with fast() as convert:
+        prepared = prepare_pt2e(graph, quantizer(by))
+        prepared(*given)
+        prepared(*pytree.tree_map(lambda x: x * 0.7, given))
+        converted = convert(prepared)
+    return torch.export.export(converted, given, strict=False)
+
+
+def quantizer(by: str, dynamic: bool = False) -> Any:
+    """The quantizer of `xnnpack` (which knows ranges of run time), `tosa` or `cortex-m`."""
+    if by == "xnnpack":
+        from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+            XNNPACKQuantizer,
+            get_symmetric_quantization_config,
+        )
+
+        config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
+        return without_training(XNNPACKQuantizer().set_global(config))
+    if by == "tosa":
+        from executorch.backends.arm.quantizer import arm_quantizer
+        from executorch.backends.arm.tosa.specification import TosaSpecification
+
+        made = arm_quantizer.TOSAQuantizer(TosaSpecification.create_from_string("TOSA-1.0+INT"))
+        return made.set_global(arm_quantizer.get_symmetric_quantization_config())
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+    return CortexMQuantizer()
+
+
+@contextmanager
+def fast() -> Iterator[Callable[[Any], Any]]:
+    from torchao.quantization.pt2e import quantize_pt2e
+    from torchao.quantization.pt2e.observer import HistogramObserver
+
+    with (
+        patch.object(
+            HistogramObserver, "_non_linear_param_search", lambda self: (self.min_val, self.max_val)
+        ),
+        patch.object(quantize_pt2e, "_fold_conv_bn_qat", lambda graph: graph),
+    ):
+        yield quantize_pt2e.convert_pt2e

@@ -1,1 +1,0 @@
-"""What a quantised program says between its casts, recognised once for all targets."""

@@ -1,0 +1,1 @@
+"""What a quantized program says between its casts, recognized once for all targets."""

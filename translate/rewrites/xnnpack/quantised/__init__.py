@@ -1,1 +1,0 @@
-"""Quantised layers and casts as nodes."""

@@ -1,0 +1,1 @@
+"""Quantized layers and casts as nodes."""
