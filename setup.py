@@ -21,7 +21,7 @@ if missing:
     )
 
 own = [name for name in find_packages("src") if name.split(".")[1:2] not in [[f] for f in FOLDERS]]
-own.append("stepwell.showing.parts")  # Scripts of the page, and no code.
+own.append("stepwell.inspection.viewer.parts")  # Scripts of the page, and no code.
 below = [f"stepwell.{name}" for name in find_packages(str(ROOT)) if name.split(".")[0] in FOLDERS]
 shown = [f"stepwell.examples.{name}" for name in find_namespace_packages(str(ROOT / "examples"))]
 

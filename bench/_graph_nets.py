@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stepwell.zoo.vision import imported
+from stepwell.model_zoo.catalogue.vision import imported
 
 Net = tuple[nn.Module, tuple[Tensor, ...]]
 NODES, EDGES, FEATURES = 30, 100, 32

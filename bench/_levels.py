@@ -16,14 +16,14 @@ from torch.utils._pytree import tree_leaves
 from xdsl.dialects.func import FuncOp
 
 import stepwell
+from stepwell.cli.terminal.sources import random_values
+from stepwell.integrations.executorch.stock import stock_pte
 from stepwell.ir.dtypes import i32, torch_dtype
 from stepwell.ir.syntax.text import structurally_equal
 from stepwell.ir.types import element, is_static
-from stepwell.joining.stock import stock_pte
-from stepwell.staging.ports import given_back, taken
-from stepwell.staging.stages import stages_of
-from stepwell.terminal.sources import random_values
-from stepwell.zoo.catalogue import find
+from stepwell.model_zoo.catalogue.models import find
+from stepwell.pipelines.pass_pipeline.ports import given_back, taken
+from stepwell.pipelines.pass_pipeline.stages import stages_of
 
 EQUAL = "equal"
 OTHER_WAYS = {

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from stepwell.sweeping.memory import peak, resident
+from stepwell.model_zoo.sweep.memory import peak, resident
 
 MEGABYTE = 1 << 20
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepwell.zoo.vision import imported
+from stepwell.model_zoo.catalogue.vision import imported
 
 Net = tuple[nn.Module, tuple[Tensor, ...]]
 

@@ -35,15 +35,15 @@ from _report import between_markers, cpu_name
 from torch import Tensor
 
 import stepwell
-from stepwell.attributing.attribute import estimates
-from stepwell.attributing.measure import imported
-from stepwell.attributing.metrics import Batch, Judged, Tally, judged
-from stepwell.attributing.playback import Playback
-from stepwell.attributing.remedies import with_int16
-from stepwell.attributing.sites import Quantized, paired
-from stepwell.attributing.stages import in_floats
-from stepwell.curing.mixing import bits_a_weight, bits_read
-from stepwell.quantizing import by_torchao, unwrapped
+from stepwell.quantization.quantizers import by_torchao, unwrapped
+from stepwell.quantization.recovery.mixed_precision import bits_a_weight, bits_read
+from stepwell.quantization.sensitivity.attribution import estimates
+from stepwell.quantization.sensitivity.measure import imported
+from stepwell.quantization.sensitivity.metrics import Batch, Judged, Tally, judged
+from stepwell.quantization.sensitivity.quantization_points import Quantized, paired
+from stepwell.quantization.sensitivity.remedies import with_int16
+from stepwell.quantization.sensitivity.replay import Playback
+from stepwell.quantization.sensitivity.stages import in_floats
 
 ALL = {**NETS, **HARDER}
 MX = "tosa-1.1+fp+mx_common+mx_fp4e2m1+mx_fp8e4m3"

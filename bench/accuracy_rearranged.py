@@ -31,7 +31,7 @@ from _report import asked_for_rows, between_markers
 from accuracy import trained
 from torch import Tensor, nn
 
-from stepwell.attributing.grids import rounded
+from stepwell.quantization.sensitivity.grids import rounded
 
 NAMES = ("vit", "mixer", "language", "gated")
 FORMS = ("fp4e2m1", "8da4w-32", "8da4w-row")

@@ -6,7 +6,7 @@ Four layers' caches, so that no layer finds its own in the last level of the pro
 process CPU milliseconds of the four, the tenth percentile of runs that alternate, one thread.
 `tokens` is the cache that ExecuTorch's Llama has, `[1, context, heads, size]`; `heads` has a head's
 keys behind one another, `[heads, context, 1, size]`, with the heads where the operator has its
-batch (what `stepwell.causal_lm` writes); `rows` gives the queries that share a head as rows of one
+batch (what `stepwell.language_models` writes); `rows` gives the queries that share a head as rows of one
 product; `fp16` and `bf16` are `heads` with all of them in that type; `int8` is
 `custom_quantized_sdpa`; `XNNPACK` multiplies the cache, as the operand that is
 not packed, by the queries, its values kept transposed: its kernel is 32 columns wide and computes

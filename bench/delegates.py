@@ -23,10 +23,10 @@ from torch.export import Dim
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.zoo.catalogue import find
-from stepwell.zoo.vision import imported
-from stepwell.zoo.weights import scaled
-from stepwell.zoo.wrapping import Tensors
+from stepwell.model_zoo.catalogue.models import find
+from stepwell.model_zoo.catalogue.vision import imported
+from stepwell.model_zoo.catalogue.weights import scaled
+from stepwell.model_zoo.catalogue.wrapping import Tensors
 
 Inputs = tuple[torch.Tensor, ...]
 

@@ -30,8 +30,8 @@ from _report import asked_for_rows, between_markers
 from torch.utils import _pytree as pytree
 
 import stepwell
-from stepwell.reading.models import open_model
-from stepwell.weighing.budgeting import measure_pte
+from stepwell.cost_model.budgets import measure_pte
+from stepwell.loaders.models import open_model
 
 SCRIPT = "executorch.examples.xnnpack"
 LINE = "partitioner=[XnnpackPartitioner()],"

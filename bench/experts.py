@@ -20,7 +20,7 @@ from torch import nn
 from xnnpack import run_in_turn, set_threads
 
 import stepwell
-from stepwell.joining.stock import stock_pte
+from stepwell.integrations.executorch.stock import stock_pte
 
 LAYERS = ("8,2,256,512", "32,4,256,256", "64,6,256,256", "8,2,512,1024")
 """Experts, of which each token takes, width, width within an expert."""

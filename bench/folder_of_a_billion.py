@@ -24,11 +24,15 @@ import torch
 from _report import between_markers, cpu_name, prepare, show, write
 
 import stepwell
-from stepwell.reading.models import open_model
-from stepwell.sweeping.memory import peak
+from stepwell.loaders.models import open_model
+from stepwell.model_zoo.sweep.memory import peak
 
 MEGABYTE = 1 << 20
-TAKEN = ("transformers.models.llama.modeling_llama", "torchao.quantization", "stepwell.causal_lm")
+TAKEN = (
+    "transformers.models.llama.modeling_llama",
+    "torchao.quantization",
+    "stepwell.language_models",
+)
 
 
 def write_folder(folder: Path) -> None:

@@ -34,11 +34,11 @@ from _report import between_markers, prepare, read, show, write
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.causal_lm import load_causal_lm
-from stepwell.causal_lm import prepare as prepared
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.reading.models import open_model
-from stepwell.zoo.vision import imported
+from stepwell.language_models import load_causal_lm
+from stepwell.language_models import prepare as prepared
+from stepwell.loaders.models import open_model
+from stepwell.model_zoo.catalogue.vision import imported
 
 TOKENS = 48
 CONTEXT = 64

@@ -29,7 +29,7 @@ from small_models import MODELS, made  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import stepwell  # noqa: E402
-from stepwell.reading.models import open_model  # noqa: E402
+from stepwell.loaders.models import open_model  # noqa: E402
 
 LARGER = (
     "mobilenet.py:mobilenet_v2",

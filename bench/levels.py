@@ -30,7 +30,7 @@ from _levels import ASKED, EQUAL, Model, NotTaken, is_asked
 from _report import RESULTS, between_markers, cpu_name, prepare
 
 import stepwell
-from stepwell.zoo.catalogue import select
+from stepwell.model_zoo.catalogue.models import select
 
 BEGUN = "begun: the process ended in it"
 TARGETS = (

@@ -17,7 +17,7 @@ from _report import cpu_name, prepare, show, write
 from torch.export import export
 
 import stepwell
-from stepwell.zoo.catalogue import Entry, select
+from stepwell.model_zoo.catalogue.models import Entry, select
 
 MODELS = (
     "examples/resnet.resnet8,examples/mobilenet.mobilenet_v2,examples/deit.deit_tiny,"

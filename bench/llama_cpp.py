@@ -41,9 +41,9 @@ from xnnpack import set_threads
 import stepwell
 from executorch_llama import Size, Variant, exported
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.quantizing import by_torchao
-from stepwell.reading.models import open_model
-from stepwell.zoo.vision import imported
+from stepwell.loaders.models import open_model
+from stepwell.model_zoo.catalogue.vision import imported
+from stepwell.quantization.quantizers import by_torchao
 
 DIM, HIDDEN, LAYERS, HEADS, SHARED, VOCABULARY, CONTEXT = 2048, 5632, 4, 32, 8, 32000, 4096
 SIZE = DIM // HEADS

@@ -28,7 +28,7 @@ from _report import cpu_seconds, prepare, show, write
 from torch.export import ExportedProgram
 
 import stepwell
-from stepwell.joining.stock import counted, stock_pte
+from stepwell.integrations.executorch.stock import counted, stock_pte
 
 ALONE = "read and written alone"
 MODELS = ("deit:deit_tiny", "mobilenet:mobilenet_v2", "resnet:resnet18")
@@ -132,7 +132,7 @@ def main() -> None:
     results["start-up"] = {
         "import torch": start_up("import torch"),
         "stepwell lower, ready to run": start_up(
-            "import stepwell.lowering, stepwell.reading.models"
+            "import stepwell.lowering, stepwell.loaders.models"
         ),
         "threads": os.environ.get("OMP_NUM_THREADS"),
     }

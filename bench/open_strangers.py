@@ -34,14 +34,14 @@ from torch.utils import _pytree as pytree
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.joining.stock import stock_pte
-from stepwell.opening import OpenSizes, insist, open_sizes
-from stepwell.opening.candidates import inputs_of
-from stepwell.opening.trying import opened
-from stepwell.reading.factories import made_by, parts_of
-from stepwell.sweeping.warm import fence
-from stepwell.zoo.catalogue import find, select
-from stepwell.zoo.vision import imported
+from stepwell.integrations.executorch.stock import stock_pte
+from stepwell.loaders.dynamic_shapes import OpenSizes, insist, open_sizes
+from stepwell.loaders.dynamic_shapes.candidates import inputs_of
+from stepwell.loaders.dynamic_shapes.trials import opened
+from stepwell.loaders.factories import made_by, parts_of
+from stepwell.model_zoo.catalogue.models import find, select
+from stepwell.model_zoo.catalogue.vision import imported
+from stepwell.model_zoo.sweep.warm import fence
 
 KINDS = ("batch", "sequence", "image")
 MOST_SIZES = 4

@@ -28,7 +28,7 @@ from pages import layers  # noqa: E402
 
 import deit  # noqa: E402
 import stepwell  # noqa: E402
-from stepwell.showing import tell, to_html  # noqa: E402
+from stepwell.inspection.viewer import tell, to_html  # noqa: E402
 
 OPEN = """(async () => {
   const frame = () => new Promise(requestAnimationFrame), started = performance.now();

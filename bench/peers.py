@@ -60,7 +60,7 @@ from _report import RESULTS, between_markers, cpu_seconds, prepare, show, write
 from _zoo_models import SIZES, create
 from xnnpack import MODELS, set_threads
 
-from stepwell.sweeping.memory import peak
+from stepwell.model_zoo.sweep.memory import peak
 
 FURTHER = (
     "convnextv2_atto",

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from stepwell.playing import Playground
-from stepwell.reading.models import open_model
+from stepwell.inspection.playground import Playground
+from stepwell.loaders.models import open_model
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "models"
 MODELS = ("resnet.py:resnet8", "deit.py:deit_tiny")

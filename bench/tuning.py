@@ -22,9 +22,9 @@ from _report import prepare, show, write
 from xnnpack import set_threads
 
 import stepwell
+from stepwell.cost_model.tuning import Measured, compared, table_of, tune, write_table
 from stepwell.lowering import lower
-from stepwell.weighing.tuning import Measured, compared, table_of, tune, write_table
-from stepwell.zoo.catalogue import find
+from stepwell.model_zoo.catalogue.models import find
 
 MODELS = (
     "torchvision/resnet18", "torchvision/mobilenet_v2", "torchvision/efficientnet_b0",

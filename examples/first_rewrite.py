@@ -10,9 +10,9 @@ import torch
 
 import stepwell
 from stepwell import Refusal, Rewrite, Rewriter
-from stepwell.checking import check
 from stepwell.dialects import aten
 from stepwell.ir.program import Program
+from stepwell.validation import check
 
 
 @dataclass(frozen=True)

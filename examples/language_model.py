@@ -96,8 +96,8 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 def of_transformers(given: argparse.Namespace) -> None:
     """The same for a folder of transformers: what it says after a few tokens, and how fast."""
-    from stepwell.causal_lm import export_causal_lm, load_causal_lm
-    from stepwell.quantizing import find_quantizer
+    from stepwell.language_models import export_causal_lm, load_causal_lm
+    from stepwell.quantization.quantizers import find_quantizer
 
     def made() -> tuple[Any, dict[str, Any]]:
         model = load_causal_lm(given.transformers)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 
 import stepwell
-from stepwell.showing.summary import summarize
+from stepwell.inspection.viewer.summary import summarize
 
 
 class Model(torch.nn.Module):

@@ -20,11 +20,11 @@ import pytest
 
 import stepwell
 from stepwell.backends.ethos_u.vela import compile_tosa
-from stepwell.causal_lm import load_causal_lm
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.outside.frames import frame
-from stepwell.sweeping.cluster import import_dask
-from stepwell.zoo.catalogue import entries_of, find
+from stepwell.language_models import load_causal_lm
+from stepwell.model_zoo.catalogue.models import entries_of, find
+from stepwell.model_zoo.sweep.cluster import import_dask
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("ir", "dialects", "translate", "backends")
@@ -148,7 +148,7 @@ def test_tutorials_and_the_plugin_pass_pyright_in_a_users_project(
 
 DEMO = """
 import contextlib, io, re, shlex, sys
-from stepwell.cli import main
+from stepwell.cli.main import main
 
 with contextlib.redirect_stdout(io.StringIO()) as said:
     assert main(["demo", "--quick", "--load", sys.argv[1]]) == 0

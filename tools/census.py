@@ -162,8 +162,8 @@ def rooms(folders: Iterable[str]) -> Counter[str]:
 def rows() -> Iterator[tuple[str, str]]:
     """(what, its figure), the aim in brackets."""
     from stepwell.ir.rewriting.rewrite import step_name
-    from stepwell.staging.places import places_of
-    from stepwell.targets import PIPELINES
+    from stepwell.pipelines.pass_pipeline.ordering import places_of
+    from stepwell.targets.table import PIPELINES
 
     engines = engines_of_values()
     yield "engines of value analysis (1)", f"{len(engines)}: {', '.join(engines)}"

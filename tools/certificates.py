@@ -25,15 +25,15 @@ from typing import Any
 import torch
 
 import stepwell
-from stepwell.certifying.certificate import PROVED, Certificate, certificate
-from stepwell.certifying.recording import Recorder
-from stepwell.checking.contracts.campaign import documented, subject_of
-from stepwell.checking.contracts.draft import Dropped, draft_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import History, Rewrite, Together
-from stepwell.reading.models import open_model
+from stepwell.loaders.models import open_model
 from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.validation.certificates.certificate import PROVED, Certificate, certificate
+from stepwell.validation.certificates.recorder import Recorder
+from stepwell.validation.contracts.draft import Dropped, draft_of
+from stepwell.validation.contracts.driver import documented, subject_of
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "models"
 FLOATS = (

@@ -48,7 +48,7 @@ def source_files(root: Path) -> Iterator[Path]:
 
 
 def module_name(path: Path) -> str:
-    """``ir/types.py`` -> ``stepwell.ir.types``; ``src/stepwell/cli.py`` -> ``stepwell.cli``."""
+    """``ir/types.py`` -> ``stepwell.ir.types``; ``src/stepwell/cli/main.py`` -> ``stepwell.cli.main``."""
     parts = path.with_suffix("").parts
     parts = parts[2:] if parts[0] == "src" else parts
     return ".".join(("stepwell", *(parts[:-1] if parts[-1] == "__init__" else parts)))

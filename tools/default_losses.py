@@ -2,7 +2,7 @@
 
     python tools/default_losses.py [--all] [--against WORKTREE]… [PATTERN …]
 
-Each model (of `stepwell.zoo`, with random weights; decoders again with a dynamic length) is
+Each model (of `stepwell.model_zoo.catalogue`, with random weights; decoders again with a dynamic length) is
 exported once, and lowered to XNNPACK by default, by the other checkouts in order and by this one.
 Rows whose ops outside differ (all, with `--all`) are printed, with what this one makes of them with
 ranges of float inputs (±8) and with `numerics="finite"`, and the p10 of 30 runs of the first
@@ -61,7 +61,7 @@ def exported(patterns: tuple[str, ...], into: Path) -> list[str]:
     import torch
 
     import stepwell
-    from stepwell.zoo.catalogue import select
+    from stepwell.model_zoo.catalogue.models import select
 
     saved: list[str] = []
     for entry in [one for pattern in patterns for one in found(select, pattern)]:

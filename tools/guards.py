@@ -432,7 +432,7 @@ def main() -> int:
     os.chdir(ROOT)
     import torch
 
-    import stepwell.npu_pipelines  # noqa: F401  (what every child needs, before the first fork)
+    import stepwell.pipelines.npu  # noqa: F401  (what every child needs, before the first fork)
 
     torch.set_num_threads(1)
     guards = Guards()

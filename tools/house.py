@@ -53,7 +53,7 @@ def rows() -> Iterator[tuple[str, str]]:
     from stepwell.dialects.aten.op import SchemaOp
     from stepwell.ir.axes.maps import HasAxes, mapped_names
     from stepwell.ir.rewriting.rewrite import Rewrite
-    from stepwell.staging.steps import step_classes
+    from stepwell.pipelines.pass_pipeline.named_passes import step_classes
     from stepwell.translate.lowerings.lowering import LayerLowering, Lowering
     from stepwell.translate.rules.rewrite import RuleRewrite
 

@@ -32,10 +32,10 @@ from tools.mutating.programs import Case, case, name_of
 from tools.mutating.steps import MOST_STEPS, mutated
 from torch import Tensor
 
-from stepwell.failing.reducing import Reproducer, reduce
-from stepwell.failing.reproducing import Header
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.validation.reducer.reduce import Reproducer, reduce
+from stepwell.validation.reducer.reproducer import Header
 
 INTEGER_UNITS = 4
 """Of a quantized result: roundings that fall the other way, one a layer."""

@@ -27,10 +27,10 @@ import torch
 
 import stepwell
 from stepwell.ir.rewriting.rewrite import Rewrite
-from stepwell.replaying.replay import TARGETS
-from stepwell.staging.steps import step_classes
+from stepwell.model_zoo.catalogue.models import Entry, select
+from stepwell.model_zoo.regression.replay import TARGETS
+from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.translate.exporting import export
-from stepwell.zoo.catalogue import Entry, select
 
 SECONDS = 60
 """CPU seconds of one program, export and all."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tools.mutating.programs import INTEGER, SMALL, case
 
-from stepwell.weighing.optimum import optimum
+from stepwell.cost_model.optimum import optimum
 
 FLOATS = ("xnnpack", "tosa-1.0+fp")
 BLOCKS = [

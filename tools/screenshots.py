@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tests/workbench"))
 
 from browser import Browser  # noqa: E402
 
-from stepwell.cli import main  # noqa: E402
+from stepwell.cli.main import main  # noqa: E402
 
 SHOTS = {
     "deit_tiny_xnnpack": ("#levels/linear_2", 1400, 900),

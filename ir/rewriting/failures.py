@@ -33,7 +33,7 @@ class StepFailure(StepwellError):
         at: the number of the step in its pipeline, once that is known.
         place: the rewrite and the op that it was applied to, or asked about.
         line: the step's own, `my_rewrite.py:23`.
-        reproducer: what replays it (`stepwell.failing.reproducing`), once that was made.
+        reproducer: what replays it (`stepwell.validation.reducer.reproducer`), once that was made.
     """
 
     def __init__(

@@ -27,48 +27,48 @@ _HOME = {
     "Pipeline": "lowering",
     "Program": "program",
     "Refusal": "ir.rewriting.rewrite",
-    "Report": "reporting.report",
+    "Report": "inspection.reports.report",
     "Rewrite": "ir.rewriting.rewrite",
     "Rewriter": "ir.rewriting.rewrite",
     "Session": "program",
     "StepwellError": "program",
-    "StepwellPartitioner": "partitioner",
+    "StepwellPartitioner": "integrations.executorch.partitioner",
     "Together": "ir.rewriting.rewrite",
     "VerificationError": "program",
-    "accuracy": "attributing",
-    "budget": "weighing.budgeting",
-    "check": "checking",
+    "accuracy": "quantization.sensitivity",
+    "budget": "cost_model.budgets",
+    "check": "validation",
     "emit": "lowering",
-    "explain": "reporting.explaining",
+    "explain": "inspection.reports.explaining",
     "from_exported_program": "program",
     "Level": "ir.levels",
     "Option": "ir.options",
-    "Plugin": "plugging.registry",
-    "Registry": "plugging.registry",
-    "Target": "target",
+    "Plugin": "plugins.registry",
+    "Registry": "plugins.registry",
+    "Target": "targets.target",
     "infers": "ir.declared.inference",
     "interprets": "ir.declared.interpretation",
-    "join_ptds": "reading.artifacts",
-    "load": "reading.loading",
-    "load_plugin": "plugins",
+    "join_ptds": "loaders.artifacts",
+    "load": "loaders.load",
+    "load_plugin": "plugins.plugins",
     "set_level": "ir.levels",
-    "unload_plugin": "plugins",
-    "xdsl_interpreter": "xdsl_interpreter",
+    "unload_plugin": "plugins.plugins",
+    "xdsl_interpreter": "integrations.xdsl.interpreter",
     "lower": "lowering",
-    "open_sizes": "opening",
+    "open_sizes": "loaders.dynamic_shapes",
     "parse": "program",
-    "quantize": "quantizing",
-    "read_pte": "reading.artifacts",
-    "read_tosa": "reading.artifacts",
-    "read_vgf": "reading.artifacts",
-    "register_op": "plugging.registering",
-    "run_pte": "reading.artifacts",
+    "quantize": "quantization.quantizers",
+    "read_pte": "loaders.artifacts",
+    "read_tosa": "loaders.artifacts",
+    "read_vgf": "loaders.artifacts",
+    "register_op": "plugins.register_op",
+    "run_pte": "loaders.artifacts",
     "mx_accuracy": "translate.mxfp.accuracy",
     "to_mxfp": "translate.mxfp",
-    "sweep": "sweeping",
+    "sweep": "model_zoo.sweep",
     "torch_alone": "ir.outside.torch_globals",
-    "transform_pass": "transform_pass",
-    "tune": "weighing.tuning",
+    "transform_pass": "integrations.executorch.transform_pass",
+    "tune": "cost_model.tuning",
 }
 """Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
 
@@ -77,14 +77,14 @@ form_stands_in("stepwell.translate.raising", "aten", "Program")
 form_stands_in("stepwell.translate.upstream.coming_in", "brought-in", "Program")
 form_stands_in("stepwell.translate.upstream.going_out", "torch-mlir", "Program")
 form_stands_in("stepwell.translate.upstream.linalg_out.going_out", "linalg", "Program")
-form_stands_in("stepwell.checking.page", "html", "CheckResult")
-form_stands_in("stepwell.checking.page", "page", "CheckResult")
-form_stands_in("stepwell.attributing.page", "html", "Accuracy")
-form_stands_in("stepwell.replaying.table", "text", "Replay")
-form_stands_in("stepwell.sweeping.drawing", "text", "Sweep")
-form_stands_in("stepwell.sweeping.drawing", "html", "Sweep")
+form_stands_in("stepwell.validation.page", "html", "CheckResult")
+form_stands_in("stepwell.validation.page", "page", "CheckResult")
+form_stands_in("stepwell.quantization.sensitivity.page", "html", "Accuracy")
+form_stands_in("stepwell.model_zoo.regression.table", "text", "Replay")
+form_stands_in("stepwell.model_zoo.sweep.renderers", "text", "Sweep")
+form_stands_in("stepwell.model_zoo.sweep.renderers", "html", "Sweep")
 form_stands_in(
-    "stepwell.showing.tables",
+    "stepwell.inspection.viewer.tables",
     "html",
     *"Program Pipeline Pipelines Report Lowered Explanation Profile MxAccuracy".split(),
 )
@@ -115,8 +115,15 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     __version__: str
-    from stepwell.attributing import accuracy as accuracy
-    from stepwell.checking import check as check
+    from stepwell.cost_model.budgets import budget as budget
+    from stepwell.cost_model.tuning import tune as tune
+    from stepwell.inspection.reports.explaining import explain as explain
+    from stepwell.inspection.reports.report import Report as Report
+    from stepwell.integrations.executorch.partitioner import (
+        StepwellPartitioner as StepwellPartitioner,
+    )
+    from stepwell.integrations.executorch.transform_pass import transform_pass as transform_pass
+    from stepwell.integrations.xdsl.interpreter import xdsl_interpreter as xdsl_interpreter
     from stepwell.ir.declared.inference import infers as infers
     from stepwell.ir.declared.interpretation import interprets as interprets
     from stepwell.ir.levels import Level as Level
@@ -130,38 +137,33 @@ if TYPE_CHECKING:
     from stepwell.ir.rewriting.rewrite import Rewrite as Rewrite
     from stepwell.ir.rewriting.rewrite import Rewriter as Rewriter
     from stepwell.ir.rewriting.rewrite import Together as Together
+    from stepwell.loaders.artifacts import join_ptds as join_ptds
+    from stepwell.loaders.artifacts import read_pte as read_pte
+    from stepwell.loaders.artifacts import read_tosa as read_tosa
+    from stepwell.loaders.artifacts import read_vgf as read_vgf
+    from stepwell.loaders.artifacts import run_pte as run_pte
+    from stepwell.loaders.dynamic_shapes import open_sizes as open_sizes
+    from stepwell.loaders.load import load as load
     from stepwell.lowering import PIPELINES as PIPELINES
     from stepwell.lowering import Lowered as Lowered
     from stepwell.lowering import Pipeline as Pipeline
     from stepwell.lowering import emit as emit
     from stepwell.lowering import lower as lower
-    from stepwell.opening import open_sizes as open_sizes
-    from stepwell.partitioner import StepwellPartitioner as StepwellPartitioner
-    from stepwell.plugging.registering import register_op as register_op
-    from stepwell.plugging.registry import Plugin as Plugin
-    from stepwell.plugging.registry import Registry as Registry
-    from stepwell.plugins import load_plugin as load_plugin
-    from stepwell.plugins import unload_plugin as unload_plugin
+    from stepwell.model_zoo.sweep import sweep as sweep
+    from stepwell.plugins.plugins import load_plugin as load_plugin
+    from stepwell.plugins.plugins import unload_plugin as unload_plugin
+    from stepwell.plugins.register_op import register_op as register_op
+    from stepwell.plugins.registry import Plugin as Plugin
+    from stepwell.plugins.registry import Registry as Registry
     from stepwell.program import Program as Program
     from stepwell.program import Session as Session
     from stepwell.program import StepwellError as StepwellError
     from stepwell.program import VerificationError as VerificationError
     from stepwell.program import from_exported_program as from_exported_program
     from stepwell.program import parse as parse
-    from stepwell.quantizing import quantize as quantize
-    from stepwell.reading.artifacts import join_ptds as join_ptds
-    from stepwell.reading.artifacts import read_pte as read_pte
-    from stepwell.reading.artifacts import read_tosa as read_tosa
-    from stepwell.reading.artifacts import read_vgf as read_vgf
-    from stepwell.reading.artifacts import run_pte as run_pte
-    from stepwell.reading.loading import load as load
-    from stepwell.reporting.explaining import explain as explain
-    from stepwell.reporting.report import Report as Report
-    from stepwell.sweeping import sweep as sweep
-    from stepwell.target import Target as Target
-    from stepwell.transform_pass import transform_pass as transform_pass
+    from stepwell.quantization.quantizers import quantize as quantize
+    from stepwell.quantization.sensitivity import accuracy as accuracy
+    from stepwell.targets.target import Target as Target
     from stepwell.translate.mxfp import to_mxfp as to_mxfp
     from stepwell.translate.mxfp.accuracy import mx_accuracy as mx_accuracy
-    from stepwell.weighing.budgeting import budget as budget
-    from stepwell.weighing.tuning import tune as tune
-    from stepwell.xdsl_interpreter import xdsl_interpreter as xdsl_interpreter
+    from stepwell.validation import check

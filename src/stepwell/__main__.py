@@ -32,7 +32,7 @@ def main() -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupted)
     try:
-        from stepwell.cli import main as run
+        from stepwell.cli.main import main as run
 
         code = run()
     except BaseException as error:  # Packages turn an interrupt into errors of their own.

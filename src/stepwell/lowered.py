@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from stepwell.inspection.reports.report import Report
 from stepwell.ir.above import Shown
 from stepwell.ir.calls.arguments import takes_what_it_says
 from stepwell.ir.calls.calling import bind, with_frozen
@@ -18,9 +19,8 @@ from stepwell.ir.outside.files import Content, as_path, write_atomically, writte
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.program import Plain
-from stepwell.reporting.report import Report
-from stepwell.target import Target
-from stepwell.targets import find_target
+from stepwell.targets.table import find_target
+from stepwell.targets.target import Target
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from stepwell.backends.cortex_m.c.standalone import Sources
     from stepwell.backends.ethos_u.vela import Estimate
-    from stepwell.certifying.certificate import Certificate
-    from stepwell.joining.executorch_program import ExecutorchProgram
-    from stepwell.reporting.profiling import Profile
+    from stepwell.inspection.reports.profiling import Profile
+    from stepwell.integrations.executorch.program_manager import ExecutorchProgram
+    from stepwell.validation.certificates.certificate import Certificate
 
     Source = Program | ExportedProgram | Mapping[str, ExportedProgram | Plain]
 
@@ -141,7 +141,7 @@ class Lowered(Shown):
         Raises:
             StepwellError: the cases call a method that there is not, or what was lowered is gone.
         """
-        from stepwell.joining.bundling import to_bpte
+        from stepwell.integrations.executorch.bundled_program import to_bpte
 
         return to_bpte(self.source, self.to_pte(**options), cases)
 
@@ -276,7 +276,7 @@ class Lowered(Shown):
         Args:
             options: as for `to_pte`.
         """
-        from stepwell.joining.executorch_program import ExecutorchProgram
+        from stepwell.integrations.executorch.program_manager import ExecutorchProgram
 
         record = partial(self.to_etrecord, **options)
         return ExecutorchProgram(self.to_pte(**options), frozenset(self.program.methods), record)
@@ -297,7 +297,7 @@ class Lowered(Shown):
             repeat: calls; each event's median counts.
             record: what `to_etrecord` gave, if it is there already.
         """
-        from stepwell.reporting.profiling import profile
+        from stepwell.inspection.reports.profiling import profile
 
         record = record or self.to_etrecord(method)
         return profile(self.artifact, inputs, method, record=record, repeat=repeat)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from stepwell.inspection.reports.advice import left_to_kernels
+from stepwell.inspection.reports.report import Report
 from stepwell.ir.calls.arguments import takes
 from stepwell.ir.calls.calling import declare_ranges
 from stepwell.ir.context import Context
@@ -21,22 +23,20 @@ from stepwell.ir.rewriting.pipeline import Observer, Pipeline, PipelineRun
 from stepwell.ir.rewriting.rewrite import History, Step
 from stepwell.ir.verification import find_problems
 from stepwell.lowered import Lowered
+from stepwell.pipelines.pass_pipeline.pipeline_text import prepared
+from stepwell.pipelines.pass_pipeline.stages import stretch
 from stepwell.program import from_exported_program, programs_of
-from stepwell.reporting.advice import left_to_kernels
-from stepwell.reporting.report import Report
-from stepwell.staging.pipeline_text import prepared
-from stepwell.staging.stages import stretch
-from stepwell.target import PipelineLike, Target
-from stepwell.targets import PIPELINES, find_target
+from stepwell.targets.table import PIPELINES, find_target
+from stepwell.targets.target import PipelineLike, Target
 from stepwell.translate.engine_losses import losing_nodes
 from stepwell.translate.rewrites.sizes.pin_known_sizes import PinKnownSizes
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes, Sizes
 
 if TYPE_CHECKING:
-    from stepwell.certifying.certificate import Certificate
-    from stepwell.certifying.recording import Recorder
-    from stepwell.checking.result import CheckResult
     from stepwell.lowered import Source
+    from stepwell.validation.certificates.certificate import Certificate
+    from stepwell.validation.certificates.recorder import Recorder
+    from stepwell.validation.result import CheckResult
 
 __all__ = ["PIPELINES", "Lowered", "Pipeline", "emit", "lower"]
 
@@ -193,7 +193,7 @@ def emit(
 
 
 def _recorder(program: Program) -> Recorder:
-    from stepwell.certifying.recording import Recorder
+    from stepwell.validation.certificates.recorder import Recorder
 
     return Recorder(program)
 
@@ -216,7 +216,7 @@ def _run(
 def _certified(recorder: Recorder | None, target: str) -> Certificate | None:
     if recorder is None:
         return None
-    from stepwell.certifying.certificate import certificate
+    from stepwell.validation.certificates.certificate import certificate
 
     made = certificate(recorder, target)
     held = recorder.program.weights.entries  # What a check of the certificate reads is there.
@@ -244,7 +244,7 @@ def _again(
         StepwellError: the mistake cannot be left alone; with its cause and a reproducer, found by
             taking the way again.
     """
-    from stepwell.failing.reproducing import explained
+    from stepwell.validation.reducer.reproducer import explained
 
     source = (  # What was imported has been worked on.
         origin if isinstance(origin, Program) else from_exported_program(origin)
@@ -272,7 +272,7 @@ def _checked(
     Raises:
         StepwellError: it contradicts a step or the artifact; every finding is listed.
     """
-    from stepwell.checking.check import check_steps
+    from stepwell.validation.check import check_steps
 
     result = check_steps(source, target, pipeline.steps, given)
     if result.ok:

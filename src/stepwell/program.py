@@ -14,7 +14,7 @@ from stepwell.ir.program import Program, Session
 from stepwell.ir.syntax.storage import pack_tensors, unpack_bytes
 from stepwell.ir.syntax.text import ask_for_more, parse_module, to_text
 from stepwell.ir.weights import WeightStore
-from stepwell.plugins import load_entry_points
+from stepwell.plugins.plugins import load_entry_points
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

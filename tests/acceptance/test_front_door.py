@@ -14,7 +14,7 @@ from torch.export import export
 
 import stepwell
 from deit import deit_small_depth2
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.program import Program
 

@@ -24,7 +24,7 @@ SWAPS = frozenset(
 )
 """Functions of torch and ExecuTorch that swap globals of torch while they run."""
 SWAPS_OF_EXPORT = frozenset({"torch.export.export", "torch.export.load"})
-OWN_PROCESS = ("src/stepwell/replaying/child.py",)
+OWN_PROCESS = ("src/stepwell/model_zoo/regression/child.py",)
 """What runs in a process of its own, with another version's sources."""
 
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.attributing.attribute import attribute, estimates
-from stepwell.attributing.causes import Operand, wrong_gain
-from stepwell.attributing.measure import imported
-from stepwell.attributing.metrics import Tally
-from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import Quantized, paired
+from stepwell.quantization.sensitivity.attribution import attribute, estimates
+from stepwell.quantization.sensitivity.causes import Operand, wrong_gain
+from stepwell.quantization.sensitivity.measure import imported
+from stepwell.quantization.sensitivity.metrics import Tally
+from stepwell.quantization.sensitivity.quantization_points import Quantized, paired
+from stepwell.quantization.sensitivity.replay import Playback
 
 
 class Net(nn.Module):

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.attributing.measure import imported
-from stepwell.attributing.playback import Playback
-from stepwell.attributing.sites import Quantized, paired
-from stepwell.curing.balancing import Gauge
-from stepwell.curing.weights import Weights
+from stepwell.quantization.recovery.equalization import Gauge
+from stepwell.quantization.recovery.weights import Weights
+from stepwell.quantization.sensitivity.measure import imported
+from stepwell.quantization.sensitivity.quantization_points import Quantized, paired
+from stepwell.quantization.sensitivity.replay import Playback
 
 
 class Block(nn.Module):

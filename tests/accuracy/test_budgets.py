@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.attributing.grids import rounded
 from stepwell.dialects.tosa_mxfp.numerics import fake_quantize
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
 from stepwell.ir.knapsack import least_cost, least_loss
+from stepwell.quantization.sensitivity.grids import rounded
 
 WIDTHS = (24, 48, 16, 40, 32, 8)
 

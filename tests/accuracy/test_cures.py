@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.attributing.sites import Quantized
-from stepwell.commands.accuracy import CURES
-from stepwell.curing import cure
-from stepwell.curing.mixing import bits_read, payloads_of
-from stepwell.curing.rounding import solved
+from stepwell.cli.commands.accuracy import CURES
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.quantization.recovery import recover
+from stepwell.quantization.recovery.mixed_precision import bits_read, payloads_of
+from stepwell.quantization.recovery.rounding import solved
+from stepwell.quantization.sensitivity.quantization_points import Quantized
 
 TARGET = "tosa-1.1+fp+mx_common+mx_fp4e2m1+mx_fp8e4m3"
 
@@ -44,7 +44,7 @@ def test_other_weights_on_the_same_grid_win_the_loss_back(form: str) -> None:
         net(), target, batches(7, 3), quantize=form, levels=0, fit=batches(8, 6),
         cures=("rounding", "distilling"),
     )  # fmt: skip
-    kept = [cure for cure in found.cures if cure.kept]  # The second wins on top, or is not kept.
+    kept = [cure for cure in found.cures if recover.kept]  # The second wins on top, or is not kept.
     assert kept and kept[-1].recovered > 0.3, str(found)  # What rounds activations stays.
     assert found.program is not None
     plain = stepwell.accuracy(net(), target, batches(7, 1), quantize=form, levels=0).program
@@ -128,7 +128,7 @@ def test_a_cure_that_does_not_win_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
             tensor.mul_(1.3)
         return result
 
-    monkeypatch.setitem(cure.CURES, "worse", worse)  # pyright: ignore
+    monkeypatch.setitem(recover.CURES, "worse", worse)  # pyright: ignore
     found = stepwell.accuracy(
         net(), TARGET, batches(7, 2), quantize="fp4e2m1", levels=0, cures=("worse",)
     )
@@ -239,8 +239,8 @@ def test_scales_and_biases_are_kept_where_they_win(
         far(), target, batches(7, 3), quantize=form, levels=0, most=2, fit=batches(8, 6),
         cures=cures,
     )  # fmt: skip
-    assert [cure.kept for cure in found.cures] == kept, str(found)
-    best = max(cure.recovered for cure in found.cures)
+    assert [recover.kept for cure in found.cures] == kept, str(found)
+    best = max(recover.recovered for cure in found.cures)
     assert best > least, str(found)
     assert found.program is not None
     (x,) = batches(9, 1)[0][0]
@@ -281,4 +281,4 @@ def test_a_cure_says_what_it_lacks(cure: str, form: str, message: str) -> None:
 
 
 def test_the_command_names_every_cure() -> None:
-    assert CURES.split(",") == list(cure.CURES)
+    assert CURES.split(",") == list(recover.CURES)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.attributing.attribute import Attribution
-from stepwell.attributing.metrics import Tally
-from stepwell.attributing.remedies import Widened
-from stepwell.attributing.result import Accuracy
+from stepwell.quantization.sensitivity.attribution import Attribution
+from stepwell.quantization.sensitivity.metrics import Tally
+from stepwell.quantization.sensitivity.remedies import Widened
+from stepwell.quantization.sensitivity.result import Accuracy
 
 
 class Uneven(nn.Module):

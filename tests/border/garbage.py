@@ -107,7 +107,10 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
             {"data": pte, "inputs": [x], "method": "forward", "cpu": None},
         ),
         "to_mxfp": (stepwell.to_mxfp, {"model": program}),
-        "transform_pass": (stepwell.transform_pass, {"rewrite": "lift-constant-scalar"}),
+        "transform_pass": (
+            stepwell.integrations.executorch.transform_pass,
+            {"rewrite": "lift-constant-scalar"},
+        ),
         "register_op": (stepwell.register_op, {"overload": torch.ops.aten.relu.default}),
         "check": (stepwell.check, {"program": program, "target": "xnnpack"}),
         "budget": (

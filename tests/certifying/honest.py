@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.certifying.certificate import Certificate
+from stepwell.validation.certificates.certificate import Certificate
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 MX = "tosa-1.1+fp+mx_common+mx_fp8e4m3+mxfp"

@@ -15,11 +15,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 import stepwell
-from stepwell.certifying.recording import observed
 from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.weights import Given
+from stepwell.validation.certificates.recorder import observed
 
 LABELS = (
     "rule", "bits", "reals", "bits, by the numbers of small weights",
@@ -114,7 +114,7 @@ for _label in LABELS:
 
 @kind("a false claim by every known rule")
 def _ruled(case: Honest, held: Json) -> Input | None:
-    from stepwell.proving.known import known
+    from stepwell.validation.rules.kept_verdicts import known
 
     edit = next(each for each in PROVOKED if each in case.edits)
     made = wrong_end(edit, "rule")(case, held)

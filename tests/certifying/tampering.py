@@ -22,9 +22,9 @@ import torch
 from honest import Honest
 
 import stepwell
-from stepwell.certifying.certificate import Certificate, _digest
-from stepwell.certifying.verifying import Verified, verify_certificate
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.validation.certificates.certificate import Certificate, _digest
+from stepwell.validation.certificates.verifier import Verified, verify_certificate
 
 
 @dataclass

@@ -11,12 +11,12 @@ from torch import nn
 from torch.nn import functional
 
 import stepwell
-from stepwell.certifying.certificate import Certificate
-from stepwell.certifying.field import PRIME, of_number
-from stepwell.certifying.shadows import NotFollowed, Reading
-from stepwell.certifying.verifying import verify_certificate
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.translate.rules import read_rules
+from stepwell.validation.certificates.certificate import Certificate
+from stepwell.validation.certificates.field import PRIME, of_number
+from stepwell.validation.certificates.shadows import NotFollowed, Reading
+from stepwell.validation.certificates.verifier import verify_certificate
 
 X = torch.randn(2, 3, 4)
 
@@ -78,9 +78,9 @@ def test_a_lowering_is_proved_and_checked_from_its_json(lowered: stepwell.Lowere
 
 def planted(kind: str) -> tuple[Certificate, Any]:
     """A lowering with a wrong application, and its certificate, which says that it is proved."""
-    from stepwell.certifying.certificate import certificate
-    from stepwell.certifying.recording import Recorder
     from stepwell.ir.rewriting.rewrite import History
+    from stepwell.validation.certificates.certificate import certificate
+    from stepwell.validation.certificates.recorder import Recorder
 
     work = program()
     recorder = Recorder(work)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stepwell.certifying.exhausting import NotOfBytes, apart_on_all
 from stepwell.ir.declared.bounds import EXACT, Bound
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
+from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
 
 HELD = "!quant.uniform<i8:f32, 0.5:3>"
 

@@ -19,7 +19,6 @@ from torch import nn
 from torch.export import ExportedProgram, export
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from stepwell.arm_pipelines import cortex_m_pipeline
 from stepwell.dialects.cmsis import ops as cmsis
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
 from stepwell.dialects.quant.ops import dequantize, quantize
@@ -28,6 +27,7 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.history import RefusalRecord
 from stepwell.ir.rewriting.pipeline import PipelineRun
+from stepwell.pipelines.arm import cortex_m_pipeline
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 

@@ -9,7 +9,7 @@ import torch
 
 import stepwell
 from stepwell.backends.cortex_m.c.array import identifier_of, to_c_array
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import StepwellError
 
 DATA = bytes(range(256)) * 3 + b"\x00\xff"

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from stepwell.checking.contracts.campaign import documented, steps_of, tally
-from stepwell.proving.hashes import hash_of
-from stepwell.proving.known import known
 from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.validation.contracts.driver import documented, steps_of, tally
+from stepwell.validation.rules.hashes import hash_of
+from stepwell.validation.rules.kept_verdicts import known
 
 A_FEW = 10
 """Variants of each rewrite, of as many kinds, in `make test`."""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from stepwell.checking.contracts import draft_of, edits_of
-from stepwell.checking.contracts.campaign import subject_of, tried
-from stepwell.checking.contracts.variants import Variant
+from stepwell.validation.contracts import draft_of, edits_of
+from stepwell.validation.contracts.driver import subject_of, tried
+from stepwell.validation.contracts.variants import Variant
 
 FOUND: dict[str, tuple[str, ...]] = {
     "aten.pools: adaptive-pool-to-pool": ("axis 1 of input 0 is 0",),

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from stepwell.checking.contracts import magnitudes
-from stepwell.checking.contracts.campaign import Subject, subject_of
-from stepwell.checking.contracts.magnitudes import WIDE, sized, subjects
-from stepwell.checking.roundings import Roundings
 from stepwell.translate.rules import read_rules
 from stepwell.translate.rules.examples import examples_of
+from stepwell.validation.contracts import magnitudes
+from stepwell.validation.contracts.driver import Subject, subject_of
+from stepwell.validation.contracts.magnitudes import WIDE, sized, subjects
+from stepwell.validation.roundings import Roundings
 
 NAMES = list(subjects())
 

@@ -12,12 +12,12 @@ import torch
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.checking import check
-from stepwell.checking.engine import compare_with_engine
-from stepwell.checking.recording import record
-from stepwell.checking.samples import make_samples
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.targets import find_target
+from stepwell.targets.table import find_target
+from stepwell.validation import check
+from stepwell.validation.engine import compare_with_engine
+from stepwell.validation.recording import record
+from stepwell.validation.samples import make_samples
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import TABLE, Cache, Flag, Open, Planted, T, Turns, program

@@ -26,7 +26,7 @@ import pytest
 from forking import Forks
 
 import stepwell
-from stepwell import cli
+from stepwell.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -169,7 +169,7 @@ def asked(words: list[str], block: Block) -> None:
     """Whether what a line of a shell block names is there."""
     command, *arguments = words
     if command == "stepwell" and arguments[0] != "opt":
-        cli._parser().parse_args(arguments)  # Ends the process if it does not take them.
+        main._parser().parse_args(arguments)  # Ends the process if it does not take them.
         _is_there([a.partition(":")[0] for a in arguments if a.startswith("examples/")])
     elif command in ("python", "pytest"):
         named = [a for a in arguments if "/" in a and not a.endswith("/") and "*" not in a]

@@ -16,7 +16,7 @@ import pytest
 
 import stepwell
 from stepwell.dialects import PACKAGES
-from stepwell.staging.steps import step_classes
+from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 
 ROOT = Path(__file__).resolve().parents[2]
 

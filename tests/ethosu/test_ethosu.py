@@ -20,7 +20,7 @@ from stepwell.dialects.quant.ports import meanings
 from stepwell.dialects.tosa import generated as t
 from stepwell.ir.dtypes import i8, i16, i32
 from stepwell.ir.types import tensor
-from stepwell.npu_pipelines import OVER_INTEGERS, ethosu_pipeline, steps_to_npu
+from stepwell.pipelines.npu import OVER_INTEGERS, ethosu_pipeline, steps_to_npu
 from stepwell.translate.lowerings.tosa.integers.layers import Rows as RowsAre
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.ethosu.lower_for_npu import LowerForNpu, refuses

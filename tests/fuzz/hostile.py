@@ -23,7 +23,7 @@ import torch
 
 import stepwell
 from stepwell.backends.tosa.flatbuffer_reader import tosa_schema
-from stepwell.reading.models import open_model
+from stepwell.loaders.models import open_model
 
 DEEP = 100_000
 SIGNATURE = "func.func @forward(%x: tensor<2xf32>) -> tensor<2xf32> {\n"

@@ -146,7 +146,7 @@ def try_level(text: str, weights: Any, artifact: str) -> None:
     program.verify()
     inputs = inputs_of(program, random.Random(0))
     wanted = program.run(*inputs)
-    from stepwell.targets import find_target
+    from stepwell.targets.table import find_target
 
     target = find_target(artifact)
     data = target.emitter(target.artifact)(program, **target.for_artifact(target.artifact, {}, {}))
@@ -161,7 +161,7 @@ def try_pte(data: bytes) -> None:
 
 
 def try_runtime(data: bytes) -> None:
-    from stepwell.reading.artifacts import random_inputs
+    from stepwell.loaders.artifacts import random_inputs
 
     stepwell.run_pte(data, random_inputs(data, "forward", 0))
 
@@ -200,7 +200,7 @@ def try_shown(suffix: str) -> Callable[[bytes], None]:
     """The command that prints what is in a file."""
 
     def show(data: bytes) -> None:
-        from stepwell.cli import main
+        from stepwell.cli.main import main
 
         with tempfile.TemporaryDirectory() as name:
             file = Path(name) / f"m{suffix}"
@@ -211,7 +211,7 @@ def try_shown(suffix: str) -> Callable[[bytes], None]:
 
 
 def try_gguf(data: bytes) -> None:
-    from stepwell.causal_lm import load_causal_lm
+    from stepwell.language_models import load_causal_lm
 
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "m.gguf"
@@ -220,8 +220,8 @@ def try_gguf(data: bytes) -> None:
 
 
 def try_certificate(data: bytes) -> None:
-    from stepwell.certifying.certificate import Certificate
-    from stepwell.certifying.verifying import verify_certificate
+    from stepwell.validation.certificates.certificate import Certificate
+    from stepwell.validation.certificates.verifier import verify_certificate
 
     try:
         text = data.decode()
@@ -234,7 +234,7 @@ def try_certificate(data: bytes) -> None:
 def files() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
     """A file of each further kind that is read, and what reads it."""
     from stepwell.backends.executorch.reading.external import read_external
-    from stepwell.playing import Playground, sharing
+    from stepwell.inspection.playground import Playground, sharing
 
     here = Path(__file__).parents[1]
     pte = stepwell.lower(net(), "xnnpack", certify=True)
@@ -256,7 +256,7 @@ def files() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
 
 def try_options(seed: int) -> None:
     """Any value for any option, and names that are none."""
-    from stepwell.targets import find_target
+    from stepwell.targets.table import find_target
 
     draw = random.Random(seed)
     target = draw.choice(["xnnpack", "cortex-m55", "tosa-1.0+fp", "tosa-1.0+int", "ethos-u55-128"])
@@ -289,7 +289,7 @@ m.tosa m.safetensors models.py:good models.py models.py: :good models.py:boom . 
 
 def try_command(seed: int) -> None:
     """A command line of words that belong elsewhere."""
-    from stepwell.cli import main
+    from stepwell.cli.main import main
 
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
@@ -467,7 +467,7 @@ def warm() -> None:
     for target in ("xnnpack", "tosa-1.0+fp", "cortex-m55"):
         assert lowered(target).artifact
     saved()
-    import stepwell.cli  # noqa: F401
+    import stepwell.cli.main  # noqa: F401
 
 
 def campaign(name: str, count: int, seed: int) -> Iterator[tuple[str, str, str]]:

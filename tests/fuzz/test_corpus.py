@@ -14,12 +14,12 @@ import torch
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.checking.compare import differs
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import dims, element
+from stepwell.validation.compare import differs
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.mlir"))
 KERNELS = Bound(1e-4, 2e-5, "float kernels reassociate and approximate")

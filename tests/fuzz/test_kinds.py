@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, note, settings
 import stepwell
 from quantized import quantize
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.checking.compare import differs
 from stepwell.ir.rewriting.rewrite import Bound
+from stepwell.validation.compare import differs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kinds import Layers, Sized, WithState, layered, sized, stateful

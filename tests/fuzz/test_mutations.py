@@ -204,7 +204,7 @@ def test_a_text_with_words_out_of_place_never_runs_to_anything_but_tensors_or_an
 
 
 def test_a_damaged_pt2_is_refused_or_still_a_program(tmp_path: Path) -> None:
-    from stepwell.reading.models import open_model
+    from stepwell.loaders.models import open_model
 
     path = tmp_path / "m.pt2"
     inputs = (torch.randn(3, 4),)

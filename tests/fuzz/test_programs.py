@@ -10,10 +10,10 @@ import torch
 from hypothesis import HealthCheck, event, given, note, settings
 
 import stepwell
-from stepwell.checking.compare import differs
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.syntax.text import structurally_equal
+from stepwell.validation.compare import differs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from programs import Drawn, programs

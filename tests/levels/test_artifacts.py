@@ -9,10 +9,10 @@ import torch
 from level_programs import program
 
 import stepwell
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import StepwellError, describe_location, location_of
 from stepwell.ir.syntax.text import structurally_equal
-from stepwell.reading.artifacts import random_inputs
+from stepwell.loaders.artifacts import random_inputs
 
 DATA = Path(__file__).resolve().parents[1] / "xnnpack" / "data"
 OURS = (

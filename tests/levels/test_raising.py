@@ -8,9 +8,9 @@ from level_programs import program
 from torch.utils._pytree import tree_leaves
 
 import stepwell
+from stepwell.cli.terminal.sources import random_values
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.weights import WeightStore
-from stepwell.terminal.sources import random_values
 
 WAYS = (
     ("resnet:resnet8", "xnnpack", "tosa-1.0+fp"),

@@ -10,11 +10,11 @@ from level_programs import program
 from torch.export import export
 
 import stepwell
-from stepwell.cli import main
+from stepwell.cli.main import main
+from stepwell.cli.terminal.sources import random_values
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.staging.stages import stages_of
-from stepwell.targets import PIPELINES
-from stepwell.terminal.sources import random_values
+from stepwell.pipelines.pass_pipeline.stages import stages_of
+from stepwell.targets.table import PIPELINES
 
 WAYS = (
     ("bert:bert", "tosa-1.0+fp"),

@@ -27,7 +27,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 import stepwell
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.tosa import run_reference_model
-from stepwell.zoo.catalogue import find
+from stepwell.model_zoo.catalogue.models import find
 
 Inputs = tuple[torch.Tensor, ...]
 REST = (

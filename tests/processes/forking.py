@@ -157,7 +157,7 @@ def warm() -> None:
     import torch
 
     import stepwell
-    import stepwell.cli
+    import stepwell.cli.main
 
     drawn = torch.get_rng_state()
     layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
@@ -233,7 +233,7 @@ def become(files: list[int], base: list[str]) -> None:
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if plugins := sys.modules.get("stepwell.plugins"):
+    if plugins := sys.modules.get("stepwell.plugins.plugins"):
         plugins._LOADED.clear()  # Installed plug-ins are looked for when somebody asks.
     random.seed()
     numpy.random.seed()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stepwell.ir.outside.paged import LARGE, below_each_other
-from stepwell.quantizing import by_torchao, quantize
+from stepwell.quantization.quantizers import by_torchao, quantize
 
 KINDS = (torch.int8, torch.float32, torch.bfloat16)
 

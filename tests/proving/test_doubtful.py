@@ -11,8 +11,8 @@ pytest.importorskip("z3", reason="the extra `prove` is not installed")
 import torch
 
 import stepwell
-from stepwell.proving import running, verdicts
-from stepwell.proving.running import FAILED, LATE, prove_each
+from stepwell.validation.rules import running, verdicts
+from stepwell.validation.rules.running import FAILED, LATE, prove_each
 
 from .doubtful import DOUBTFUL, Doubtful
 

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
-from stepwell.proving.guards import conditions, dropped, spelled, taken
-from stepwell.proving.known import Dropped
-from stepwell.proving.verdicts import rules
+from stepwell.validation.rules.guards import conditions, dropped, spelled, taken
+from stepwell.validation.rules.kept_verdicts import Dropped
+from stepwell.validation.rules.verdicts import rules
 
 RULES = rules()
 

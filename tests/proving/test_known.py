@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.proving.hashes import hash_of, whole_hash_of
-from stepwell.proving.known import covers, known, known_conditions
-from stepwell.proving.page import with_table
-from stepwell.proving.verdicts import Verdict, rules
 from stepwell.translate.rewrites import building
+from stepwell.validation.rules.hashes import hash_of, whole_hash_of
+from stepwell.validation.rules.kept_verdicts import covers, known, known_conditions
+from stepwell.validation.rules.page import with_table
+from stepwell.validation.rules.verdicts import Verdict, rules
 
 PAGE = Path(__file__).parents[2] / "docs" / "proofs.md"
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import stepwell
-from stepwell.weighing.optimum import WORTH, optimum
+from stepwell.cost_model.optimum import WORTH, optimum
 
 
 class Scaled(torch.nn.Module):

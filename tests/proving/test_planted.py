@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
-from stepwell.proving.verdicts import prove
+from stepwell.validation.rules.verdicts import prove
 
 from .planted import PLANTED, RULES
 

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
-from stepwell.proving.numbers import Number, Path, Tokens, paths
-from stepwell.proving.verdicts import prove, rules
 from stepwell.translate.rules import read_rules
+from stepwell.validation.rules.numbers import Number, Path, Tokens, paths
+from stepwell.validation.rules.verdicts import prove, rules
 
 PROVED = {
     "bits": "rsub-to-sub relu-to-clamp relu6-to-clamp clamp-max-to-clamp wrap-clamp-bounds "
@@ -37,7 +37,7 @@ def sign_of(value: Any) -> str:
 
 
 def test_every_way_through_a_predicate_is_taken() -> None:
-    from stepwell.proving.numbers import Rebound
+    from stepwell.validation.rules.numbers import Rebound
 
     tokens = Tokens()
     sign_of.__module__ = "stepwell.translate"

@@ -8,10 +8,10 @@ pytest.importorskip("z3", reason="the extra `prove` is not installed")
 
 from tools import mutations
 
-from stepwell.proving import running, verdicts
-from stepwell.proving.running import prove_each
-from stepwell.proving.verdicts import rules
-from stepwell.weighing.ways import ways
+from stepwell.cost_model.equal_programs import ways
+from stepwell.validation.rules import running, verdicts
+from stepwell.validation.rules.running import prove_each
+from stepwell.validation.rules.verdicts import rules
 
 from .planted import RULES
 

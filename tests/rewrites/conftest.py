@@ -12,9 +12,6 @@ import torch
 from xdsl.dialects.builtin import TensorType
 
 import stepwell.dialects  # noqa: F401  (makes the dialects known)
-from stepwell.checking.recording import NotRecorded, record
-from stepwell.checking.samples import Sample
-from stepwell.checking.watching import Watcher, tolerated
 from stepwell.dialects.quant.types import quantization, storage_dtype
 from stepwell.ir.context import Context
 from stepwell.ir.core import StateOp, WeightOp
@@ -28,6 +25,9 @@ from stepwell.ir.syntax.text import parse_module, to_text
 from stepwell.ir.types import dims, element
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore
+from stepwell.validation.recording import NotRecorded, record
+from stepwell.validation.samples import Sample
+from stepwell.validation.step_observer import Watcher, tolerated
 
 
 def random_tensor(type_: Any, name: str = "", size: int = 5) -> torch.Tensor:

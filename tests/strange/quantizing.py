@@ -16,7 +16,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from stepwell.quantizing import without_training
+from stepwell.quantization.quantizers import without_training
 
 from .source import Program
 

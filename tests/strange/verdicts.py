@@ -22,10 +22,10 @@ import stepwell
 from stepwell.backends.executorch.running.runner import PteSession, run_pte
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
+from stepwell.integrations.executorch.stock import stock_pte
 from stepwell.ir.diagnostics import ArtifactError, InputMismatch, StepwellError, VerificationError
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.types import element
-from stepwell.joining.stock import stock_pte
 
 from .blocks import as_the_model_casts
 from .blocks import expected as expected_of_blocks

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.outside.files import write_atomically
 

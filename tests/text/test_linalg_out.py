@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import Dim, export
 
 import stepwell
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import UnsupportedError
 
 

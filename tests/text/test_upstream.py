@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 import stepwell
 from stepwell.backends.tosa.installed import tool
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import StepwellError
 
 IDENTITY = "affine_map<(d0, d1) -> (d0, d1)>"

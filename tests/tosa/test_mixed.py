@@ -17,7 +17,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import stepwell
 from mobilenet import mobilenet_v2_035
-from stepwell.quantizing import without_training
+from stepwell.quantization.quantizers import without_training
 from transformer import transformer_encoder_2layers
 
 TARGET = "tosa-1.0+fp+int"

@@ -21,8 +21,8 @@ import stepwell
 from stepwell.backends.tosa import vgf
 from stepwell.backends.tosa.spirv import NUMBERED, read_module
 from stepwell.backends.tosa.vgf_reader import read_vgf
+from stepwell.cli.terminal.sources import random_values
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
-from stepwell.terminal.sources import random_values
 
 from .graphs import bits, conformance
 

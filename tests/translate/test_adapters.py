@@ -10,8 +10,8 @@ import torch
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.causal_lm import export_causal_lm, is_causal_lm, load_causal_lm, prepare
-from stepwell.quantizing import is_quantized
+from stepwell.language_models import export_causal_lm, is_causal_lm, load_causal_lm, prepare
+from stepwell.quantization.quantizers import is_quantized
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra peft is not installed")
 if find_spec("peft") is None:

@@ -8,18 +8,18 @@ import torch
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.causal_lm import (
+from stepwell.cli.main import main
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.language_models import (
     export_causal_lm,
     is_causal_lm,
     load_causal_lm,
     metadata,
     prepare,
 )
-from stepwell.causal_lm.observing import cache_argument
-from stepwell.cli import main
-from stepwell.ir.diagnostics import StepwellError
-from stepwell.quantizing import find_quantizer
-from stepwell.zoo.vision import imported
+from stepwell.language_models.observing import cache_argument
+from stepwell.model_zoo.catalogue.vision import imported
+from stepwell.quantization.quantizers import find_quantizer
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")
 SIZES: dict[str, Any] = {

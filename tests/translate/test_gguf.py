@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.causal_lm import load_causal_lm, prepare
-from stepwell.causal_lm.blocks import BlockLinear
-from stepwell.causal_lm.gguf import LAYOUTS, OF_LAYERS, give_integers
-from stepwell.causal_lm.gguf_header import check_header
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.zoo.vision import imported
+from stepwell.language_models import load_causal_lm, prepare
+from stepwell.language_models.blocks import BlockLinear
+from stepwell.language_models.gguf import LAYOUTS, OF_LAYERS, give_integers
+from stepwell.language_models.gguf_header import check_header
+from stepwell.model_zoo.catalogue.vision import imported
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra gguf is not installed")
 gguf: Any = pytest.importorskip("gguf", reason="the extra gguf is not installed")

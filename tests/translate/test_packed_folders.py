@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.causal_lm import load_causal_lm
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.language_models import load_causal_lm
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra hf is not installed")
 SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1}

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.causal_lm import export_causal_lm, prepare
-from stepwell.zoo.vision import imported
+from stepwell.language_models import export_causal_lm, prepare
+from stepwell.model_zoo.catalogue.vision import imported
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra hf is not installed")
 tokenizers: Any = pytest.importorskip("tokenizers", reason="the extra hf is not installed")

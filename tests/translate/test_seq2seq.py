@@ -8,10 +8,16 @@ import torch
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.causal_lm import export_seq2seq, is_causal_lm, is_seq2seq, load_causal_lm, prepare
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.reading.models import open_model
+from stepwell.language_models import (
+    export_seq2seq,
+    is_causal_lm,
+    is_seq2seq,
+    load_causal_lm,
+    prepare,
+)
+from stepwell.loaders.models import open_model
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra hf is not installed")
 

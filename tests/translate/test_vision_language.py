@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.causal_lm import export_vision_language, is_vision_language
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.language_models import export_vision_language, is_vision_language
 
 transformers: Any = pytest.importorskip("transformers", reason="the extra hf is not installed")
 tokenizers: Any = pytest.importorskip("tokenizers", reason="the extra hf is not installed")

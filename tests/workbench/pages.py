@@ -8,14 +8,14 @@ import torch
 
 import stepwell
 from stepwell.backends.executorch.reading.read import read_container
+from stepwell.inspection.viewer import tell, to_html
+from stepwell.inspection.viewer.differences import differences
+from stepwell.inspection.viewer.memory import memory_plans
+from stepwell.inspection.viewer.side_by_side import with_beside
+from stepwell.inspection.viewer.story import Level, Line, Story, replace
+from stepwell.inspection.viewer.weights import weight_numbers
+from stepwell.inspection.viewer.workspace import workspace_plans
 from stepwell.ir.program import Program
-from stepwell.showing import tell, to_html
-from stepwell.showing.beside import with_beside
-from stepwell.showing.differences import differences
-from stepwell.showing.memory import memory_plans
-from stepwell.showing.story import Level, Line, Story, replace
-from stepwell.showing.weights import weight_numbers
-from stepwell.showing.workspace import workspace_plans
 
 TABS = ("levels", "graph", "rewrites", "fates", "profile", "memory", "steps", "weights", "notes")
 WIDTHS = ((1440, 900), (820, 1100), (390, 844))

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.cli import main
-from stepwell.reading.factories import parts_of
+from stepwell.cli.main import main
+from stepwell.loaders.factories import parts_of
 
 MODELS = """
 import torch

@@ -10,7 +10,7 @@ from torch.export import export
 
 import stepwell
 from stepwell.ir.diagnostics import op_name
-from stepwell.sweeping.bookkeeping import counted
+from stepwell.model_zoo.sweep.bookkeeping import counted
 
 IDS = torch.tensor([[3, 1, 0]])
 X = torch.randn(1, 3, 8)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.cli import main
-from stepwell.joining.stock import stock_pte
+from stepwell.cli.main import main
+from stepwell.integrations.executorch.stock import stock_pte
 
 WHOLE = """
 import torch

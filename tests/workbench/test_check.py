@@ -12,16 +12,16 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation
 
 import stepwell
-from stepwell.checking import check
-from stepwell.checking.compare import differs
-from stepwell.checking.engine import check_artifact
-from stepwell.checking.recording import record
-from stepwell.checking.samples import make_samples
 from stepwell.dialects import aten
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, History, Pass, Rewrite, Rewriter
-from stepwell.targets import find_target
+from stepwell.targets.table import find_target
+from stepwell.validation import check
+from stepwell.validation.compare import differs
+from stepwell.validation.engine import check_artifact
+from stepwell.validation.recording import record
+from stepwell.validation.samples import make_samples
 
 
 class Model(torch.nn.Module):

@@ -9,11 +9,6 @@ from xdsl.ir import Operation
 
 import stepwell
 from quantized import cnn_per_channel, cnn_per_tensor, mlp_dynamic
-from stepwell.checking import check
-from stepwell.checking.engine import check_artifact
-from stepwell.checking.recording import record
-from stepwell.checking.result import StepVerdict
-from stepwell.checking.samples import Sample
 from stepwell.dialects import aten
 from stepwell.dialects.quant import QuantizeCast, StorageCast
 from stepwell.dialects.quant.types import storage_element
@@ -24,6 +19,11 @@ from stepwell.ir.types import with_element
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import quantized_layers
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
+from stepwell.validation import check
+from stepwell.validation.engine import check_artifact
+from stepwell.validation.recording import record
+from stepwell.validation.result import StepVerdict
+from stepwell.validation.samples import Sample
 
 
 def only(*steps: Any) -> Pipeline:

@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 
 import stepwell
 from stepwell import Refusal, Rewrite, Rewriter
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.dialects import aten
 
 

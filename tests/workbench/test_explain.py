@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.reporting.explaining import Explanation, explain
+from stepwell.inspection.reports.explaining import Explanation, explain
 
 
 class Model(torch.nn.Module):

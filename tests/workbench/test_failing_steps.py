@@ -10,12 +10,13 @@ import pytest
 import torch
 
 import stepwell
-from stepwell import Rewrite, plugins
-from stepwell.cli import main
+from stepwell import Rewrite
+from stepwell.cli.main import main
 from stepwell.dialects import aten
-from stepwell.failing.reproducing import Reproducer
 from stepwell.ir.rewriting.failures import StepFailure
-from stepwell.plugging.registry import REGISTRY
+from stepwell.plugins import plugins
+from stepwell.plugins.registry import REGISTRY
+from stepwell.validation.reducer.reproducer import Reproducer
 
 STEPS = """
 from dataclasses import dataclass

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell import cli
-from stepwell.opening import OpenAxis
+from stepwell.cli import main
+from stepwell.loaders.dynamic_shapes import OpenAxis
 
 
 class Places(nn.Module):
@@ -169,12 +169,12 @@ def test_the_command_line_opens_sizes_and_names_what_pins_them(
         "\n\ndef fixed():\n    return Fixed().eval(), (torch.randn(1, 4, 3),)\n"
     )
     out = tmp_path / "rows.pte"
-    assert cli.main(["lower", f"{file}:rows", "--dynamic", "batch=9", "-o", str(out)]) == 0
+    assert main.main(["lower", f"{file}:rows", "--dynamic", "batch=9", "-o", str(out)]) == 0
     assert "1 to 9" in capsys.readouterr().err
     given = torch.randn(7, 4, 3)
     torch.testing.assert_close(
         stepwell.run_pte(out.read_bytes(), [given])[0], given.reshape(-1, 12).relu()
     )
-    assert cli.main(["lower", f"{file}:fixed", "--dynamic", "batch", "-o", str(out)]) != 0
+    assert main.main(["lower", f"{file}:fixed", "--dynamic", "batch", "-o", str(out)]) != 0
     said = capsys.readouterr().err
     assert "axis 0 is not open" in said and "model.py:15: return x.reshape(2, 6).relu()" in said

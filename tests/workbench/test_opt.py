@@ -12,8 +12,8 @@ import torch
 from forking import Forks
 
 import stepwell
-from stepwell.cli import main
-from stepwell.staging.steps import all_passes, step_classes
+from stepwell.cli.main import main
+from stepwell.pipelines.pass_pipeline.named_passes import all_passes, step_classes
 
 PERMUTES = """
 func.func @forward(%x: tensor<2x3x4xf32>) -> tensor<3x4x2xf32> {
@@ -163,7 +163,7 @@ def test_xdsls_interpreter_runs_our_functions() -> None:
     x = torch.randn(1, 4)
     program = stepwell.from_exported_program(torch.export.export(model, (x,)))
     for now in (program, stepwell.lower(program, "tosa-1.0+fp").program):
-        (given,) = stepwell.xdsl_interpreter(now).call_op("forward", (x,))
+        (given,) = stepwell.integrations.xdsl.interpreter(now).call_op("forward", (x,))
         assert torch.equal(given, now.run(x)[0])
 
 
@@ -181,7 +181,7 @@ def test_a_text_is_read_verified_and_printed_without_heavy_imports(
     given = [str(text) if word == "FILE" else word for word in arguments]
     code = (
         "import contextlib, sys\n"
-        "from stepwell.cli import main\n"
+        "from stepwell.cli.main import main\n"
         f"with contextlib.suppress(SystemExit): main({given!r})\n"
         "heavy = {'torch', 'sympy', 'executorch', 'numpy', 'networkx', 'rich', 'webbrowser'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.opting.opt import opt
+from stepwell.integrations.xdsl.opt import opt
 
 CHOICE = """func.func @forward(%x: tensor<4xf32>, %z: tensor<4xf32>) -> tensor<4xf32> {{
   %m = stepwell.weight <"{name}"> "constant" : tensor<1xi1>

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.arm_targets import CORTEX_M_OPTIONS, ETHOSU_OPTIONS, TOSA_OPTIONS
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import ByName, Option, Ranges, chosen, read_options
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, Pass
-from stepwell.targets import OPTIONS, PIPELINES, XNNPACK_OPTIONS, find_target
+from stepwell.targets.arm import CORTEX_M_OPTIONS, ETHOSU_OPTIONS, TOSA_OPTIONS
+from stepwell.targets.table import OPTIONS, PIPELINES, XNNPACK_OPTIONS, find_target
 
 DOCS = Path(__file__).parents[2] / "docs"
 KINDS = (

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from forking import Forks
 
-from stepwell import cli, demo
-from stepwell.quantizing import known_quantizers
-from stepwell.targets import known_targets
-from stepwell.terminal import completing
+from stepwell.cli import demo, main
+from stepwell.cli.terminal import completing
+from stepwell.quantization.quantizers import known_quantizers
+from stepwell.targets.table import known_targets
 
 MODEL = """
 import torch
@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_command_is_tried() -> None:
-    (commands,) = (a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    (commands,) = (a for a in main._parser()._actions if isinstance(a, argparse._SubParsersAction))
     assert set(commands.choices) == set(COMMANDS)
 
 
@@ -79,10 +79,10 @@ def test_a_command_says_in_json_what_it_found(
     words, found, files = COMMANDS[command]
     if words == "--help":
         with pytest.raises(SystemExit):
-            cli.main([command, words])
+            main.main([command, words])
         assert "--json FILE" in capsys.readouterr().out
         return
-    assert cli.main([command, *words.split(), "--json", "-"]) == 0
+    assert main.main([command, *words.split(), "--json", "-"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert list(said) == ["stepwell", "command", "exit", "files", "errors", "result"]
     assert (said["command"], said["exit"], said["errors"]) == (command, 0, [])
@@ -93,16 +93,16 @@ def test_a_command_says_in_json_what_it_found(
 def test_a_failure_is_told_in_json_too_and_what_is_no_number_as_a_word(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["lower", "nothing.pt2", "--json", "told.json"]) == 1
+    assert main.main(["lower", "nothing.pt2", "--json", "told.json"]) == 1
     said = json.loads((folder / "told.json").read_text())
     assert (said["exit"], said["result"]) == (1, None)
     assert said["errors"][0]["fact"] == "there is no file nothing.pt2"
-    assert cli.main(["show", "m.py:make", "--json", "missing/m.json"]) == 1
+    assert main.main(["show", "m.py:make", "--json", "missing/m.json"]) == 1
     assert "cannot write" in capsys.readouterr().err
     (folder / "nan.py").write_text(MODEL.replace("ReLU()", "LogSigmoid(), torch.nn.Threshold(9, "
                                                  "float('inf'))"))  # fmt: skip
     capsys.readouterr()
-    assert cli.main(["run", "nan.py:make", "--json", "-"]) in (0, 1)
+    assert main.main(["run", "nan.py:make", "--json", "-"]) in (0, 1)
     json.loads(capsys.readouterr().out, parse_constant=lambda word: pytest.fail(word))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.showing import tell, to_html
+from stepwell.inspection.viewer import tell, to_html
 
 
 def _neighbor(name: str) -> ModuleType:

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stepwell.showing import to_html, to_model_explorer
+from stepwell.inspection.viewer import to_html, to_model_explorer
 
 
 def _neighbor(name: str) -> ModuleType:

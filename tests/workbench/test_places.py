@@ -8,12 +8,12 @@ import pytest
 from torch.export import export
 
 import stepwell
-from stepwell.arm_pipelines import tosa_pipeline
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.forms import Form, misplaced
 from stepwell.ir.rewriting.rewrite import Step, step_name
-from stepwell.staging.places import PLAIN, places_of
-from stepwell.targets import PIPELINES
+from stepwell.pipelines.arm import tosa_pipeline
+from stepwell.pipelines.pass_pipeline.ordering import PLAIN, places_of
+from stepwell.targets.table import PIPELINES
 
 MOST_STEPS = {"xnnpack": 40}
 PROGRAMS = (

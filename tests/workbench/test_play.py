@@ -14,12 +14,12 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.cli import main
-from stepwell.commands.play import FIRST
+from stepwell.cli.commands.play import FIRST
+from stepwell.cli.main import main
+from stepwell.inspection.playground import Playground, Playing
+from stepwell.inspection.playground.server import HEADER
+from stepwell.inspection.playground.sharing import from_file, from_link
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.playing import Playground, Playing
-from stepwell.playing.server import HEADER
-from stepwell.playing.sharing import from_file, from_link
 
 RULE = """rule {name}
     A gelu.
@@ -232,7 +232,7 @@ def test_a_request_that_is_no_object_is_refused(served: Playing, body: str) -> N
 def test_an_action_behind_a_long_one_is_refused_and_readers_are_not(
     served: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.playing.server.PATIENCE", 0.01)
+    monkeypatch.setattr("stepwell.inspection.playground.server.PATIENCE", 0.01)
     key = {HEADER.replace("-", "_"): served.token}
     with served._lock:
         status, said, _ = request(served, "POST", "/lower", {}, **key)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import stepwell
-from stepwell.commands.play import FIRST
-from stepwell.playing import Playground, Playing
-from stepwell.playing.asked import Asked
+from stepwell.cli.commands.play import FIRST
+from stepwell.inspection.playground import Playground, Playing
+from stepwell.inspection.playground.settings import Asked
 
 
 def _neighbor(name: str) -> ModuleType:

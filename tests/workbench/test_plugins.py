@@ -15,10 +15,10 @@ import torch
 from forking import Forks
 
 import stepwell
-from stepwell import plugins
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.syntax import text
-from stepwell.plugging.registry import REGISTRY
+from stepwell.plugins import plugins
+from stepwell.plugins.registry import REGISTRY
 
 TEMPLATE = Path(__file__).parents[2] / "examples" / "plugin"
 TOY_MODEL = """
@@ -173,10 +173,10 @@ def test_a_step_that_fails_in_a_plugins_dialect_is_replayed_and_reduced(
 
 
 def test_a_sweep_and_a_replay_lower_to_a_plugins_target(toy: str) -> None:
-    from stepwell.replaying import child
-    from stepwell.sweeping.jobs import Job, tasks_of
-    from stepwell.sweeping.measuring import measure
-    from stepwell.zoo.catalogue import find
+    from stepwell.model_zoo.catalogue.models import find
+    from stepwell.model_zoo.regression import child
+    from stepwell.model_zoo.sweep.jobs import Job, tasks_of
+    from stepwell.model_zoo.sweep.measuring import measure
 
     entry = find(toy)
     (task,) = tasks_of([Job(entry.name, "toy")], {entry.name: entry})
@@ -211,7 +211,7 @@ def test_a_plugins_rewrites_operators_and_quantizers_go_by_name(
 
 
 def test_a_program_lowered_to_a_plugins_target_runs_on_its_engine(toy: str) -> None:
-    from stepwell.reading.models import open_model
+    from stepwell.loaders.models import open_model
 
     model = open_model(toy)
     lowered = stepwell.lower(model.program, "toy")
@@ -247,7 +247,9 @@ def test_a_plugin_that_fails_is_named_and_left_out(
     info = tmp_path / "broken-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[stepwell.plugins]\nbroken = broken_plugin:plugin\n")
+    (info / "entry_points.txt").write_text(
+        "[stepwell.plugins.plugins]\nbroken = broken_plugin:plugin\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     relu = "func.func @f(%x: tensor<2xf32>) { func.return }"
     with pytest.raises(stepwell.StepwellError, match="left out, as they fail to load: broken"):

@@ -11,8 +11,8 @@ from llama import llama_block
 from mobilenet import mobilenet_v3_small
 from quantized import mlp_dynamic
 from stepwell.backends.xnnpack.events import kind_of
-from stepwell.cli import main
-from stepwell.reporting.profiling import Profile
+from stepwell.cli.main import main
+from stepwell.inspection.reports.profiling import Profile
 
 
 class Mixed(nn.Module):

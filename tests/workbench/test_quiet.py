@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stepwell.cli import main
+from stepwell.cli.main import main
+from stepwell.cli.terminal import progress
 from stepwell.ir.outside.switches import kept_stderr, without_native_lines
-from stepwell.terminal import progress
 
 COMMANDS = """
 import torch, stepwell
-from stepwell.cli import main
+from stepwell.cli.main import main
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 inputs = (torch.randn(1, 4),)
 exported = torch.export.export(model, inputs)

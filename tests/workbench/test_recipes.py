@@ -11,7 +11,7 @@ from executorch.export import ExportRecipe, export
 from torch import nn
 
 import stepwell
-from stepwell.recipes import StepwellRecipeProvider, StepwellRecipeType
+from stepwell.integrations.executorch.recipes import StepwellRecipeProvider, StepwellRecipeType
 
 from .versions import undecomposed
 

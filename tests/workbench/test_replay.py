@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.replaying import Replay
-from stepwell.replaying.commits import ROOT, both, content, git
-from stepwell.replaying.replay import Pair, run
+from stepwell.model_zoo.regression import Replay
+from stepwell.model_zoo.regression.commits import ROOT, both, content, git
+from stepwell.model_zoo.regression.replay import Pair, run
 
 FIGURES = {
     "ir": "a", "sha": "a", "ops": {"xnnpack.add": 2, "xnnpack.sub": 1}, "bytes": 100,
@@ -77,6 +77,6 @@ def test_what_is_no_span_is_refused(checkout: None) -> None:
 
 def test_the_child_needs_no_sweep_of_the_commit() -> None:
     """It runs with the stepwell of older commits: only what all of them have is imported."""
-    child = ROOT / "src/stepwell/replaying/child.py"
+    child = ROOT / "src/stepwell/model_zoo/regression/child.py"
     text = child.read_text(encoding="utf-8")
-    assert "stepwell.sweeping" not in text and "stepwell.zoo" not in text
+    assert "stepwell.model_zoo.sweep" not in text and "stepwell.model_zoo.catalogue" not in text

@@ -12,7 +12,7 @@ from forking import Forks
 from torch import nn
 
 import stepwell
-from stepwell.cli import main
+from stepwell.cli.main import main
 
 from .versions import channels_last
 

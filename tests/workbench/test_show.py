@@ -21,17 +21,17 @@ from stepwell.backends.executorch.container import (
     TensorValue,
 )
 from stepwell.backends.executorch.reading.read import read_container
-from stepwell.cli import main
+from stepwell.cli.main import main
+from stepwell.inspection.viewer import Story, tell, to_dot, to_html, to_model_explorer
+from stepwell.inspection.viewer.differences import differences
+from stepwell.inspection.viewer.highlight import highlighted
+from stepwell.inspection.viewer.memory import Held, MemoryPlan, memory_plans, to_svg
+from stepwell.inspection.viewer.memory_text import to_text
+from stepwell.inspection.viewer.overlays import read_overlay
+from stepwell.inspection.viewer.side_by_side import alike
+from stepwell.inspection.viewer.story import Line
+from stepwell.inspection.viewer.summary import summarize
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.showing import Story, tell, to_dot, to_html, to_model_explorer
-from stepwell.showing.beside import alike
-from stepwell.showing.differences import differences
-from stepwell.showing.highlight import highlighted
-from stepwell.showing.memory import Held, MemoryPlan, memory_plans, to_svg
-from stepwell.showing.memory_text import to_text
-from stepwell.showing.overlays import read_overlay
-from stepwell.showing.story import Line
-from stepwell.showing.summary import summarize
 
 
 class Model(torch.nn.Module):

@@ -18,15 +18,15 @@ import pytest
 
 import stepwell
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.sweeping import Limits, Row, Sweep, campaign
-from stepwell.sweeping.cluster import lost, run_tasks
-from stepwell.sweeping.jobs import Job, Task, Variant, source_of, tasks_of
-from stepwell.sweeping.report import EITHER, either
-from stepwell.sweeping.store import Store
-from stepwell.sweeping.warm import Fork
-from stepwell.sweeping.wire import plain
-from stepwell.sweeping.worker import Warm, run
-from stepwell.zoo.catalogue import find
+from stepwell.model_zoo.catalogue.models import find
+from stepwell.model_zoo.sweep import Limits, Row, Sweep, driver
+from stepwell.model_zoo.sweep.cluster import lost, run_tasks
+from stepwell.model_zoo.sweep.jobs import Job, Task, Variant, source_of, tasks_of
+from stepwell.model_zoo.sweep.report import EITHER, either
+from stepwell.model_zoo.sweep.store import Store
+from stepwell.model_zoo.sweep.warm import Fork
+from stepwell.model_zoo.sweep.wire import plain
+from stepwell.model_zoo.sweep.worker import Warm, run
 
 TOYS = """
 import os, time, torch
@@ -404,8 +404,8 @@ def test_the_same_again_lists_no_models(
             key = Job(model, "xnnpack", options).key(source_of(find(model)))
             base.put([Row(key, model, "xnnpack", dict(options), outcome="right")])
     listed: list[Any] = []
-    listing = campaign.select
-    monkeypatch.setattr(campaign, "select", lambda names: listed.append(names) or listing(names))
+    listing = driver.select
+    monkeypatch.setattr(driver, "select", lambda names: listed.append(names) or listing(names))
 
     def asked(**options: Any) -> list[str]:
         found = stepwell.sweep(model, "xnnpack", store=store, options=options)
@@ -416,7 +416,7 @@ def test_the_same_again_lists_no_models(
     assert len(listed) == 2
     file.write_text(TOYS + "\n# changed\n")
     with pytest.raises(AssertionError, match="what changed is computed"):
-        monkeypatch.setattr(campaign, "run_jobs", computes)
+        monkeypatch.setattr(driver, "run_jobs", computes)
         asked()
 
 

@@ -13,8 +13,8 @@ from forking import Forks
 import stepwell
 from stepwell.backends.executorch.running import arm64
 from stepwell.dialects.xnnpack import DelegateOp
-from stepwell.showing.memory import MemoryPlan
-from stepwell.showing.workspace import workspace_plan, workspace_plans
+from stepwell.inspection.viewer.memory import MemoryPlan
+from stepwell.inspection.viewer.workspace import workspace_plan, workspace_plans
 
 _PAGE = 4096
 _MEASURE = """

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 import stepwell
+from stepwell.cost_model.cost_differences import cost_differences
 from stepwell.dialects.xnnpack import costs
 from stepwell.dialects.xnnpack.cpus import CPUS
 from stepwell.ir.context import Context
-from stepwell.weighing.cost_differences import cost_differences
 
 
 class Depthwise(nn.Module):

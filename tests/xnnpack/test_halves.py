@@ -16,7 +16,7 @@ from gpt2 import gpt2_2layers
 from llama import HEAD, WIDTH, Block, rotary_table
 from mobilenet import mobilenet_v3_small
 from random_weights import random_input, randomize
-from stepwell.checking.rounding import sensitivity
+from stepwell.validation.rounding import sensitivity
 from transformer import transformer_encoder_2layers
 
 

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 from quantized import quantize
-from stepwell.checking import check
 from stepwell.lowering import Lowered
+from stepwell.validation import check
 
 
 def convolved(layer: nn.Module, *shape: int) -> Lowered:

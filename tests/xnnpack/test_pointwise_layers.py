@@ -11,8 +11,8 @@ from torch.nn import functional
 
 import stepwell
 from quantized import quantize
-from stepwell.checking import check
 from stepwell.lowering import Lowered
+from stepwell.validation import check
 
 
 class Image(nn.Module):

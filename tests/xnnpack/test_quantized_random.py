@@ -11,7 +11,7 @@ from random_quantized import Drawn, Net, nets
 from test_quantized import lowered, stock
 from torch.export import ExportedProgram
 
-from stepwell.checking import check
+from stepwell.validation import check
 
 quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 unshrunk = settings(quick, phases=[Phase.generate])

@@ -17,7 +17,7 @@ from torchao.quantization import (
 from torchao.quantization.granularity import Granularity, PerAxis, PerGroup
 from torchao.utils import unwrap_tensor_subclass
 
-from stepwell.checking import check
+from stepwell.validation import check
 
 Q = torch.ops.quantized_decomposed
 

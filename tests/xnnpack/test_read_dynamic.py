@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import i64
 from stepwell.ir.types import dims, element

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import stepwell
+from stepwell.cost_model import tuning
+from stepwell.cost_model.tuning import NOISE, Comparison, choices_of, table_of, tune, write_table
 from stepwell.dialects.xnnpack.costs import cpu_kind
 from stepwell.ir.choices import read_table
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.weighing import tuning
-from stepwell.weighing.tuning import NOISE, Comparison, choices_of, table_of, tune, write_table
 
 
 class Heads(torch.nn.Module):

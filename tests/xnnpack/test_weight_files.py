@@ -8,7 +8,7 @@ import torch
 
 import stepwell
 from stepwell.backends.executorch.running.runner import run_pte
-from stepwell.quantizing import find_quantizer
+from stepwell.quantization.quantizers import find_quantizer
 
 X = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))
 FILES = {"adapter": "*lora_*", "base": "*"}

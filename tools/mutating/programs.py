@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import stepwell
-from stepwell.quantizing import QUANTIZERS
+from stepwell.quantization.quantizers import QUANTIZERS
 
 MODELS = Path(__file__).resolve().parents[2] / "examples" / "models"
 Net = tuple[nn.Module, Tensor]

@@ -57,5 +57,5 @@ def _home(name: str) -> str:
     value = getattr(stepwell, name)
     home = getattr(value, "__module__", None)
     if name == "PIPELINES" or home is None:
-        return "stepwell.targets.PIPELINES"
+        return "stepwell.targets.table.PIPELINES"
     return f"{home}.{value.__qualname__}"

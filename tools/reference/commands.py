@@ -14,9 +14,9 @@ from reference.text import fenced
 def pages() -> dict[str, str]:
     """One page with the help of every command."""
     os.environ["COLUMNS"] = "100"
-    from stepwell import cli
+    from stepwell.cli import main
 
-    parser: Any = cli._parser()
+    parser: Any = main._parser()
     parts = ["# Command line\n", fenced(parser.format_help(), "text")]
     (commands,) = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     for name, command in commands.choices.items():

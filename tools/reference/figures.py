@@ -71,7 +71,7 @@ def memory(by_rows: bool) -> str:
 
     import stepwell
     from stepwell.backends.executorch.reading.read import read_container
-    from stepwell.showing.memory import memory_plans, to_svg
+    from stepwell.inspection.viewer.memory import memory_plans, to_svg
 
     for folder in ("examples", "examples/models"):
         sys.path.insert(0, str(ROOT / folder))

@@ -12,10 +12,10 @@ from typing import Any
 from reference.text import anchor, fenced, first_paragraph, folded, prose, table, where
 from stepwell.ir.rewriting.forms import Place
 from stepwell.ir.rewriting.rewrite import Bound, Named, Rewrite, Step, Together, step_name
-from stepwell.pipelines import Pipeline
-from stepwell.staging.places import places_of
-from stepwell.staging.steps import step_classes
-from stepwell.targets import PIPELINES
+from stepwell.pipelines.pass_pipeline.named_passes import step_classes
+from stepwell.pipelines.pass_pipeline.ordering import places_of
+from stepwell.pipelines.xnnpack import Pipeline
+from stepwell.targets.table import PIPELINES
 from stepwell.translate import lowerings, rewrites
 from stepwell.translate.lowerings.lowering import Lowering
 from stepwell.translate.rewrites import documentation
@@ -185,7 +185,7 @@ def _pipelines() -> str:
         "# Pipelines\n\nThe order in which each target runs its steps. A step that holds several "
         "rewrites runs them together until none applies. The path of each is what "
         "`pipeline.after(path, …)` takes (`absorb/fold-bias-into-layer`). Why each stands where it "
-        "does is declared (`src/stepwell/staging/places.py`); a form is what some "
+        "does is declared (`src/stepwell/pipelines/pass_pipeline/ordering.py`); a form is what some "
         "rewrites leave: tests look at it between steps.\n"
     ]
     for name in SHOWN:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from reference.text import first_paragraph, prose, table
-from stepwell.arm_targets import TOSA_NAMES
 from stepwell.backends.ethos_u.accelerators import FAMILIES
 from stepwell.dialects.cmsis.target import CPUS, target
 from stepwell.dialects.tosa import limits
@@ -11,7 +10,8 @@ from stepwell.dialects.tosa.limits import EIGHT_K, NONE
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.dialects.xnnpack import MAX_EXTERNALS, NODES
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
-from stepwell.targets import find_target
+from stepwell.targets.arm import TOSA_NAMES
+from stepwell.targets.table import find_target
 
 
 def pages() -> dict[str, str]:

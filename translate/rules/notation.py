@@ -45,7 +45,7 @@ refuses with the sentence behind `else` (in this line or the next), in which `{c
 without one the op is not the rule's business. Arguments after may be `function($c, …)`, computed by
 a function of the module.
 `where p($c) for termination` (`cost`, `overflow`, `target`, `accuracy`, `choice`) says what a
-condition is for without which the rule would be right too (`src/stepwell/proving/guards.py`).
+condition is for without which the rule would be right too (`src/stepwell/validation/rules/guards.py`).
 `unless guard(%y)` asks a guard that says itself why it refuses: it returns a `Refusal`, or None.
 `with $p = function(%x, $c)` computes once what conditions and lines behind it need; where it gives
 None the op is not the rule's business, where it gives a `Refusal` the rule refuses. A function of
@@ -210,7 +210,7 @@ class Rule:
 
 
 LABELS = ("termination", "cost", "overflow", "target", "accuracy", "choice")
-"""What a condition may be for where the rule is right without it (`stepwell/proving/guards.py`)."""
+"""What a condition may be for where the rule is right without it (`stepwell/validation/rules/guards.py`)."""
 _LABEL = rf"(?: for (?P<label>{'|'.join(LABELS)}))?"
 _START = re.compile(r"^rule (?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)$", re.M)
 _LINE = re.compile(

@@ -11,7 +11,7 @@ from torch import nn
 from torch.export import Dim, export
 
 import stepwell
-from stepwell.cli import main
+from stepwell.cli.main import main
 from stepwell.ir.diagnostics import InputMismatch, StepwellError
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes

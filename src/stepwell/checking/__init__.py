@@ -1,6 +1,0 @@
-"""`stepwell check`: translation validation of every step of a lowering, and of its artifact."""
-
-from stepwell.checking.check import check
-from stepwell.checking.result import CheckResult, Finding, StepVerdict
-
-__all__ = ["CheckResult", "Finding", "StepVerdict", "check"]

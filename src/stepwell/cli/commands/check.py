@@ -1,0 +1,90 @@
+"""`stepwell check MODEL -t TARGET`: does every step of the lowering keep its promise?"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.cli.commands import add_model, add_target, options_of
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import stepping
+from stepwell.ir.outside.files import write_atomically
+
+if TYPE_CHECKING:
+    from stepwell.validation.result import CheckResult
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_model(parser)
+    add_target(parser)
+    parser.add_argument(
+        "--prove", action="store_true", help="also prove each application, or run it"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random samples (0)")
+    parser.add_argument("--no-artifact", action="store_true", help="stop before the artifact")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the result as a page")
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Check, print a table, and exit with 1 if anything differs."""
+    from dataclasses import replace
+
+    from stepwell.cli.terminal.sources import open_artifact
+    from stepwell.validation.check import check_file
+
+    artifact = open_artifact(arguments.model)
+    if artifact is not None:
+        result = check_file(artifact.target, artifact.data, artifact.program, seed=arguments.seed)
+        result = replace(result, model=artifact.name)
+    else:
+        result = _of_model(arguments)
+    print(result.text(arguments.verbose))
+    proved = _certified(arguments) if arguments.prove and artifact is None else None
+    if proved is not None:
+        print(proved)
+    if arguments.html:
+        write_atomically(arguments.html, result.to_html().encode())
+    files = [arguments.html] if arguments.html else []
+    found = {"ok": result.ok, **vars(result), "proved": proved}
+    return Outcome(found, files, 0 if result.ok else 1)
+
+
+def _certified(arguments: argparse.Namespace) -> str:
+    """What the applications of the lowering rest on; those that are not proved, by name."""
+    from collections import Counter
+
+    from stepwell.loaders.models import open_model
+    from stepwell.lowering import lower
+    from stepwell.validation.certificates.certificate import PROVED
+
+    model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+    found = lower(model.program, arguments.target, certify=True, **options_of(arguments))
+    assert found.certificate is not None
+    left = Counter(e.rewrite for e in found.certificate.entries if e.by not in PROVED)
+    lines = [str(found.certificate)]
+    lines += [f"  not proved: {name} ({count})" for name, count in left.most_common()]
+    return "\n".join(lines)
+
+
+def _of_model(arguments: argparse.Namespace) -> CheckResult:
+    from dataclasses import replace
+
+    from stepwell.loaders.models import open_model
+    from stepwell.validation import check
+
+    options = options_of(arguments)
+    model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+    with stepping(f"checking {model.name}") as tell:
+        result = check(
+            model.program,
+            arguments.target,
+            inputs=None if model.keywords else model.inputs,  # The program has both as samples.
+            reference=model.module,
+            seed=arguments.seed,
+            artifact=not arguments.no_artifact,
+            progress=tell,
+            **options,
+        )
+    return replace(result, model=model.name)

@@ -1,0 +1,96 @@
+"""`stepwell explain MODEL -t TARGET`: where did each op go, and why did some stay?"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from stepwell.cli.commands import add_model, add_target, options_of
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import waiting
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import read_bytes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_model(parser)
+    add_target(parser)
+    parser.add_argument("--outside", action="store_true", help="only what is left to kernels")
+    parser.add_argument(
+        "--memory", action="store_true", help="the plan of a .pte's arena over time instead"
+    )
+    parser.add_argument(
+        "--costs",
+        nargs=2,
+        metavar="CPU",
+        help="which decisions the costs of two CPUs take differently, instead",
+    )
+    parser.add_argument(
+        "--optimum",
+        nargs="?",
+        type=int,
+        const=64,
+        metavar="N",
+        help="whether one of N programs equal by proved rules is lowered to a cheaper one, instead",
+    )
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Lower and print the fates of the model's ops, the costliest first."""
+    from stepwell.cli.terminal.sources import open_artifact
+    from stepwell.cost_model.cost_differences import cost_differences
+    from stepwell.inspection.reports.explaining import explain, explain_artifact
+    from stepwell.loaders.models import open_model
+
+    artifact = open_artifact(arguments.model)
+    if arguments.memory and artifact is not None:
+        is_pte = arguments.model.endswith(".pte")
+        return _draw_memory(arguments.model, read_bytes(Path(arguments.model)) if is_pte else None)
+    if artifact is not None:
+        explanation = explain_artifact(artifact.program, Path(arguments.model).name)
+    else:
+        options = options_of(arguments)
+        with waiting(f"lowering {arguments.model}"):
+            model = open_model(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+            if arguments.costs:
+                differences = cost_differences(
+                    model.program, arguments.costs, arguments.target, **options
+                )
+                print(differences)
+                return Outcome({"costs": differences})
+            if arguments.optimum:
+                from stepwell.cost_model.optimum import optimum
+
+                best = optimum(model.program, arguments.target, arguments.optimum, **options)
+                print(best)
+                return Outcome({"target": best.target, "gain": best.gain, "steps": best.steps})
+            explanation = explain(model.program, arguments.target, **options)
+        if arguments.memory:
+            assert explanation.lowered is not None
+            is_pte = explanation.lowered.target.artifact == "pte"
+            return _draw_memory(
+                f"what {arguments.target} makes",
+                explanation.lowered.artifact if is_pte else None,
+            )
+    if arguments.outside:
+        explanation = replace(explanation, fates=explanation.outside)
+    print(explanation)
+    return Outcome({"target": explanation.target, "ops": explanation.fates})
+
+
+def _draw_memory(what: str, data: bytes | None) -> Outcome:
+    """Print the plan of each arena of a `.pte`."""
+    from stepwell.backends.executorch.reading.read import read_container
+    from stepwell.inspection.viewer.memory import memory_plans
+    from stepwell.inspection.viewer.memory_text import to_text
+
+    if data is None:
+        raise StepwellError(
+            f"{what} is no .pte: it has no arena",
+            help="-t cortex-m55, ethos-u55-128 or xnnpack makes one",
+        )
+    plans = memory_plans(read_container(data))
+    print("\n\n".join(map(to_text, plans)) if plans else "no method plans memory")
+    return Outcome({"memory": plans})

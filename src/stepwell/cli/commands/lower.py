@@ -1,0 +1,198 @@
+"""`stepwell lower` and `stepwell emit`: a program at any level, to another level or an artifact."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell.cli.commands import add_language, add_model, add_target, language_of, options_of
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import stepping, waiting
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import write_atomically
+
+if TYPE_CHECKING:
+    from stepwell.lowering import Lowered
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `lower`."""
+    add_model(parser)
+    add_language(parser)
+    add_target(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="artifact to write; .h or .c: a C array; .mlir where the program stops on the way",
+    )
+    parser.add_argument(
+        "--emit-ir",
+        type=Path,
+        metavar="FILE",
+        help="also write the target-level IR as text, its weights beside it",
+    )
+    parser.add_argument(
+        "--dynamic",
+        action="append",
+        default=[],
+        metavar="KIND[=MOST]",
+        help="sizes to leave open: batch, sequence, image, all, up to a size (docs/open_sizes.md)",
+    )
+    parser.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare around every step, refuse what differs",
+    )
+    parser.add_argument(
+        "--certify",
+        type=Path,
+        metavar="FILE",
+        help="prove each application, or run it, and write the certificate (docs/proofs.md)",
+    )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="LEVEL",
+        help="the stage that the program is at, if not the one it says itself (docs/levels.md)",
+    )
+    parser.add_argument(
+        "--raise",
+        dest="up",
+        action="store_true",
+        help="first lead a program at another target's level up to aten (docs/levels.md)",
+    )
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--to", metavar="LEVEL", help="stop at a stage: plain, nodes, operators, …")
+    ends.add_argument("--stop-after", metavar="STEP", help="stop behind a step")
+    parser.add_argument(
+        "--etrecord",
+        type=Path,
+        metavar="FILE",
+        help="also write what ExecuTorch's Inspector needs (xnnpack)",
+    )
+
+
+def add_emit_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `emit`."""
+    add_model(parser)
+    add_target(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", required=True, help="artifact to write"
+    )
+    parser.add_argument(
+        "--from", dest="start", metavar="LEVEL", help="the stage that the program is at"
+    )
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Lower, and write what is asked for."""
+    from stepwell.cli.terminal.sources import open_source
+    from stepwell.lowering import lower
+
+    options = options_of(arguments)
+    with waiting(f"lowering {arguments.model}"):
+        model = open_source(
+            arguments.model,
+            trust=arguments.trust,
+            quantize=arguments.quantize,
+            language=language_of(arguments),
+            dynamic=_kinds(arguments.dynamic),
+        )
+        lowered = lower(
+            model.program.raise_to("aten") if arguments.up else model.program,
+            arguments.target,
+            sizes=arguments.sizes,
+            check=arguments.check,
+            certify=arguments.certify is not None,
+            start=arguments.start,
+            stop=arguments.to or arguments.stop_after,
+            **options,
+        )
+    for note in model.notes:
+        print(note, file=sys.stderr)
+    after = lowered.stopped_after
+    if after is not None and arguments.output is None and arguments.emit_ir is None:
+        text = lowered.program.text(locations=True)
+        print(text)
+        return Outcome({**_figures(lowered), "text": text})
+    print(lowered.report.text(arguments.verbose))
+    if lowered.certificate is not None:
+        lowered.certificate.save(arguments.certify)
+        print(f"\n{arguments.certify}: {lowered.certificate}")
+    if arguments.emit_ir:
+        lowered.program.save(arguments.emit_ir)
+    if arguments.output:
+        if after is None:
+            _save(lowered, arguments.output, arguments.model)
+        elif arguments.output.suffix == ".mlir":
+            lowered.program.save(arguments.output)
+        else:
+            fact = f"the program stops behind {after!r}, and {arguments.output} is no text"
+            raise StepwellError(fact, help=f"name it {arguments.output.with_suffix('.mlir')}")
+        print(f"\n{arguments.output}: {arguments.output.stat().st_size:,} bytes")
+    if arguments.etrecord:
+        from stepwell.backends.executorch.running.inspection import write_etrecord
+
+        write_etrecord(lowered.to_etrecord(next(iter(model.program.methods))), arguments.etrecord)
+    written = (arguments.certify, arguments.emit_ir, arguments.output, arguments.etrecord)
+    return Outcome(_figures(lowered), [path for path in written if path])
+
+
+def _kinds(said: list[str]) -> dict[str, int | None]:
+    """Kinds of sizes, with the greatest of each where one was given."""
+    kinds: dict[str, int | None] = {}
+    for kind, _, most in (each.partition("=") for text in said for each in text.split(",")):
+        if most and not most.isdecimal():
+            raise StepwellError(f"--dynamic {kind}={most}: {most!r} is no size")
+        kinds[kind] = int(most) if most else None
+    return kinds
+
+
+def emit(arguments: argparse.Namespace) -> Outcome:
+    """Take the rest of the way, and write the artifact."""
+    from stepwell.cli.terminal.sources import open_source
+    from stepwell.lowering import lower
+
+    options = options_of(arguments)
+    with waiting(f"emitting {arguments.model}"):
+        model = open_source(arguments.model, trust=arguments.trust, quantize=arguments.quantize)
+        lowered = lower(model.program, arguments.target, start=arguments.start, **options)
+        _save(lowered, arguments.output, arguments.model)
+    print(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes")
+    return Outcome(_figures(lowered), [arguments.output])
+
+
+def _figures(lowered: Lowered) -> dict[str, Any]:
+    """The report by name, and where the program stopped on its way."""
+    return {**lowered.report.figures, "stopped_after": lowered.stopped_after}
+
+
+def _save(lowered: Lowered, output: Path, model: str = "") -> None:
+    """Write the target's bytes, or what else the file's name asks for: C around them, a bundle."""
+    if output.suffix == ".bpte":
+        write_atomically(output, lowered.to_bpte(_cases(lowered, model)))
+        return
+    if output.suffix not in (".h", ".c"):
+        with stepping(f"writing {output}") as tell:
+            lowered.save(output, progress=tell)
+        return
+    from stepwell.backends.cortex_m.c.array import identifier_of
+
+    name = identifier_of(output.stem)
+    write_atomically(output, lowered.to_c(name, header=output.suffix == ".h").encode())
+
+
+def _cases(lowered: Lowered, model: str) -> Any:
+    """The bundle that was read, for its cases; of another model inputs drawn from a seed."""
+    from stepwell.cli.terminal.sources import random_values
+    from stepwell.ir.program import Program
+
+    if model.endswith(".bpte"):
+        return Path(model)
+    source = lowered.source if isinstance(lowered.source, Program) else lowered.program
+    return {name: [tuple(random_values(source, name, 0))] for name in source.methods}

@@ -1,0 +1,94 @@
+"""`stepwell play [MODEL]`: a page on which a program, its steps and rules are tried."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.cli.commands import add_model_options, add_target
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import waiting
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import read_bytes
+
+if TYPE_CHECKING:
+    from stepwell.inspection.playground import Playground
+
+FIRST = """
+func.func @forward(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %scale = stepwell.weight <"scale"> "constant"
+    = dense<[0.5, 1.0, 1.5, 2.0]> : tensor<4xf32> : tensor<4xf32>
+  %mul = aten.mul.Tensor(%x, %scale) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  %gelu = aten.gelu.default(%mul) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %add = aten.add.Tensor(%gelu, %x) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  func.return %add : tensor<2x4xf32>
+}
+"""
+"""What is played with where nothing is named."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "model",
+        nargs="?",
+        help="a MODEL, an artifact, or what a page shared: a .play file, a link (a small program)",
+    )
+    add_model_options(parser)
+    add_target(parser)
+    parser.add_argument(
+        "--port", type=int, default=0, help="of the loopback address (one that is free)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Serve the page until Ctrl-C."""
+    from stepwell.inspection.playground import Playing
+
+    if not 0 <= arguments.port < 1 << 16:
+        raise StepwellError(f"{arguments.port} is no port", help="0 takes a free one")
+    with waiting("opening " + (arguments.model or "a small program")[:60]):
+        playground = playground_of(arguments)
+    with Playing(playground, arguments.port) as playing:
+        print(f"{playing.link}\nfor this machine alone; Ctrl-C ends it", flush=True)
+        if arguments.open:
+            import webbrowser
+
+            if not webbrowser.open(playing.link):
+                print("no browser was found: open the link yourself", file=sys.stderr)
+        try:
+            playing.wait()
+        except KeyboardInterrupt:
+            print()
+        return Outcome({"link": playing.link})
+
+
+def playground_of(arguments: argparse.Namespace) -> Playground:
+    """The playground that the command line asks for."""
+    from stepwell.cli.terminal.sources import open_source
+    from stepwell.inspection.playground import Playground
+    from stepwell.inspection.playground.settings import Asked
+    from stepwell.inspection.playground.sharing import MARK, from_file, from_link
+    from stepwell.program import parse
+
+    spec: str | None = arguments.model
+    asked = Asked(
+        arguments.target, tuple(arguments.option), tuple((k, v) for k, v in arguments.edits)
+    )
+    if arguments.pipeline:
+        raise StepwellError(
+            "a playground changes a target's own pipeline",
+            help="--after, --before, --replace, --without and --move say how",
+        )
+    if spec is None:
+        return Playground(parse(FIRST), "first", asked)
+    if MARK in spec or Path(spec).suffix == ".play":
+        playground = Playground(parse(FIRST), "first")
+        playground.take(from_link(spec) if MARK in spec else from_file(read_bytes(Path(spec))))
+        return playground
+    model = open_source(spec, trust=arguments.trust, quantize=arguments.quantize)
+    inputs = None if model.keywords else model.inputs
+    return Playground(model.program, model.name, asked, inputs, spec)

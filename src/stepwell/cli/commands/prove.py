@@ -1,0 +1,137 @@
+"""`stepwell prove [RULE…]`: what a solver says of the rules that are their own text."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import write_atomically
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("rules", nargs="*", metavar="RULE", help="names of rules (all)")
+    parser.add_argument("--guards", action="store_true", help="drop each condition in turn")
+    parser.add_argument("--tests", type=Path, metavar="FOLDER", help="counterexamples as tests")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the verdicts, by which certificates are made"
+    )
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="rules at once (as many as there are cores)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=300.0,
+        metavar="N",
+        help="for all of them (300); then they are open",
+    )
+    parser.add_argument("--new", action="store_true", help="only rules of which no proof is kept")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write a page's table anew")
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Print a verdict a rule; 1 if one is refuted, or the prover itself fails."""
+    from stepwell.validation.rules.hashes import hash_of, whole_hash_of
+    from stepwell.validation.rules.kept_verdicts import is_of_this_prover, keep, known_conditions
+    from stepwell.validation.rules.kept_verdicts import known as kept
+    from stepwell.validation.rules.running import FAILED, LATE, prove_each
+    from stepwell.validation.rules.verdicts import SAID, Verdict, rules
+
+    known = rules()
+    unknown = [name for name in arguments.rules if name not in known]
+    if unknown:
+        raise StepwellError(
+            f"there is no rule {unknown[0]!r}", help="`stepwell prove` without names proves all"
+        )
+    verdicts: list[Verdict] = []
+    files: list[Path] = []
+    names = list(arguments.rules or known)
+    texts = {name: hash_of(rewrite) for name, rewrite in known.items()}
+    if arguments.guards:
+        return _guards(arguments, names, {n: whole_hash_of(r) for n, r in known.items()})
+    held = {
+        name: verdict
+        for name in names
+        if (verdict := kept().get(texts[name])) is not None and verdict.is_proved
+    }
+    is_new = arguments.new and is_of_this_prover()
+    asked = [name for name in names if name not in held] if is_new else names
+    proved = prove_each(asked, arguments.jobs, arguments.seconds)
+    for name in names:
+        verdict = next(proved) if name in asked else replace(held[name], rule=name)
+        verdicts.append(verdict)
+        print(f"{name:40} {verdict} ({verdict.seconds:.1f} s)", flush=True)
+        if verdict.counterexample is not None and arguments.tests:
+            arguments.tests.mkdir(parents=True, exist_ok=True)
+            file = arguments.tests / f"test_{name.replace('-', '_').replace('.', '_')}.py"
+            write_atomically(file, verdict.counterexample.as_test(name).encode())
+            files.append(file)
+    counted = Counter(SAID[verdict.kind] for verdict in verdicts)
+    for said, count in counted.items():
+        print(f"{count:4} {said}")
+    every = {name: kept()[text] for name, text in texts.items() if text in kept()}
+    is_none = (LATE, FAILED)
+    every |= {v.rule: v for v in verdicts if not v.reason.startswith(is_none)}
+    rows = [replace(every[name], rule=name) for name in known if name in every]
+    if arguments.keep:
+        keep(rows)
+    if arguments.table:
+        from stepwell.validation.rules.page import with_table
+
+        page = with_table(arguments.table.read_text(), rows, known_conditions())
+        write_atomically(arguments.table, page.encode())
+        files.append(arguments.table)
+    told = [{**vars(v), "counterexample": str(v.counterexample or "")} for v in verdicts]
+    result = {"verdicts": told, "counts": counted}
+    failed = any(verdict.reason.startswith(FAILED) for verdict in verdicts)
+    return Outcome(result, files, 1 if counted["refuted"] or failed else 0)
+
+
+def _guards(arguments: argparse.Namespace, names: list[str], texts: dict[str, str]) -> Outcome:
+    """Drop conditions, and print what becomes of each rule; what is kept is not asked again."""
+    from stepwell.validation.rules.hashes import hash_of
+    from stepwell.validation.rules.kept_verdicts import (
+        CONDITIONS,
+        Dropped,
+        is_of_this_prover,
+        keep_conditions,
+        known,
+        known_conditions,
+    )
+    from stepwell.validation.rules.page import with_table
+    from stepwell.validation.rules.running import FAILED, LATE, without_conditions
+    from stepwell.validation.rules.verdicts import rules
+
+    kept: dict[str, list[Dropped]] = {}
+    for row in known_conditions():
+        if texts.get(row.rule) == row.hash:
+            kept.setdefault(row.rule, []).append(row)
+    is_new = arguments.new and is_of_this_prover(CONDITIONS)
+    asked = [name for name in names if not (is_new and name in kept)]
+    shown: list[Dropped] = []
+    for name, rows in zip(
+        asked, without_conditions(asked, arguments.jobs, arguments.seconds), strict=True
+    ):
+        if not (rows and rows[0].reason.startswith((LATE, FAILED))):
+            kept[name] = rows
+        for row in rows:
+            print(f"{name:40} without {row.condition}: {row}", flush=True)
+        shown += rows
+        if arguments.keep:
+            keep_conditions(row for each in texts for row in kept.get(each, ()))
+    rows = [row for each in texts for row in kept.get(each, ())]
+    counted = Counter(row.kind for row in (rows if arguments.new else shown))
+    print(", ".join(f"{count} {kind}" for kind, count in counted.items()) or "no conditions")
+    files: list[Path] = []
+    if arguments.table:
+        of_now = (hash_of(rewrite) for rewrite in rules().values())
+        verdicts = [known()[text] for text in of_now if text in known()]
+        page = with_table(arguments.table.read_text(), verdicts, rows)
+        write_atomically(arguments.table, page.encode())
+        files.append(arguments.table)
+    return Outcome({"guards": [vars(row) for row in shown], "counts": counted}, files, 0)

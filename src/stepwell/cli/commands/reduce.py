@@ -1,0 +1,57 @@
+"""`stepwell reduce repro.mlir`: a reproducer made small."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import read_bytes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("file", type=Path, help="a reproducer, or with -p or --test any .mlir")
+    parser.add_argument("-p", "--passes", help="the step that fails, where no header says it")
+    parser.add_argument(
+        "--test",
+        metavar="COMMAND",
+        help="exits with 0 if the program in the file ({}, or the last argument) is interesting",
+    )
+    parser.add_argument(
+        "--trust", action="store_true", help="load the files that the reproducer names"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="what to write (FILE.small.mlir)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Reduce, write the small program and print it."""
+    from stepwell.cli.terminal.progress import counting
+    from stepwell.validation.reducer.reduce import by_command, reduce
+    from stepwell.validation.reducer.reproducer import Header, Reproducer, load_for
+
+    path: Path = arguments.file
+    text = read_bytes(path).decode(errors="replace")
+    header = Header.read(text)
+    if header is not None:
+        load_for(header, arguments.trust)
+    if arguments.passes or (header is None and arguments.test):
+        header = Header(arguments.passes or "", header.load if header else ())
+    if header is None:
+        raise StepwellError(
+            f"{path} is no reproducer", help="-p names the step that fails, --test a command"
+        )
+    whole = Reproducer.open(path, header)
+    test = by_command(arguments.test, header) if arguments.test else None
+    with counting(f"reducing {path.name}", "{left} ops left, {tried} programs tried") as tell:
+        found = reduce(whole, test, lambda left, tried: tell(left=left, tried=tried))
+    output: Path = arguments.output or path.with_suffix(".small.mlir")
+    found.reproducer.save(output)
+    text = found.reproducer.text().rstrip()
+    print(text)
+    print(f"\n{output}: {found.after} ops of {found.before}, {found.tried} programs tried")
+    figures = {"before": found.before, "after": found.after, "tried": found.tried, "text": text}
+    return Outcome(figures, [output])

@@ -1,0 +1,75 @@
+"""`stepwell run FILE`: an artifact on its engine, or a text in the interpreter."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import read_bytes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "artifact",
+        help=".pte, anybody's, .tosa, .vgf or a plug-in's on its engine; .mlir in the interpreter",
+    )
+    parser.add_argument("--method", default="forward", help="which method to call (forward)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random inputs (0)")
+    parser.add_argument("--cpu", help="an Arm64 core to run a .pte on: cortex-a76, … (make arm64)")
+    parser.add_argument("--profile", action="store_true", help="time each op of a .pte instead")
+    parser.add_argument(
+        "--etrecord", type=Path, metavar="FILE", help="of the lowering: names and source lines"
+    )
+    parser.add_argument("--repeat", type=int, default=20, help="calls of --profile (20)")
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Run on random inputs and print the outputs, or a profile."""
+    path = Path(arguments.artifact)
+    if path.suffix == ".pte":
+        return _run_pte(path, arguments)
+    if arguments.profile:
+        raise StepwellError("--profile times a .pte", help="ExecuTorch's runtime has the profiler")
+    from stepwell.cli.terminal.sources import open_artifact, random_values
+    from stepwell.loaders.models import open_model
+
+    artifact = open_artifact(arguments.artifact)
+    program = artifact.program if artifact else open_model(arguments.artifact).program
+    inputs = random_values(program, arguments.method, arguments.seed)
+    if artifact is None:
+        return _shown(program.run(*inputs, method=arguments.method))
+    return _shown(artifact.target.run(artifact.data, inputs, arguments.method))
+
+
+def _run_pte(path: Path, arguments: argparse.Namespace) -> Outcome:
+    from stepwell.loaders.artifacts import random_inputs, run_pte
+
+    data = read_bytes(path)
+    inputs = random_inputs(data, arguments.method, arguments.seed)
+    if not arguments.profile:
+        return _shown(run_pte(data, inputs, arguments.method, cpu=arguments.cpu))
+    from stepwell.inspection.reports.profiling import profile
+
+    found = profile(
+        data, inputs, arguments.method, record=arguments.etrecord, repeat=arguments.repeat
+    )
+    print(found)
+    return Outcome(found)
+
+
+def _shown(outputs: tuple[object, ...]) -> Outcome:
+    for index, output in enumerate(outputs):
+        print(f"output {index}: {output}")
+    return Outcome({"outputs": [_values(output) for output in outputs]})
+
+
+def _values(output: Any) -> Any:
+    """A tensor by dtype, shape and values; anything else as it is."""
+    if not hasattr(output, "tolist"):
+        return output
+    dtype = str(output.dtype).removeprefix("torch.")
+    return {"dtype": dtype, "shape": list(output.shape), "values": output.tolist()}

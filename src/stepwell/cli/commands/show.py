@@ -1,0 +1,239 @@
+"""`stepwell show SOURCE`: as text, as tables, as a page, as a graph."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell.cli.commands import add_model_options, add_target, options_of
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.cli.terminal.progress import waiting
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import read_bytes, write_atomically
+
+EDITOR = "vscode://file/{path}:{line}"
+"""An address that opens a file at a line; other editors have ones of their own."""
+
+if TYPE_CHECKING:
+    from stepwell.cli.terminal.sources import Model
+    from stepwell.inspection.viewer.story import Story
+    from stepwell.ir.program import Program
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "model", help=".pt2, .mlir, .pte, .tosa, .vgf, a plug-in's artifact, or file.py:callable"
+    )
+    add_model_options(parser)
+    parser.add_argument(
+        "--largest", action="store_true", help="read a .pte at the largest sizes it declares"
+    )
+    add_target(parser, default=None)
+    parser.add_argument("--summary", action="store_true", help="tables instead of text")
+    parser.add_argument(
+        "--locations", action="store_true", help="print node names and source lines"
+    )
+    parser.add_argument("--generic", action="store_true", help="MLIR's generic form")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write one page that holds everything"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="run it; the page shows each op's time (xnnpack)"
+    )
+    parser.add_argument(
+        "--difference",
+        action="store_true",
+        help="run it op by op; the page shows how far each is from eager",
+    )
+    parser.add_argument(
+        "--overlay",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="numbers to lay over the graph, as Model Explorer's node data (JSON)",
+    )
+    parser.add_argument(
+        "--beside",
+        metavar="MODEL",
+        help="another program for the page: what differs, in text and graph",
+    )
+    parser.add_argument("--open", action="store_true", help="open the page that --html wrote")
+    parser.add_argument(
+        "--editor",
+        default=EDITOR,
+        metavar="ADDRESS",
+        help=f"what links to source lines open ({EDITOR}); none: no links, for a page to share",
+    )
+    parser.add_argument("--dot", type=Path, metavar="FILE", help="write Graphviz")
+    parser.add_argument(
+        "--model-explorer", type=Path, metavar="FILE", help="write JSON for Model Explorer"
+    )
+    parser.add_argument(
+        "--method", default="forward", help="of --dot, --profile and --difference (forward)"
+    )
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="of the text (auto: on a terminal)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Write what was asked for; the text or the tables go to the terminal."""
+    from stepwell.inspection.viewer import tell, to_dot, to_html, to_model_explorer
+    from stepwell.inspection.viewer.highlight import highlighted
+    from stepwell.inspection.viewer.summary import summarize
+    from stepwell.ir.syntax.text import to_text
+    from stepwell.lowering import lower
+
+    if arguments.profile and not (arguments.html and arguments.target):
+        raise StepwellError("--profile times a lowered program", help="give --html and --target")
+    if arguments.difference and not (arguments.html and arguments.target):
+        raise StepwellError(
+            "--difference compares a lowered program", help="give --html and --target"
+        )
+    if (arguments.overlay or arguments.beside) and not arguments.html:
+        raise StepwellError("--overlay and --beside are the page's", help="give --html FILE")
+    if (arguments.option or arguments.pipeline or arguments.edits) and not arguments.target:
+        fact = "-O, --pipeline and its changes are a target's, and none is named"
+        raise StepwellError(fact, help="give --target")
+    if arguments.open and not arguments.html:
+        raise StepwellError("--open opens the page that --html writes", help="give --html FILE")
+    options = options_of(arguments) if arguments.target else {}
+    model = opened(arguments.model, arguments)
+    program = model.program
+    written = [path for path in (arguments.html, arguments.dot, arguments.model_explorer) if path]
+    if arguments.html:
+        folder = Path(arguments.model.rpartition(":")[0] or arguments.model).parent
+        with waiting(f"telling {arguments.model}"):
+            story = tell(program, arguments.target, title=model.name, folder=folder, **options)
+        if arguments.profile:
+            story = with_times(story, arguments.method)
+        if arguments.difference:
+            story = with_differences(story, program, arguments.method)
+        story = with_memory(story, arguments.model, program)
+        story = with_others(story, program, arguments, options)
+        editor = None if arguments.editor == "none" else arguments.editor
+        write_atomically(arguments.html, to_html(story, editor).encode())
+        _say(arguments.html, story, arguments.open)
+        program = story.lowered.program if story.lowered else program
+    elif arguments.target:
+        with waiting(f"lowering {arguments.model}"):
+            program = lower(program, arguments.target, **options).program
+    if arguments.dot:
+        write_atomically(arguments.dot, to_dot(program, arguments.method).encode())
+    if arguments.model_explorer:
+        write_atomically(arguments.model_explorer, to_model_explorer(program).encode())
+    text = None
+    if arguments.summary:
+        print(summarize(program))
+    elif not written:
+        text = to_text(program.module, locations=arguments.locations, generic=arguments.generic)
+        color = arguments.color == "always" or (arguments.color == "auto" and sys.stdout.isatty())
+        print(highlighted(text) if color else text)
+    summary = summarize(program) if arguments.json else None
+    return Outcome({"summary": summary, "text": text}, written)
+
+
+def opened(source: str, arguments: argparse.Namespace) -> Model:
+    """A program of the command, read as its options ask."""
+    from stepwell.cli.terminal.sources import open_source
+
+    read_as = {name: getattr(arguments, name) for name in ("trust", "largest", "quantize")}
+    return open_source(source, **read_as)
+
+
+def _say(path: Path, story: Story, is_opened: bool) -> None:
+    """Say what was written, and open it if that was asked for."""
+    made = sum(len(level.applications) for level in story.levels)
+    held = [f"{len(story.levels)} levels" if len(story.levels) > 1 else "one level"]
+    held += [f"{made} rewrites"] if made else []
+    held += ["a profile"] if story.times else []
+    held += ["a memory plan"] if story.memory else []
+    print(f"wrote {path}: {path.stat().st_size:,} bytes, {', '.join(held)}; needs no network")
+    if not is_opened:
+        return
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise StepwellError("no browser was found", help=f"open {path} yourself")
+
+
+def with_memory(story: Story, model: str, program: Program) -> Story:
+    """A story with the arenas of its `.pte`, the lowered one or the file that is shown, and the
+    workspaces of XNNPACK's delegates in it.
+    """
+    from stepwell.backends.executorch.reading.read import read_container
+    from stepwell.inspection.viewer.memory import memory_plans
+    from stepwell.inspection.viewer.workspace import workspace_plans
+
+    if story.lowered is not None and story.lowered.target.artifact == "pte":
+        data = story.lowered.artifact
+    elif story.lowered is None and model.endswith(".pte"):
+        data = read_bytes(Path(model))
+    else:
+        return story
+    inside = story.lowered.program if story.lowered is not None else program
+    plans = (*memory_plans(read_container(data)), *workspace_plans(inside))
+    return replace(story, memory=plans)
+
+
+def with_differences(story: Story, program: Program, method: str) -> Story:
+    """A story with how far each node is from eager, on the inputs that `with_times` draws."""
+    from stepwell.inspection.viewer.differences import differences
+    from stepwell.loaders.artifacts import random_inputs
+
+    assert story.lowered is not None
+    inputs = random_inputs(story.lowered.artifact, method, 0)
+    found = differences(program, story.lowered.program, inputs, method)
+    return replace(story, differences=found)
+
+
+def with_others(
+    story: Story, program: Program, arguments: argparse.Namespace, options: dict[str, Any]
+) -> Story:
+    """A story with its weights' numbers, a reader's and the program that is to stand beside it."""
+    from stepwell.inspection.viewer.overlays import read_overlay
+    from stepwell.inspection.viewer.side_by_side import with_beside
+    from stepwell.inspection.viewer.weights import weight_numbers
+    from stepwell.lowering import lower
+
+    shown = story.lowered.program if story.lowered is not None else program
+    story = replace(story, numbers=weight_numbers(shown))
+    story = replace(story, overlays={path.name: read_overlay(path) for path in arguments.overlay})
+    if not arguments.beside:
+        return story
+    other = opened(arguments.beside, arguments)
+    second = other.program
+    if arguments.target:
+        with waiting(f"lowering {arguments.beside}"):
+            second = lower(second, arguments.target, **options).program
+    return with_beside(story, second, other.name)
+
+
+def with_times(story: Story, method: str) -> Story:
+    """A story with the time of each op, measured on random inputs.
+
+    Raises:
+        StepwellError: the target's engine has no profiler.
+    """
+    from stepwell.loaders.artifacts import random_inputs
+
+    lowered = story.lowered
+    assert lowered is not None
+    record = lowered.to_etrecord(method)  # Refuses other targets before their artifact is read.
+    inputs = random_inputs(lowered.artifact, method, 0)
+    profile = lowered.profile(*inputs, method=method, record=record)
+    times = {
+        node.name: sum(event.milliseconds / len(event.nodes) for event in events)
+        for node, events in profile.by_node.items()
+        if node is not None
+    }
+    added = sum(event.milliseconds for event in profile.by_node.get(None, ()))
+    return replace(story, latency=profile.milliseconds / 1e3, times=times, added=added)

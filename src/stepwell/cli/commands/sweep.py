@@ -1,0 +1,158 @@
+"""`stepwell sweep MODELS -t TARGET`: does it work on everything?"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.ir.diagnostics import StepwellError
+
+if TYPE_CHECKING:
+    from stepwell.model_zoo.sweep.rows import Row
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "models",
+        nargs="*",
+        default=["*"],
+        help="names of the zoo with wildcards (timm/*; '!operators/*' takes away), file.py:name",
+    )
+    parser.add_argument(
+        "-t", "--target", action="append", default=[], help="may stand several times (xnnpack)"
+    )
+    parser.add_argument(
+        "-O", "--option", action="append", default=[], metavar="NAME=VALUE",
+        help="an option of every target named (docs/options.md)",
+    )  # fmt: skip
+    parser.add_argument("--quantize", help="int8 (the target's own quantizer), int8-xnnpack, ...")
+    parser.add_argument("--dtype", choices=("float16", "bfloat16"), help="cast floats first")
+    parser.add_argument("--symbolic", action="store_true", help="export with symbolic sizes")
+    parser.add_argument("--payload", help="linear layers in this MX payload: fp8e4m3, ...")
+    parser.add_argument("--latency", action="store_true", help="time the artifacts (xnnpack)")
+    parser.add_argument("--stock", action="store_true", help="the stock flow beside ours (xnnpack)")
+    parser.add_argument(
+        "--tune", type=Path, metavar="FILE", help="measure close choices into a table (xnnpack)"
+    )
+    parser.add_argument(
+        "--store", type=Path, default=Path("sweep.sqlite"), metavar="FILE", help="(sweep.sqlite)"
+    )
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="on this machine")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask cluster instead")
+    parser.add_argument("--seconds", type=float, default=300.0, help="a job may take (300)")
+    parser.add_argument("--memory", type=float, default=8.0, help="GiB that a job may add (8)")
+    parser.add_argument(
+        "--again", action="append", default=[], metavar="OUTCOME", help="compute such rows again"
+    )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="compute nothing: write what the store has into a .md or a .html",
+    )
+    parser.add_argument("--list", action="store_true", help="list the models and stop")
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Sweep, show the table, and exit with 1 if a result is wrong or a process died."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from stepwell.model_zoo.catalogue.models import select
+    from stepwell.model_zoo.sweep import Limits
+    from stepwell.model_zoo.sweep.driver import sweep
+    from stepwell.model_zoo.sweep.rows import OUTCOMES
+    from stepwell.model_zoo.sweep.tables import LiveTable
+    from stepwell.plugins.plugins import handed_on
+
+    if arguments.list:
+        entries = [{"name": entry.name, "kind": entry.kind} for entry in select(arguments.models)]
+        for entry in entries:
+            print(f"{entry['name']}  ({entry['kind']})")
+        return Outcome({"models": entries})
+    if arguments.report:
+        rows = write_reports(arguments.store, arguments.report)
+        return Outcome({"rows": rows}, arguments.report)
+    if unknown := sorted({*arguments.again} - {*OUTCOMES}):
+        raise StepwellError(
+            f"there is no outcome {unknown[0]!r}", help="outcomes are " + ", ".join(OUTCOMES)
+        )
+    if arguments.load and arguments.scheduler:
+        raise StepwellError(
+            "--load reaches no worker of another scheduler",
+            help="start its workers with STEPWELL_LOAD=FILE, or install the plug-in there",
+        )
+    targets = arguments.target or ["xnnpack"]
+    options = read_options(targets, arguments.option) if arguments.option else {}
+    shown = LiveTable()
+    console = Console(stderr=True)
+    try:
+        live = Live(shown, console=console, refresh_per_second=2, transient=True)
+        with handed_on(arguments.load), live:
+            found = sweep(
+                arguments.models,
+                targets,
+                options=options,
+                quantize=arguments.quantize,
+                dtype=arguments.dtype,
+                symbolic=arguments.symbolic,
+                payload=arguments.payload,
+                latency=arguments.latency,
+                stock=arguments.stock,
+                tune=arguments.tune,
+                store=arguments.store,
+                workers=arguments.workers,
+                scheduler=arguments.scheduler,
+                limits=Limits(arguments.seconds, int(arguments.memory * (1 << 30))),
+                again=arguments.again,
+                progress=shown.update,
+            )
+    except KeyboardInterrupt:
+        print(f"\nstopped: {len(shown.rows)} rows are kept in {arguments.store}; the same command "
+              "goes on from there", file=sys.__stderr__)  # fmt: skip
+        raise
+    print(found, end="")
+    print(f"{len(found.rows)} rows, {found.computed} of them computed now, in {arguments.store}")
+    return Outcome(found, [arguments.store], 0 if found.ok else 1)
+
+
+def read_options(targets: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
+    """Options as every target takes them, of `name=value`.
+
+    Raises:
+        StepwellError: a target is unknown, or does not take one of them.
+    """
+    from stepwell.targets.table import find_target
+
+    return {
+        name: value
+        for target in targets
+        for name, value in find_target(target).read_options(texts).items()
+    }
+
+
+def write_reports(store: Path, paths: Sequence[Path]) -> Sequence[Row]:
+    """Write the newest rows of a store into documents.
+
+    Raises:
+        StepwellError: there is no such store, or a document has no place for them.
+    """
+    from stepwell.model_zoo.sweep.report import write
+    from stepwell.model_zoo.sweep.store import Store
+
+    if not store.exists():
+        raise StepwellError(f"there is no store {store}", help="--store names it")
+    with Store(store) as base:
+        rows = base.latest()
+    for path in paths:
+        write(path, rows)
+        print(f"{path}: {len(rows)} rows")
+    return rows

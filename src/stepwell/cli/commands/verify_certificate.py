@@ -1,0 +1,69 @@
+"""`stepwell verify-certificate FILE [PROGRAM] [--source MODEL]`: is what a certificate says so?"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.cli.terminal.outcome import Outcome
+from stepwell.ir.diagnostics import StepwellError
+
+if TYPE_CHECKING:
+    from stepwell.program import Program
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("certificate", type=Path, metavar="FILE", help="from `lower --certify`")
+    parser.add_argument(
+        "program",
+        nargs="?",
+        type=Path,
+        metavar="PROGRAM",
+        help="the .mlir of `lower --emit-ir` that it must speak of, its weights beside it",
+    )
+    parser.add_argument(
+        "--source", metavar="MODEL", help="what was lowered, as `lower` takes it: its first program"
+    )
+    parser.add_argument("--seed", type=int, help="of the variables; by default one nobody knows")
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Check it again; 1 if it is refused."""
+    from stepwell.dialects import make_known
+    from stepwell.program import Program
+    from stepwell.validation.certificates.certificate import Certificate
+    from stepwell.validation.certificates.verifier import verify_certificate
+
+    make_known()
+    try:
+        text = arguments.certificate.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StepwellError(f"{arguments.certificate} cannot be read: {error}") from error
+    made = Certificate.from_json(text)
+    program = None if arguments.program is None else Program.load(arguments.program)
+    source = None if arguments.source is None else _opened(arguments.source)
+    found = verify_certificate(made, program, arguments.seed, source=source)
+    for fault in found.faults:
+        print(fault)
+    print(f"{arguments.certificate}: {found}")
+    if source is None and found.ok:
+        print("The first program is the certificate's own text; --source MODEL compares it.")
+    figures = {
+        "ok": found.ok,
+        "proved": found.is_proved,
+        "trusted": dict(found.trusted),
+        "faults": list(found.faults),
+        "text": str(found),
+    }
+    return Outcome(figures, (), 0 if found.ok else 1)
+
+
+def _opened(model: str) -> Program:
+    """A program as `lower` begins with it."""
+    from stepwell.cli.terminal.sources import open_source
+    from stepwell.program import Program, from_exported_program, programs_of
+
+    found = programs_of(open_source(model).program)
+    return found if isinstance(found, Program) else from_exported_program(found)

@@ -1,0 +1,139 @@
+"""`stepwell demo`: the main job on a real model, with a table that needs no explanation."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from stepwell.integrations.executorch.stock import measure_stock
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.loaders.models import open_model
+from stepwell.lowering import lower
+from stepwell.pipelines.xnnpack import XNNPACK_PUBLISHED
+from stepwell.program import from_exported_program
+from stepwell.translate.exporting import export
+
+
+def _from_here(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _command() -> str:
+    """How this command is called from here: it may not be on the path."""
+    beside = Path(sys.executable).with_name("stepwell")
+    on_path = shutil.which("stepwell")
+    if on_path and (not beside.exists() or Path(on_path) == beside):
+        return "stepwell"
+    return _from_here(beside) if beside.exists() else f"{sys.executable} -m stepwell"
+
+
+HERE = Path(__file__).resolve()
+EXAMPLES = next(
+    (
+        folder
+        for folder in (HERE.parent / "examples", HERE.parents[2] / "examples")
+        if folder.is_dir()
+    ),
+    HERE.parent / "examples",
+)
+"""Models and tutorials: inside an installed wheel, beside `src` in a checkout."""
+
+MODEL = EXAMPLES / "models" / "deit.py"
+
+
+def demo(output: Path, quick: bool = False) -> dict[str, Any]:
+    """Lower DeiT-Tiny to a `.pte`, run it on ExecuTorch's runtime, compare with eager PyTorch.
+
+    Returns:
+        The table's figures by name; `right` says whether the results are PyTorch's.
+
+    Args:
+        output: where the `.pte` is written.
+        quick: neither check every step nor measure ExecuTorch's own flow.
+
+    Raises:
+        StepwellError: the examples were removed from the installation.
+    """
+    if not MODEL.exists():
+        raise StepwellError(
+            f"there is no {MODEL}", help="install stepwell again, or use a checkout"
+        )
+    console = Console(highlight=False, soft_wrap=True)
+    console.print("DeiT-Tiny, a vision transformer with random weights, from PyTorch to XNNPACK\n")
+    model = open_model(f"{MODEL}:deit_tiny")
+    module, inputs = model.module, model.inputs
+    assert module is not None and inputs is not None
+    exported = export(module, inputs)
+
+    started = time.process_time()
+    lowered = lower(from_exported_program(exported), "xnnpack")
+    data = lowered.to_pte()
+    seconds = time.process_time() - started
+    write_atomically(output, data)
+    stock = dict[str, Any]()
+    if not quick:
+        with console.status("checking every step of the lowering (half a minute; --quick skips)"):
+            lower(exported, "xnnpack", check=True)
+        with console.status("lowering it by ExecuTorch's own flow (a minute; --quick skips)"):
+            stock = measure_stock(f"{MODEL}:deit_tiny")
+
+    with torch.no_grad():
+        eager = module(*inputs)
+    outputs = lowered.run(*inputs)
+    error = (outputs[0] - eager).abs().max().item()
+    with torch_alone():
+        decomposed = from_exported_program(exported.run_decompositions())
+    lifted = lower(decomposed, "xnnpack", XNNPACK_PUBLISHED)
+
+    reports = (lifted.report, lowered.report)
+    table = Table("", "stock\nExecuTorch 1.5.1", "scalars\nlifted only", "stepwell")
+    for label, name, outcomes in (
+        ("delegates (parts XNNPACK runs whole)", "delegates", [r.delegates for r in reports]),
+        ("   cut off so that loading takes less memory", "cuts", [r.cuts for r in reports]),
+        ("ops left to portable kernels", "outside", [r.outside.total() for r in reports]),
+        (
+            "   of them aten.mul.Scalar",
+            "mul.Scalar",
+            [r.outside["aten.mul.Scalar"] for r in reports],
+        ),
+    ):
+        table.add_row(label, str(stock.get(name, "–")), *map(str, outcomes))
+    took = f"{stock['seconds']:.1f} s" if stock else "–"
+    table.add_row("ExportedProgram to .pte, CPU", took, "", f"{seconds:.2f} s")
+    console.print(table)
+    console.print(
+        f"\nwrote {output} ({len(data):,} bytes), ran it on the ExecuTorch runtime:\n"
+        f"largest difference from eager PyTorch {error:.1e} "
+        f"(outputs up to {eager.abs().max().item():.2f})\n"
+        f"same class predicted: {'yes' if outputs[0].argmax() == eager.argmax() else 'NO'}\n"
+    )
+    command = _command()
+    console.print(
+        f"see every step:  {command} lower {_from_here(MODEL)}:deit_tiny -t xnnpack -o deit.pte\n"
+        f"read it as text: {command} show {output}"
+    )
+    if quick:
+        console.print("--quick: no step was checked, ExecuTorch's own flow was not measured")
+    else:
+        console.print("every step was checked: what it replaced and what it wrote compute the same")
+    return {
+        "stock": stock or None,
+        "lifted": lifted.report.figures,
+        "stepwell": lowered.report.figures,
+        "seconds": seconds,
+        "bytes": len(data),
+        "error": error,
+        "right": error < 1e-4,
+    }

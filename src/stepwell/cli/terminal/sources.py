@@ -1,0 +1,120 @@
+"""Whatever a command can look at, as a program: a model, a saved program, or an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stepwell.ir.outside.files import read_bytes
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.loaders.models import Model, open_model
+from stepwell.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file that some target made.
+
+    Attributes:
+        name: the file's, without its suffix.
+        data: its bytes.
+        program: what is in it.
+        target: whose engine runs it.
+    """
+
+    name: str
+    data: bytes
+    program: Program
+    target: Target
+
+
+def open_source(
+    spec: str,
+    *,
+    trust: bool = False,
+    largest: bool = False,
+    quantize: str | None = None,
+    language: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, int | None] | None = None,
+) -> Model:
+    """A model (`open_model`), or the program in an artifact (`open_artifact`).
+
+    Raises:
+        StepwellError: the file is missing or does not read.
+    """
+    artifact = open_artifact(spec, largest=largest)
+    if artifact is None:
+        return open_model(spec, trust=trust, quantize=quantize, language=language, dynamic=dynamic)
+    return Model(artifact.name, artifact.program)
+
+
+def open_artifact(spec: str, *, largest: bool = False) -> Artifact | None:
+    """The artifact in a file, whoever wrote it; None for what is no artifact.
+
+    Args:
+        spec: a `.pte`, a `.bpte`, a `.tosa`, a `.vgf`, or a file of a plug-in's target that has
+            a reader.
+        largest: read a `.pte` at the largest sizes it declares.
+
+    Raises:
+        StepwellError: the file is missing or does not read.
+    """
+    from stepwell.backends.executorch.writing.bundled import unbundled
+
+    path = Path(spec)
+    is_bundle = path.suffix == ".bpte"
+    reader = _reader_of(".pte" if is_bundle else path.suffix, largest)
+    if reader is None:
+        return None
+    data = unbundled(read_bytes(path)) if is_bundle else read_bytes(path)
+    program, target = reader(data)
+    return Artifact(path.stem, data, program, target)
+
+
+def _reader_of(suffix: str, largest: bool) -> Callable[[bytes], tuple[Program, Target]] | None:
+    from stepwell.plugins.plugins import registry
+    from stepwell.targets.table import find_target
+
+    if suffix == ".pte":
+        return lambda data: _read_pte(data, largest)
+    if suffix == ".tosa":
+        return _read_tosa
+    if suffix == ".vgf":
+        return _read_vgf
+    for name in registry().targets if len(suffix) > 1 else ():
+        target = find_target(name)
+        if target.reader is not None and suffix == f".{target.artifact}":
+            return lambda data, read=target.reader, by=target: (read(data), by)
+    return None
+
+
+def _read_pte(data: bytes, largest: bool) -> tuple[Program, Target]:
+    from stepwell.loaders.artifacts import read_pte
+    from stepwell.targets.table import find_target
+
+    program = read_pte(data, largest=largest)
+    return program, find_target("cortex-m55" if program.level == "cmsis" else "xnnpack")
+
+
+def _read_tosa(data: bytes) -> tuple[Program, Target]:
+    from stepwell.loaders.artifacts import read_tosa
+    from stepwell.targets.table import find_target
+
+    return read_tosa(data), find_target("tosa-1.0+fp")
+
+
+def _read_vgf(data: bytes) -> tuple[Program, Target]:
+    from stepwell.loaders.artifacts import read_vgf
+    from stepwell.targets.table import find_target
+
+    return read_vgf(data), find_target("vgf")
+
+
+def random_values(program: Program, method: str, seed: int) -> Sequence[Any]:
+    """Inputs of a method: normal floats and small integers, drawn from a seed."""
+    from stepwell.validation.samples import make_samples
+
+    samples = make_samples(program.method(method), None, seed)
+    return next(sample for sample in samples if sample.label == "random").inputs

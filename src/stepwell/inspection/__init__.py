@@ -1,0 +1,1 @@
+"""What became of a program: reports, explanations, pages and the playground."""

@@ -1,0 +1,345 @@
+"""The playground without its page: a method an action, JSON in and out.
+
+held = Playground(program, "block")
+held.lower({"target": "xnnpack", "edits": [["without", "lower/lower-gelu"]]})
+held.rule({"target": "xnnpack"}, "rule …")
+held.file({"target": "xnnpack"})
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from xdsl.dialects.builtin import LocationAttr, StringAttr
+
+from stepwell.inspection.playground import sharing
+from stepwell.inspection.playground.differences import differences, runs, same_inputs
+from stepwell.inspection.playground.edited_text import with_locations
+from stepwell.inspection.playground.pipeline_rows import Way, command
+from stepwell.inspection.playground.proofs import Prover
+from stepwell.inspection.playground.settings import Asked
+from stepwell.inspection.playground.typed_rules import tried, typed, watched
+from stepwell.inspection.reports.explaining import fates
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.levels import AFTER
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Step, step_name
+from stepwell.ir.syntax.inline_values import take_values
+from stepwell.ir.syntax.text import parse_module
+from stepwell.ir.weights import WeightStore
+from stepwell.lowering import Lowered, lower
+from stepwell.pipelines.pass_pipeline.stages import stages_of
+from stepwell.targets.table import PIPELINES, find_target
+from stepwell.validation.samples import Sample, make_samples
+
+VARIANT_SECONDS = 0.25
+"""For variants of a rule that was typed."""
+PROOF_SECONDS = 0.1
+"""How long an answer waits for a proof; it is asked for again."""
+
+_FIRST_RULE = """
+rule remove-double-negation
+Before:
+    %a = aten.neg.default(%x)
+    %y = aten.neg.default(%a)
+After:
+    %y = %x
+"""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A program as it was shown: its text, and what the text leaves out.
+
+    Attributes:
+        text: without locations.
+        weights: that its keys name.
+        locations: of its ops, in the text's order.
+    """
+
+    text: str
+    weights: WeightStore
+    locations: Sequence[LocationAttr]
+
+    @classmethod
+    def of(cls, program: Program) -> Shown:
+        """A program as it is now."""
+        locations = [op.location for op in program.module.walk()]
+        return cls(program.text(), program.weights, locations)
+
+
+class Playground:
+    """One program, and all that is tried with it."""
+
+    def __init__(
+        self,
+        program: Program,
+        name: str = "program",
+        asked: Asked | None = None,
+        inputs: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> None:
+        """A playground of a program.
+
+        Args:
+            program: at any level; it is not changed.
+            name: to call it by.
+            asked: what is set up at first.
+            inputs: of its method, that differences are looked at on; by default random ones.
+            model: what commands call it (`MODEL`).
+        """
+        self.program, self.name, self.model = program, name, model or f"{name}.mlir"
+        self.asked = asked or Asked()
+        self.prover = Prover()
+        self._inputs = inputs
+        self._eager: tuple[Sample, dict[str, Any], dict[str, Any]] | None = None
+        self._lowered: tuple[Asked, Lowered] | None = None
+        self._shown: dict[str, Shown] = {}
+
+    @property
+    def method(self) -> str:
+        """The method whose values are compared."""
+        return next(iter(self.program.methods))
+
+    def begin(self) -> dict[str, Any]:
+        """What a page needs first: the name, the targets, what is set up."""
+        return {
+            "name": self.name,
+            "targets": list(PIPELINES),
+            "asked": self.asked.to_json(),
+        }
+
+    def lower(self, given: Any) -> dict[str, Any]:
+        """Take the way that is asked for.
+
+        Returns:
+            the steps as rows, the stages, the text where it is looked at and at the end, the
+            report, what became of each op, and where each typed rule applied.
+
+        Raises:
+            StepwellError: something asked for is not known, or the program cannot be lowered.
+        """
+        asked = Asked.of_json(given)
+        started = time.perf_counter()
+        target = find_target(asked.target)
+        options = target.read_options(asked.options)
+        rules = {name: watched(rule) for name, rule in typed(asked.rules).items()}
+        steps: dict[str, Step] = {name: step for name, (step, _) in rules.items()}
+        way = Way.of(target.name, target.own_pipeline(options), asked.edits, steps)
+        looked = _Looked(way, asked.at)
+        program = self.program if asked.text is None else self._edited(asked)
+        lowered = lower(program, asked.target, lambda own: way.pipeline, observer=looked, **options)
+        left = looked.shown
+        if left is None:
+            ahead = asked.text is not None and looked.step is not None
+            left = self._ahead(asked, way, options) if ahead else Shown.of(program)
+        self._shown[asked.at] = left
+        self.asked, self._lowered = asked, (asked, lowered)
+        text = str(left.text) if asked.text is None or asked.at != asked.text_at else asked.text
+        return {
+            "asked": asked.to_json(),
+            "stages": list(stages_of(way.pipeline, target.name)),
+            "steps": way.rows(lowered.report),
+            "left": text,
+            "right": lowered.program.text(),
+            "report": str(lowered.report),
+            "delegates": lowered.report.delegates,
+            "outside": lowered.report.outside.most_common(),
+            "refusals": [asdict(refusal) for refusal in lowered.report.refusals],
+            "ops": [asdict(fate) for fate in fates(self.program, lowered)],
+            "pictures": {name: [asdict(one) for one in made] for name, (_, made) in rules.items()},
+            "artifact": target.artifact,
+            "command": command(self.model, asked.target, asked.options, asked.edits),
+            "seconds": time.perf_counter() - started,
+        }
+
+    def _edited(self, asked: Asked) -> Program:
+        """The program that was edited, over the weights of what it was edited from."""
+        assert asked.text is not None
+        origin = self._shown.get(asked.text_at)
+        weights = (self.program.weights if origin is None else origin.weights).child()
+        module = parse_module(asked.text, name="edited", locate=True)
+        take_values(module, weights)
+        if origin is not None:
+            with_locations(module, asked.text, origin.text, origin.locations)
+        missing = sorted(Program(module, weights).used_weights() - set(weights))
+        if missing:
+            raise StepwellError(
+                f"there is no weight {missing[0]!r}",
+                help=f'a small one may stand in the text: stepwell.weight <"{missing[0]}"> '
+                '"constant" = dense<…> : tensor<…> : tensor<…>',
+            )
+        return Program(module, weights)
+
+    def _ahead(self, asked: Asked, way: Way, options: Mapping[str, Any]) -> Shown:
+        """The program ahead of where it was edited."""
+        stop = way.step_of(asked.at)
+        taken = lower(self.program, asked.target, lambda own: way.pipeline, stop=stop, **options)
+        return Shown.of(taken.program)
+
+    def compare(self, given: Any) -> dict[str, Any]:
+        """How far each op of the program as it runs is from eager, on the sample.
+
+        Raises:
+            StepwellError: the program does not run, or takes other types than the model.
+        """
+        asked = Asked.of_json(given)
+        if self._lowered is None or self._lowered[0] != asked:
+            self.lower(given)
+        assert self._lowered is not None
+        started = time.perf_counter()
+        lowered = self._lowered[1].program
+        same_inputs(self.program, lowered, self.method)
+        if self._eager is None:
+            sample = next(iter(make_samples(self.program.method(self.method), self._inputs)))
+            self._eager = (sample, *runs(self.program, self.method, sample))
+        sample, eager, outputs = self._eager
+        nodes, whole = differences(eager, outputs, lowered, self.method, sample)
+        return {
+            "nodes": {one.node: asdict(one) for one in nodes},
+            "outputs": [asdict(one) for one in whole],
+            "sample": sample.label,
+            "seconds": time.perf_counter() - started,
+        }
+
+    def rule(self, given: Any, text: str) -> dict[str, Any]:
+        """Read rules that were typed, try each on its variants, have it proved, and apply it.
+
+        Args:
+            given: what is asked for, whose rules these take the place of.
+            text: of all rules. One that no edit names comes where it has something to do.
+
+        Returns:
+            what `lower` gives, and of each rule what was found.
+
+        Raises:
+            StepwellError: a text is no rule, or names what there is not.
+        """
+        started = time.perf_counter()
+        asked = replace(Asked.of_json(given), rules=text)
+        known = typed(text)
+        own = _texts_of(text)
+        for name in known:
+            self.prover.ask(own[name])
+        found = {name: tried(rule, VARIANT_SECONDS / len(known)) for name, rule in known.items()}
+        asked = self._placed(asked)
+        lowered = self.lower(asked.to_json())
+        until = time.perf_counter() + PROOF_SECONDS
+        rules = [
+            {
+                "name": name,
+                "wrong": found[name].wrong,
+                "variants": found[name].words,
+                "proof": self.prover.verdict(own[name], max(until - time.perf_counter(), 0)),
+            }
+            for name in known
+        ]
+        return {"rules": rules, "lowered": lowered, "seconds": time.perf_counter() - started}
+
+    def _placed(self, asked: Asked) -> Asked:
+        """With an edit for each rule that none names, without those that name a rule no more."""
+        rules = typed(asked.rules)
+        target = find_target(asked.target)
+        options = target.read_options(asked.options)
+        edits = list(asked.edits)
+        named = {said.partition("=")[2] for _, said in edits}
+        for name, rule in rules.items():
+            if name not in named:
+                steps: dict[str, Step] = {one: cls() for one, cls in rules.items()}
+                way = Way.of(target.name, target.own_pipeline(options), edits, steps)
+                behind = None if asked.text is None else way.step_of(asked.text_at)
+                kind, path = way.place_for(rule.anchors, behind)
+                edits.append((kind, f"{path}={name}"))
+        return replace(asked, edits=tuple(edits))
+
+    def verdicts(self, text: str) -> dict[str, str | None]:
+        """Of each rule of a text what the solver says; None: it is still at it."""
+        return {name: self.prover.verdict(own) for name, own in _texts_of(text).items()}
+
+    def _to_share(self, given: Any) -> sharing.Shared:
+        asked = Asked.of_json(given)
+        edited = None if asked.text is None else self._edited(asked)
+        return sharing.Shared(self.name, self.program, asked, edited)
+
+    def link(self, given: Any) -> str:
+        """All of it as the last part of an address.
+
+        Raises:
+            StepwellError: its weights are too large for that.
+        """
+        return sharing.to_link(self._to_share(given))
+
+    def file(self, given: Any) -> bytes:
+        """All of it as a file."""
+        return sharing.to_file(self._to_share(given))
+
+    def open(self, shared: str | bytes) -> dict[str, Any]:
+        """Take what a link or a file holds in the place of the program that is here.
+
+        Raises:
+            ParseFailure: it is neither.
+        """
+        is_link = isinstance(shared, str)
+        self.take(sharing.from_link(shared) if is_link else sharing.from_file(shared))
+        return self.begin()
+
+    def take(self, held: sharing.Shared) -> None:
+        """Take what was shared."""
+        self.program, self.name, self.asked = held.program, held.name, held.asked
+        self.model = f"{held.name}.mlir"
+        self._eager = self._lowered = self._inputs = None
+        edited = held.edited
+        self._shown = {} if edited is None else {held.asked.text_at: Shown.of(edited)}
+
+    def artifact(self, given: Any) -> bytes:
+        """The bytes that a device runs.
+
+        Raises:
+            StepwellError: they cannot be written.
+        """
+        asked = Asked.of_json(given)
+        if self._lowered is None or self._lowered[0] != asked:
+            self.lower(given)
+        assert self._lowered is not None
+        return self._lowered[1].artifact
+
+    def warm(self) -> None:
+        """Do what takes long the first time: imports, kernels, a solver's process."""
+        (rule,) = typed(_FIRST_RULE).values()
+        tried(rule, 0)
+        self.prover.start()
+
+    def close(self) -> None:
+        """End what was started."""
+        self.prover.close()
+
+
+class _Looked:
+    """An observer that keeps the program behind one step."""
+
+    def __init__(self, way: Way, at: str) -> None:
+        self.step = way.step_of(at)
+        self.shown: Shown | None = None
+        self._target = way.target
+
+    def __call__(self, step: Step, program: Program, applied: int) -> None:
+        """A step was taken."""
+        if step_name(step) != self.step:
+            return
+        attributes = program.module.attributes
+        attributes[AFTER] = StringAttr(f"{self._target}/{self.step}")
+        try:
+            self.shown = Shown.of(program)
+        finally:
+            attributes.pop(AFTER)
+
+
+def _texts_of(text: str) -> dict[str, str]:
+    """The text of each rule by its name."""
+    parts = [part for part in re.split(r"^(?=rule )", text, flags=re.M) if part.startswith("rule ")]
+    return {part.partition("\n")[0].removeprefix("rule ").strip(): part.strip() for part in parts}

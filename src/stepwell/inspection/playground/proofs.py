@@ -1,0 +1,132 @@
+"""Proofs of typed rules in a process of their own, which may take long and is ended if it does.
+
+python -m stepwell.inspection.playground.proofs     # a rule's text as JSON a line, verdicts as JSON a line
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+SECONDS = 60
+"""How long a proof may take."""
+NO_SOLVER = "not proved: z3 is not installed (pip install 'stepwell[prove]')"
+
+
+class Prover:
+    """Asked for verdicts, which are there some time later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._verdicts: dict[str, str] = {}
+        self._waiting: list[str] = []
+        self._since = float("inf")
+        """When the proof began that is being looked for."""
+
+    def start(self) -> None:
+        """Bring the process up, where there is a solver."""
+        if self._process is None and importlib.util.find_spec("z3") is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "stepwell.inspection.playground.proofs"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+            threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._answers.put(json.loads(line))
+
+    def ask(self, text: str) -> None:
+        """Have the one rule of a text proved; asked again, the verdict is what it was."""
+        with self._lock:
+            if text in self._verdicts or text in self._waiting:
+                return
+            self.start()
+            if self._process is None:
+                self._verdicts[text] = NO_SOLVER
+                return
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(json.dumps({"text": text}) + "\n")
+                self._process.stdin.flush()
+            self._waiting.append(text)
+
+    def verdict(self, text: str, seconds: float = 0.0) -> str | None:
+        """The verdict on the rule of a text, waiting so long for it; None: it is not there yet."""
+        until = time.monotonic() + seconds
+        while True:
+            self._take(max(until - time.monotonic(), 0.0))
+            with self._lock:
+                found = self._verdicts.get(text)
+            if found is not None or time.monotonic() >= until:
+                return found
+
+    def _take(self, seconds: float) -> None:
+        try:
+            answer = self._answers.get(timeout=seconds) if seconds else self._answers.get_nowait()
+        except queue.Empty:
+            self._give_up()
+            return
+        with self._lock:
+            self._since = time.monotonic() if answer["begun"] else float("inf")
+            if not answer["begun"]:
+                self._verdicts[answer["text"]] = answer["verdict"]
+                self._waiting.remove(answer["text"])
+
+    def _give_up(self) -> None:
+        """End the process where a proof has taken too long, and with it what waits."""
+        with self._lock:
+            if time.monotonic() - self._since > SECONDS:
+                late = f"open: no proof within {SECONDS} seconds"
+                self._verdicts.update(dict.fromkeys(self._waiting, late))
+                self._waiting.clear()
+                self._end()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process, self._since = None, float("inf")
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._end()
+
+
+def main() -> None:
+    """Read rules and write verdicts until the input ends."""
+    from stepwell.inspection.playground.typed_rules import typed
+    from stepwell.ir.diagnostics import StepwellError
+    from stepwell.validation.rules.verdicts import prove
+
+    for line in sys.stdin:
+        text = json.loads(line)["text"]
+        print(json.dumps({"text": text, "begun": True}), flush=True)
+        try:
+            (rule,) = typed(text).values()
+            verdict = str(prove(rule))
+        except StepwellError as error:
+            verdict = f"open: {error.problems[0].fact}"
+        except Exception as error:  # A proof that fails proves nothing, and ends nothing.
+            verdict = f"open: {type(error).__name__}: {error}"
+        print(json.dumps({"text": text, "begun": False, "verdict": verdict}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

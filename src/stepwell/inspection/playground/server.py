@@ -1,0 +1,279 @@
+"""The page's server: on the loopback address, for whoever has the token that its link carries.
+
+A browser that was led here by another page has no token, and one that was led here by another name
+(`Host`) is refused. One action that changes what is held runs at a time; another waits for a while
+and is refused then, so that no request hangs behind a long one. What only reads waits for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import secrets
+import threading
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from stepwell.inspection.playground.pipeline_rows import told
+from stepwell.inspection.playground.playground import Playground
+from stepwell.inspection.playground.settings import Asked
+from stepwell.ir.diagnostics import ParseFailure, StepwellError
+from stepwell.program import Program, from_exported_program, programs_of
+
+HEADER = "X-Stepwell-Token"
+MOST_BYTES = 1 << 31
+"""Of a request: a file that somebody opens."""
+_POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self' http://localhost:* http://127.0.0.1:*"
+)
+
+Action = Callable[[Playground, Any], Any]
+ACTIONS: Mapping[str, Action] = {
+    "begin": lambda held, given: held.begin(),
+    "lower": lambda held, given: held.lower(given),
+    "compare": lambda held, given: held.compare(given),
+    "rule": lambda held, given: held.rule(given.get("asked"), _text(given.get("text"))),
+    "verdicts": lambda held, given: held.verdicts(_text(given.get("text"))),
+    "link": lambda held, given: {"link": held.link(given)},
+    "open": lambda held, given: held.open(_text(given.get("link"))),
+    "file": lambda held, given: held.file(given),
+    "artifact": lambda held, given: held.artifact(given),
+}
+"""What a page may ask for: an answer is JSON, or the bytes of a file."""
+READING = frozenset(("begin", "verdicts"))
+"""Actions that change nothing."""
+PATIENCE = 10.0
+"""Seconds that an action waits for the one that runs."""
+
+
+class BusyError(StepwellError):
+    """Another action runs."""
+
+
+def _text(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ParseFailure("a text is needed")
+    return text
+
+
+class Playing:
+    """A playground that is served; closing it ends the server.
+
+    In a notebook it shows the page.
+    """
+
+    def __init__(self, held: Playground, port: int = 0) -> None:
+        """Serve a playground.
+
+        Args:
+            held: the playground.
+            port: of the loopback address; 0: one that is free.
+
+        Raises:
+            StepwellError: the port is taken.
+        """
+        self.held = held
+        self.token = secrets.token_urlsafe(18)
+        self._lock = threading.Lock()
+        handler = type("Handler", (_Handler,), {"playing": self})
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        except OSError as error:
+            raise StepwellError(
+                f"port {port} cannot be served: {error.strerror}", help="--port 0 takes a free one"
+            ) from error
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        threading.Thread(target=self._warm, daemon=True).start()
+
+    def _warm(self) -> None:
+        """Bring up what the first rule would wait for."""
+        with self._lock:
+            self.held.warm()
+
+    @property
+    def port(self) -> int:
+        """The port it is served at."""
+        return self._server.server_address[1]
+
+    @property
+    def link(self) -> str:
+        """The address of the page, with its token."""
+        return f"http://127.0.0.1:{self.port}/?token={self.token}"
+
+    def ask(self, action: str, given: Any) -> Any:
+        """Run an action; none that changes anything runs meanwhile.
+
+        Raises:
+            BusyError: another one runs for too long.
+            StepwellError: the action refuses.
+        """
+        with contextlib.nullcontext() if action in READING else self._alone():
+            return ACTIONS[action](self.held, given)
+
+    def open(self, data: bytes) -> Any:
+        """Take what a file holds in the place of what is here."""
+        with self._alone():
+            return self.held.open(data)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        if not self._lock.acquire(timeout=PATIENCE):
+            raise BusyError("another action is running", help="ask again when it has ended")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def wait(self) -> None:
+        """Serve until it is closed."""
+        self._thread.join()
+
+    def close(self) -> None:
+        """End the server and what it started."""
+        self._server.shutdown()
+        self._server.server_close()
+        self.held.close()
+
+    def __enter__(self) -> Playing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:80vh;border:0"
+        return f'<iframe src="{self.link}" title="stepwell play" style="{style}"></iframe>'
+
+
+def play(program: Any, target: str = "xnnpack", *, name: str = "program", port: int = 0) -> Playing:
+    """A playground of a program, served on this machine.
+
+    Args:
+        program: as `stepwell.lower` takes it.
+        target: to begin with.
+        name: to call it by.
+        port: of the loopback address; 0: one that is free.
+
+    Raises:
+        StepwellError: the port is taken.
+    """
+    programs = programs_of(program)
+    source = programs if isinstance(programs, Program) else from_exported_program(programs)
+    return Playing(Playground(source, name, Asked(target)), port)
+
+
+def page(nonce: str) -> str:
+    """The page, with its style and script in it."""
+    here = files("stepwell.inspection.playground")
+    shown = files("stepwell.inspection.viewer")
+    style = (shown / "page.css").read_text("utf-8") + (here / "play.css").read_text("utf-8")
+    text = (here / "play.html").read_text("utf-8")
+    for mark, part in (
+        ("/*STYLE*/", style),
+        ("/*SCRIPT*/", (here / "play.js").read_text("utf-8")),
+        ("NONCE", nonce),
+    ):
+        text = text.replace(mark, part)
+    return text
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Requests of one page."""
+
+    playing: Playing
+    server_version = "stepwell"
+    sys_version = ""
+    timeout = 60
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is said of requests."""
+
+    def do_GET(self) -> None:
+        """The page."""
+        address = urlsplit(self.path)
+        given = parse_qs(address.query).get("token", [""])[0]
+        if not self._is_local():
+            self._send(403, b"this server answers to its own address alone", "text/plain")
+        elif address.path != "/":
+            self._send(404, b"there is one page here", "text/plain")
+        elif not self._knows(given):
+            self._send(403, b"take the link that stepwell play printed", "text/plain")
+        else:
+            nonce = secrets.token_urlsafe(12)
+            policy = _POLICY.format(nonce=nonce)
+            self._send(200, page(nonce).encode(), "text/html; charset=utf-8", policy)
+
+    def do_POST(self) -> None:
+        """An action."""
+        action = urlsplit(self.path).path.removeprefix("/")
+        size = self.headers.get("Content-Length", "")
+        if not self._is_local() or not self._knows(self.headers.get(HEADER, "")):
+            self._send(403, b"the token is missing", "text/plain")
+            self.close_connection = True
+        elif not size.isdecimal() or int(size) > MOST_BYTES:
+            self._send(413, b"too long", "text/plain")
+        elif action != "upload" and action not in ACTIONS:
+            self._send(404, b"there is no such action", "text/plain")
+        else:
+            self._answer(action, self.rfile.read(int(size)))
+
+    def _answer(self, action: str, body: bytes) -> None:
+        try:
+            if action == "upload":
+                found = self.playing.open(body)
+            else:
+                given = json.loads(body)
+                if not isinstance(given, dict):
+                    return self._json(400, {"problems": [{"fact": "the request is no object"}]})
+                found = self.playing.ask(action, given)
+        except StepwellError as error:
+            status = 503 if isinstance(error, BusyError) else 422
+            return self._json(status, {"problems": told(error)})
+        except (ValueError, RecursionError):
+            return self._json(400, {"problems": [{"fact": "the request is no JSON"}]})
+        except Exception as error:
+            traceback.print_exc()
+            fact = f"{type(error).__name__}: {error}"
+            help = "a mistake of stepwell's own: the terminal shows where"
+            return self._json(500, {"problems": [{"fact": fact, "help": help}]})
+        if isinstance(found, bytes):
+            return self._send(200, found, "application/octet-stream")
+        return self._json(200, found)
+
+    def _is_local(self) -> bool:
+        """Whether the browser asked for this address: not for a name that leads here."""
+        host = self.headers.get("Host", "")
+        origin = self.headers.get("Origin")
+        known = [f"{name}:{self.playing.port}" for name in ("127.0.0.1", "localhost")]
+        return host in known and origin in (None, *(f"http://{name}" for name in known))
+
+    def _knows(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.playing.token.encode())
+
+    def _json(self, status: int, value: Any) -> None:
+        self._send(status, json.dumps(value).encode(), "application/json")
+
+    def _send(
+        self, status: int, data: bytes, kind: str, policy: str = "default-src 'none'"
+    ) -> None:
+        self.send_response(status)
+        for name, value in (
+            ("Content-Type", kind),
+            ("Content-Length", str(len(data))),
+            ("Content-Security-Policy", policy),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)

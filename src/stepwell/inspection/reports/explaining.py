@@ -1,0 +1,315 @@
+"""`explain`: for each op of a model, where it went on the way to a target, or why it stayed.
+
+The thread is the location of an op: rewrites hand it on to what they write, so what an op of the
+model became is what bears its name at the end. The history of rewrites says who did it; where an
+op is left to a runtime kernel, the refusals about it say why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Block, Operation
+
+from stepwell.cost_model.costs import operations
+from stepwell.inspection.reports.advice import Left, advice_lines
+from stepwell.ir.above import Shown
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
+from stepwell.ir.options import OptionValue
+from stepwell.ir.outside.bars import Plot, plot
+from stepwell.ir.outside.frames import frame
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Event
+from stepwell.lowering import Lowered, lower_as_far
+from stepwell.program import from_exported_program
+from stepwell.targets.target import PipelineLike
+from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Sizes
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch.export import ExportedProgram
+
+
+_SILENT = (WeightOp, StateOp, UpdateOp, MutateInputOp, ReturnOp)
+
+
+_PLACES = {
+    "delegate": "in delegates",
+    "kernel": "left to kernels",
+    "backend": "on the backend",
+    "split": "partly in a delegate",
+    "folded": "folded into others",
+}
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of one op of the model.
+
+    Attributes:
+        op, node: its name and node name in the model.
+        method: the method it stands in.
+        line, path: its source line and the module it came from, where known.
+        cost: multiply-adds or elements written (`costs.operations`).
+        where: `delegate 0` (`delegate 0, 1` of one that is in both), `kernel`, `backend`, `split`
+            (in a delegate and in a kernel), `folded` or `removed`.
+        became: the ops that bear its name now.
+        by: the rewrites that acted on it, in order.
+        into: the node it was folded into.
+        why: for what stayed with a kernel, each rewrite that refused with its sentence.
+    """
+
+    op: str
+    node: str
+    method: str
+    line: str | None
+    path: str | None
+    cost: int
+    where: str
+    became: tuple[str, ...]
+    by: tuple[str, ...]
+    into: str | None
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation(Shown):
+    """Every op of a model with its fate, the costliest first."""
+
+    target: str
+    fates: tuple[Fate, ...]
+    lowered: Lowered | None = None
+    """None of an artifact that somebody made."""
+
+    def fate(self, node: str) -> Fate:
+        """The fate of one node."""
+        return next(fate for fate in self.fates if fate.node == node)
+
+    @property
+    def outside(self) -> tuple[Fate, ...]:
+        """What the runtime's own kernels run, the costliest first."""
+        return tuple(fate for fate in self.fates if fate.where in ("kernel", "split"))
+
+    @property
+    def left(self) -> tuple[Left, ...]:
+        """`outside`, as `stepwell.inspection.reports.advice` takes it."""
+        return tuple(Left(fate.op, fate.line, fate.cost, fate.why) for fate in self.outside)
+
+    def __repr__(self) -> str:
+        return f"<explanation of a lowering to {self.target}: {len(self.fates)} ops; print it>"
+
+    def to_frame(self) -> DataFrame:
+        """Every op of the model as a row of a dataframe."""
+        names = [field.name for field in fields(Fate)]
+        return frame(names, [[getattr(fate, name) for name in names] for fate in self.fates])
+
+    def plot(self) -> Plot:
+        """How much of the model's work went where, in percent."""
+        total = sum(fate.cost for fate in self.fates) or 1
+        work: Counter[str] = Counter()
+        for fate in self.fates:
+            work[fate.where] += fate.cost
+        rows = [
+            (_PLACES.get(where, where), [round(100 * cost / total, 2)])
+            for where, cost in work.most_common()
+        ]
+        return plot(f"Where the work goes on {self.target}, in percent", ("% of the work",), rows)
+
+    def to_json(self) -> str:
+        """All rows, as JSON."""
+        return json.dumps(
+            {"target": self.target, "ops": [asdict(fate) for fate in self.fates]}, indent=1
+        )
+
+    def __str__(self) -> str:
+        total = sum(fate.cost for fate in self.fates) or 1
+        counts = Counter(fate.where.split(" ")[0] for fate in self.fates)
+        names = [f"{fate.op} {fate.node}" for fate in self.fates]
+        wide = max(map(len, (*names, "op of the model")))
+        lines = max((len(fate.line or "") for fate in self.fates), default=0)
+        rows = [
+            f"{len(self.fates)} ops {'to' if self.lowered else 'in'} {self.target}: "
+            + ", ".join(f"{n} {_PLACES.get(where, where)}" for where, n in counts.most_common()),
+            *(["", *advice_lines(self.left, total)] if self.left else []),
+            "",
+            f"{'work':>6}  {'op of the model':{wide}}  {'line':{lines}}  {'where':10}  became",
+        ]
+        for fate, name in zip(self.fates, names, strict=True):
+            became = _spelled(fate.became) or (f"into {fate.into}" if fate.into else "")
+            by = f"  [{', '.join(fate.by)}]" if fate.by else ""
+            rows.append(
+                f"{fate.cost / total:6.1%}  {name:{wide}}  {fate.line or '':{lines}}  "
+                f"{fate.where:10}  {became}{by}".rstrip()
+            )
+            rows += [f"{'':{wide + lines + 24}}{reason}" for reason in fate.why]
+        return "\n".join(rows)
+
+
+def explain(
+    program: Program | ExportedProgram | Mapping[str, ExportedProgram],
+    target: str,
+    pipeline: PipelineLike | None = None,
+    *,
+    sizes: Sizes | None = None,
+    check: bool = False,
+    **options: OptionValue,
+) -> Explanation:
+    """Lower a program and say what became of each of its ops.
+
+    Args:
+        program, target, pipeline, sizes, check, options: as for `stepwell.lower`, which does not
+            change the program.
+    """
+    source = program if isinstance(program, Program) else from_exported_program(program)
+    given: dict[str, Any] = {**options}
+    lowered = lower_as_far(source, target, pipeline, sizes=sizes, check=check, **given)
+    return Explanation(target, tuple(fates(source, lowered)), lowered)
+
+
+def explain_artifact(program: Program, name: str) -> Explanation:
+    """Where each op of an artifact runs: in which delegate, or in a kernel.
+
+    Args:
+        program: what was read of it; at the level of a backend without delegates, all is its own.
+        name: of the file.
+    """
+    found: list[Fate] = []
+    is_whole = program.level not in ("executorch", "xnnpack", "ethosu", "aten")
+    number = 0
+    for method, func in program.methods.items():
+        for op in _ops(func.body.block):
+            inside = "delegate" in op.name
+            place = f"delegate {number}" if inside else "backend" if is_whole else "kernel"
+            number += inside
+            inner = (i for i in op.walk() if i is not op and i.results) if inside else (op,)
+            for one in inner:
+                if not isinstance(one, _SILENT):
+                    found.append(_fate_in_file(one, method, place))
+    return Explanation(name, tuple(sorted(found, key=lambda fate: -fate.cost)))
+
+
+def _fate_in_file(op: Operation, method: str, place: str) -> Fate:
+    node, at = node_name(op.location) or _hint(op), op.location
+    line, path = source_line(at), module_path(at)
+    return Fate(op_name(op), node, method, line, path, operations(op), place, (), (), None, ())
+
+
+def fates(source: Program, lowered: Lowered) -> list[Fate]:
+    """The fate of each op of `source`, which `lowered` was made from; the costliest first."""
+    final = _final_places(lowered.program)
+    acted: dict[str, list[Event]] = {}
+    for event in lowered.report.events:
+        nodes = {node for _, node in (event.root, *event.erased) if node is not None}
+        for node in nodes:
+            acted.setdefault(node, []).append(event)
+    refused: dict[str | None, list[str]] = {}
+    for refusal in lowered.report.refusals:
+        refused.setdefault(refusal.node, []).append(f"{refusal.rewrite}: {refusal.reason}")
+    found: list[Fate] = []
+    for method, func in source.methods.items():
+        for op in _ops(func.body.block):
+            node = node_name(op.location) or _hint(op)
+            places = final.get(node, [])
+            events = acted.get(node, [])
+            where, into = _where(op, node, places, events, final)
+            why = tuple(refused.get(node, ())) if where in ("kernel", "split") else ()
+            if where == "kernel" and not why:
+                why = (f"{lowered.report.target} has no operator for it",)
+            found.append(
+                Fate(
+                    op_name(op),
+                    node,
+                    method,
+                    source_line(op.location),
+                    module_path(op.location),
+                    operations(op),
+                    where,
+                    tuple(name for name, _ in places),
+                    tuple(dict.fromkeys(event.rewrite for event in events)),
+                    into,
+                    why,
+                )
+            )
+    return sorted(found, key=lambda fate: -fate.cost)
+
+
+def _where(
+    op: Operation,
+    node: str,
+    places: list[tuple[str, str]],
+    events: list[Event],
+    final: dict[str, list[tuple[str, str]]],
+) -> tuple[str, str | None]:
+    kinds = {place for _, place in places}
+    if len(kinds) == 1:
+        return next(iter(kinds)), None
+    if kinds and all(kind.startswith("delegate") for kind in kinds):
+        numbers = sorted(int(kind.removeprefix("delegate ")) for kind in kinds)
+        return f"delegate {', '.join(map(str, numbers))}", None
+    if kinds:
+        return "split", None
+    for event in reversed(events):
+        if event.absorbed_by:
+            return "folded", event.absorbed_by[0][1]
+        if event.root[1] not in (node, None):
+            return "folded", event.root[1]
+        if event.root[1] == node and not event.created:
+            return "removed", None
+    return _into_reader(op, final)
+
+
+def _into_reader(op: Operation, final: dict[str, list[tuple[str, str]]]) -> tuple[str, str | None]:
+    """An op that vanished without a trace is part of what its nearest reader became."""
+    waiting, seen = [op], {op}
+    while waiting:
+        readers = {use.operation: None for o in waiting for r in o.results for use in r.uses}
+        waiting = [reader for reader in readers if reader not in seen]
+        seen.update(waiting)
+        for reader in waiting:
+            name = node_name(reader.location) or _hint(reader)
+            if name in final:
+                return "folded", name
+    return "removed", None
+
+
+def _final_places(program: Program) -> dict[str, list[tuple[str, str]]]:
+    """Node name → (op name, place) of each op that bears it."""
+    places: dict[str, list[tuple[str, str]]] = {}
+    outside = {"xnnpack": "kernel", "cmsis": "kernel", "aten": "kernel"}
+    number = 0
+    for func in program.methods.values():
+        for op in func.body.block.ops:
+            inside = "delegate" in op.name
+            place = outside.get(program.level, "backend")
+            if inside:
+                place = f"delegate {number}"
+                number += 1
+            elif program.level == "cmsis" and op.name.startswith("cmsis."):
+                place = "backend"
+            for inner in op.walk():
+                node = node_name(inner.location) or _hint(inner)
+                skip = isinstance(inner, _SILENT) or (inside and (inner is op or not inner.results))
+                if not skip:
+                    places.setdefault(node, []).append((op_name(inner), place))
+    return places
+
+
+def _ops(block: Block) -> Iterator[Operation]:
+    for op in block.ops:
+        if not isinstance(op, _SILENT):
+            yield op
+
+
+def _hint(op: Operation) -> str:
+    return next((r.name_hint for r in op.results if r.name_hint), "") or op_name(op)
+
+
+def _spelled(names: tuple[str, ...]) -> str:
+    return ", ".join(f"{name}×{n}" if n > 1 else name for name, n in Counter(names).items())

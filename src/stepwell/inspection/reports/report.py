@@ -1,0 +1,187 @@
+"""What a lowering did, in words and numbers: `str(report)` is a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from stepwell.inspection.reports.advice import Advice, Left, advice_lines, advise
+from stepwell.ir.above import Shown
+from stepwell.ir.declared.numerics import Numerics, TakenDeviation
+from stepwell.ir.outside.bars import Plot, plot
+from stepwell.ir.outside.frames import frame
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.failures import MISTAKE, SWITCH
+from stepwell.ir.rewriting.history import Event, RefusalRecord
+from stepwell.ir.rewriting.pipeline import StepRecord
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from stepwell.validation.result import CheckResult
+
+
+_CUT = ", {} of them cut off, so that loading takes less memory (optimize='speed': none)"
+
+
+@dataclass(frozen=True)
+class Report(Shown):
+    """The outcome of `stepwell.lower`.
+
+    Attributes:
+        target: what it was lowered to.
+        delegates: how many parts a backend runs as a whole.
+        cuts: as many of them stand directly behind another, with which they would be one: XNNPACK
+            packs the weights of one after the other, which takes less memory (`optimize`).
+        outside: op name → count, of what the runtime's own kernels run.
+        refusals: each rewrite that left an op alone although it looked at it, with the reason.
+        steps: the pipeline's steps with applications, seconds and ops left.
+        events: every application of a rewrite, in order.
+        seconds: wall time of verification and rewriting, without emission.
+        numerics: the contract about classes of numbers that was kept (`docs/semantics.md`).
+        ranges: the least and the largest number of inputs, as declared; calls are held to them.
+        deviations: each class of numbers that may be lost, and where.
+        engine_losses: by node, the families of CPUs on which its kernel makes another number of a
+            NaN, an infinity or a large number than PyTorch (`docs/special_values.md`).
+        check: what `lower(..., check=True)` compared.
+        left: what is left to the runtime's own kernels, with what was said of it.
+        work: of the whole program, in the units of `left` (`costs.operations`); 0 if nothing is.
+    """
+
+    target: str
+    delegates: int
+    outside: Counter[str]
+    refusals: tuple[RefusalRecord, ...]
+    steps: tuple[StepRecord, ...]
+    seconds: float
+    events: tuple[Event, ...] = field(default=(), repr=False)
+    numerics: Numerics = "torch"
+    deviations: tuple[TakenDeviation, ...] = ()
+    engine_losses: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    check: CheckResult | None = field(default=None, repr=False)
+    left: tuple[Left, ...] = field(default=(), repr=False)
+    work: int = 0
+    cuts: int = 0
+    ranges: Mapping[str | int, tuple[float, float]] = field(
+        default_factory=dict[str | int, tuple[float, float]]
+    )
+
+    def __repr__(self) -> str:
+        return f"<report of a lowering to {self.target}: print it, or .text(verbose=True)>"
+
+    def __str__(self) -> str:
+        return self.text()
+
+    @property
+    def stages(self) -> int:
+        """Delegates that the data flow asks for: those that memory cuts off not counted."""
+        return self.delegates - self.cuts
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What to change in the model so that less is left to kernels, the costliest first."""
+        return advise(self.left, self.work)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What a program reads of it: all but the history of applications and the check."""
+        return {
+            "target": self.target,
+            "delegates": self.delegates,
+            "cuts": self.cuts,
+            "outside": dict(self.outside),
+            "seconds": self.seconds,
+            "numerics": self.numerics,
+            "ranges": dict(self.ranges),
+            "steps": self.steps,
+            "refusals": self.refusals,
+            "deviations": self.deviations,
+            "engine_losses": dict(self.engine_losses),
+            "advice": self.advice,
+            "checked": len(self.check.steps) if self.check else 0,
+        }
+
+    def to_frame(self) -> DataFrame:
+        """The steps as a dataframe: applications, ops left, seconds."""
+        rows = [(s.name, s.applied, s.ops, s.seconds) for s in self.steps]
+        return frame(("step", "applied", "ops after", "seconds"), rows)
+
+    def plot(self) -> Plot:
+        """The milliseconds of each step that did something."""
+        rows = [(s.name, [round(s.seconds * 1e3, 2)]) for s in self.steps if s.applied]
+        return plot(f"Lowering to {self.target}: milliseconds a step", ("ms",), rows)
+
+    def text(self, verbose: bool = False) -> str:
+        """The report: what to change in the model, then what was done and what was refused.
+
+        Args:
+            verbose: every step and every refusal with its place; else the steps that did something,
+                and each sentence once with the number of ops it was said of.
+        """
+        listed = ", ".join(f"{name} × {count}" for name, count in self.outside.most_common())
+        rows = [
+            f"target     {self.target}",
+            f"delegates  {self.delegates}" + (_CUT.format(self.cuts) if self.cuts else ""),
+            f"outside    {self.outside.total()} ops" + (f": {listed}" if listed else ""),
+            f"seconds    {self.seconds:.3f}",
+            f"numerics   {self.numerics}",
+            *(f"input      {name}: {low} to {high}" for name, (low, high) in self.ranges.items()),
+            *self._engines(),
+            *([f"checked    {len(self.check.steps)} steps"] if self.check else []),
+            *self._mistakes(),
+            "",
+            *advice_lines(self.left, self.work),
+            *([""] if self.left else []),
+            f"{'step':36} {'applied':>8} {'ops after':>10} {'ms':>9}",
+        ]
+        shown = [step for step in self.steps if verbose or step.applied]
+        rows += [
+            f"{step.name:36} {step.applied:8} {step.ops:10} {step.seconds * 1e3:9.2f}"
+            for step in shown
+        ]
+        if idle := len(self.steps) - len(shown):
+            took = sum(step.seconds for step in self.steps if not step.applied) * 1e3
+            rows.append(f"{f'{idle} steps had nothing to do':36} {'':8} {'':10} {took:9.2f}")
+        if self.numerics == "finite" and self.deviations:
+            rows += ["", "kept for finite activations only:"]
+            rows += [
+                f"  {d.rewrite}: {d.op}: {d.loses}" + (f"  ({d.where})" if d.where else "")
+                for d in self.deviations
+            ]
+        if self.refusals:
+            rows += ["", "refused:"]
+            rows += self._every_refusal() if verbose else self._refusals_once()
+        return "\n".join(rows)
+
+    def _engines(self) -> list[str]:
+        """Which nodes make other special values than PyTorch, and on which CPUs."""
+        nodes: dict[tuple[str, ...], list[str]] = {}
+        for node, engines in self.engine_losses.items():
+            nodes.setdefault(engines, []).append(node)
+        return [
+            f"engine     other special values on {', '.join(on)}: {', '.join(each)}"
+            for on, each in nodes.items()
+        ]
+
+    def _mistakes(self) -> list[str]:
+        """That steps failed, and what shows how."""
+        count = sum(r.reason.startswith(MISTAKE) for r in self.refusals)
+        if not count:
+            return []
+        return [f"mistakes   {count} of steps, see refused; {SWITCH}=raise makes them errors"]
+
+    def _every_refusal(self) -> list[str]:
+        return [
+            f"  {r.rewrite}: {r.op}: {r.reason}" + (f"  ({r.where})" if r.where else "")
+            for r in self.refusals
+        ]
+
+    def _refusals_once(self) -> list[str]:
+        """Each sentence with the op and the number of places, the commonest first."""
+        counted = Counter((r.rewrite, r.op, r.reason) for r in self.refusals)
+        return [
+            f"  {rewrite}: {op}: {reason}" + (f"  (× {count})" if count > 1 else "")
+            for (rewrite, op, reason), count in counted.most_common()
+        ]

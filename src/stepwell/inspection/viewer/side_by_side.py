@@ -1,0 +1,84 @@
+"""Two programs beside each other: which ops of the one are those of the other."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+
+from stepwell.inspection.viewer.story import Level, Line, Story, snapshot
+from stepwell.ir.program import Program
+
+_NAMES = re.compile(r"%[\w$.-]+")
+
+
+def with_beside(story: Story, other: Program, name: str) -> Story:
+    """A story with another program after its last level; ops that are alike have one number.
+
+    Two ops are alike if they read the same but for names of values (op, attributes, types) and
+    stand in the same order; those of the same module of the model are preferred.
+
+    Args:
+        name: of the other program, for the reader.
+    """
+    last = story.levels[-1]
+    first_free = 1 + max((line.op for level in story.levels for line in level.lines), default=0)
+    level = snapshot(other, name, 0, {})
+    lines = alike(last.lines, level.lines, first_free)
+    return replace(
+        story, levels=(*story.levels, Level(name, 0, lines)), beside=len(story.levels) - 1
+    )
+
+
+def alike(old: Sequence[Line], new: Sequence[Line], first_free: int) -> tuple[Line, ...]:
+    """The new lines, with the numbers of the old where alike, else from `first_free` on."""
+    olds = {at: line for at, line in enumerate(old) if line.op >= 0}
+    news = {at: line for at, line in enumerate(new) if line.op >= 0}
+    pairs = _pairs(olds, news, lambda line: (_spelled(line), line.path))
+    for was, now in pairs:
+        del olds[was], news[now]
+    pairs += _pairs(olds, news, _spelled)
+    numbers = {now: old[was].op for was, now in _in_order(pairs)}
+    fresh = iter(range(first_free, first_free + len(new)))
+    return tuple(
+        line if line.op < 0 else replace(line, op=numbers[at] if at in numbers else next(fresh))
+        for at, line in enumerate(new)
+    )
+
+
+def _spelled(line: Line) -> str:
+    return _NAMES.sub("%", line.text)
+
+
+def _pairs(
+    old: dict[int, Line], new: dict[int, Line], key: Callable[[Line], Hashable]
+) -> list[tuple[int, int]]:
+    """The n-th old line of a key with the n-th new one."""
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for at, line in reversed(new.items()):
+        places[key(line)].append(at)
+    return [(at, places[k].pop()) for at, line in old.items() if places.get(k := key(line))]
+
+
+def _in_order(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest choice of pairs in which both sides grow (patience sorting)."""
+    ends: list[int] = []
+    last: list[int] = []
+    ordered = sorted(pairs)
+    before: list[int] = []
+    for at, (_, now) in enumerate(ordered):
+        pile = bisect_left(ends, now)
+        before.append(last[pile - 1] if pile else -1)
+        if pile == len(ends):
+            ends.append(now)
+            last.append(at)
+        else:
+            ends[pile], last[pile] = now, at
+    chosen: list[tuple[int, int]] = []
+    at = last[-1] if last else -1
+    while at >= 0:
+        chosen.append(ordered[at])
+        at = before[at]
+    return chosen[::-1]

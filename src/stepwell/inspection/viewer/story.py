@@ -1,0 +1,263 @@
+"""A program at every step of its way down, told in lines that can be compared.
+
+Steps change a program in place, so an op that a step left alone is the same object before and
+after it: each op gets a number when first seen, and the difference of two levels is a difference
+of sets of numbers, found without comparing text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation
+
+from stepwell.inspection.reports.explaining import Fate, fates
+from stepwell.inspection.viewer.applications import Application, Recorder
+from stepwell.inspection.viewer.memory import MemoryPlan
+from stepwell.inspection.viewer.sources import Source, sources
+from stepwell.inspection.viewer.weights import Numbers, WeightRow, weight_rows
+from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
+from stepwell.ir.options import OptionValue
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import History, Pass, Step, step_name
+from stepwell.ir.syntax.printer import TextPrinter
+from stepwell.lowering import Lowered, lower_as_far
+from stepwell.pipelines.pass_pipeline.pipeline_text import prepared
+from stepwell.program import from_exported_program
+from stepwell.targets.table import find_target
+from stepwell.targets.target import PipelineLike
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+@dataclass(frozen=True)
+class Line:
+    """One op at one level.
+
+    Attributes:
+        op: the number of the op, the same at every level where it is the same object; -1 for
+            braces and signatures.
+        text: as printed, without location.
+        depth: nesting.
+        name, node, source, path: op name, node name, source line and module of the model.
+        delegate: the number of the delegate around it, -1 outside.
+    """
+
+    op: int
+    text: str
+    depth: int
+    name: str = ""
+    node: str | None = None
+    source: str | None = None
+    path: str | None = None
+    delegate: int = -1
+
+
+@dataclass(frozen=True)
+class Level:
+    """The program after one step, and how each application of a rewrite brought it there."""
+
+    name: str
+    applied: int
+    lines: tuple[Line, ...]
+    applications: tuple[Application, ...] = ()
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything the page shows.
+
+    Attributes:
+        title: the model's name.
+        levels: the program as it came and after each step that changed it.
+        weights: of the last level.
+        fates: what became of each op of the model; empty without a target.
+        lowered: the lowering, None if there was none.
+        notes: further tables, title → text (a check, a memory plan).
+        latency: seconds a call took where it was measured.
+    """
+
+    title: str
+    levels: tuple[Level, ...]
+    weights: tuple[WeightRow, ...]
+    fates: tuple[Fate, ...] = ()
+    lowered: Lowered | None = None
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    latency: float | None = None
+    times: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Node of the model → milliseconds a call spent in it, where that was measured."""
+    sources: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    """File name in locations → its text, where it was found."""
+    memory: tuple[MemoryPlan, ...] = ()
+    """The arenas of the artifact's methods, and the workspaces of its delegates."""
+    added: float = 0.0
+    """Milliseconds a call in ops that no node of the model has."""
+    differences: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Node of the model → how far the lowered program's value of it is from eager PyTorch's."""
+    overlays: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Name → a reader's numbers, as Model Explorer's node data."""
+    numbers: Mapping[str, Numbers] = field(default_factory=dict[str, Numbers])
+    """Key of a weight → what its elements are, where that was looked at."""
+    beside: int = -1
+    """The level that the graph shows beside the last; -1 for none."""
+
+
+def tell(
+    program: Program | ExportedProgram | Mapping[str, ExportedProgram],
+    target: str | None = None,
+    pipeline: PipelineLike | None = None,
+    *,
+    title: str = "program",
+    notes: Mapping[str, str] | None = None,
+    latency: float | None = None,
+    folder: Path | None = None,
+    **options: OptionValue,
+) -> Story:
+    """Lower a program, keeping what it looked like after each step; without a target, just look.
+
+    Args:
+        program, target, pipeline, options: as for `stepwell.lower`; the program is not changed.
+        title, notes, latency: shown on the page.
+        folder: where the model's source files are, if they are not loaded as modules.
+    """
+    source = program if isinstance(program, Program) else from_exported_program(program)
+    numbers: dict[Operation, int] = {}
+    more = dict(notes or {})
+    if target is None:
+        level = snapshot(source, "program", 0, numbers)
+        return Story(
+            title,
+            (level,),
+            tuple(weight_rows(source)),
+            notes=more,
+            latency=latency,
+            sources=_sources(level, folder),
+        )
+    levels: list[Level] = []
+    recorder = Recorder(numbers)
+
+    def look(now: Program, history: History) -> None:
+        levels.append(snapshot(now, "program", 0, numbers))
+        history.watch = recorder
+
+    def observe(step: Step, now: Program, applied: int) -> None:
+        if applied:
+            level = snapshot(now, step_name(step), applied, numbers)
+            levels.append(replace(level, applications=tuple(recorder.made)))
+            recorder.made.clear()
+
+    chosen_target = find_target(target)
+    given = chosen_target.chosen(options)
+    steps = prepared(chosen_target, pipeline, given)
+    watched = replace(steps, steps=(_Look(look), *steps.steps))
+    lowered = lower_as_far(
+        source, target, watched, observer=observe, **chosen_target.beyond_pipeline(given)
+    )
+    report = replace(lowered.report, steps=lowered.report.steps[1:])
+    lowered = replace(lowered, report=report)
+    return Story(
+        title,
+        tuple(levels),
+        tuple(weight_rows(lowered.program)),
+        tuple(fates(source, lowered)),
+        lowered,
+        more,
+        latency,
+        sources=_sources(levels[0], folder),
+    )
+
+
+def _sources(level: Level, folder: Path | None) -> dict[str, Source]:
+    return sources(dict.fromkeys(line.source for line in level.lines if line.source), folder)
+
+
+@dataclass(frozen=True)
+class _Look(Pass):
+    """Shows the program as it came, and the history of the run, to a function; changes nothing."""
+
+    show: Callable[[Program, History], None]
+    name: ClassVar[str] = "look"
+
+    def apply(self, program: Program, history: History) -> int:
+        self.show(program, history)
+        return 0
+
+
+class _Lines(TextPrinter):
+    """A printer whose text is taken away piece by piece."""
+
+    def take(self) -> str:
+        text = self._out.getvalue().strip()
+        self._out = StringIO()
+        return text
+
+
+def snapshot(program: Program, name: str, applied: int, numbers: dict[Operation, int]) -> Level:
+    """The lines of a program; ops not seen before are given the next numbers."""
+    lines: list[Line] = []
+    delegates = 0
+    for func in program.methods.values():
+        printer = _Lines()
+        lines.append(Line(-1, _signature(func, printer), 0))
+        for line, starts in _block_lines(func.body.block, printer, numbers, 1, -1, delegates):
+            delegates += starts
+            lines.append(line)
+        lines.append(Line(-1, "}", 0))
+    return Level(name, applied, tuple(lines))
+
+
+def _signature(func: FuncOp, printer: _Lines) -> str:
+    arguments = ", ".join(
+        f"{printer.value_name(arg)}: {printer.spelled(arg.type)}" for arg in func.body.block.args
+    )
+    printer.take()
+    results = ", ".join(printer.spelled(type_) for type_ in func.function_type.outputs.data)
+    printer.take()
+    return f"func.func @{func.sym_name.data}({arguments}) -> ({results}) {{"
+
+
+def _block_lines(
+    block: Block,
+    printer: _Lines,
+    numbers: dict[Operation, int],
+    depth: int,
+    delegate: int,
+    delegates: int,
+) -> Iterator[tuple[Line, bool]]:
+    for op in block.ops:
+        number = numbers.setdefault(op, len(numbers))
+        about = (op_name(op), node_name(op.location), source_line(op.location))
+        path = module_path(op.location)
+        if not op.regions:
+            printer.print_op(op)
+            yield Line(number, printer.take(), depth, *about, path, delegate), False
+            continue
+        is_delegate = "delegate" in op.name
+        inside = delegates if is_delegate else delegate
+        delegates += is_delegate
+        results = ", ".join(printer.value_name(result) for result in op.results)
+        operands = ", ".join(printer.value_name(value) for value in op.operands)
+        head = f"{results + ' = ' if results else ''}{op_name(op)}({operands}) {{"
+        printer.take()
+        yield Line(number, head, depth, *about, path, inside), is_delegate
+        for region in op.regions:
+            for inner in region.blocks:
+                if inner.args:
+                    text = ", ".join(
+                        f"{printer.value_name(a)}: {printer.spelled(a.type)}" for a in inner.args
+                    )
+                    printer.take()
+                    yield Line(-1, f"^({text}):", depth, delegate=inside), False
+                for line, starts in _block_lines(
+                    inner, printer, numbers, depth + 1, inside, delegates
+                ):
+                    delegates += starts
+                    yield line, starts
+        yield Line(-1, "}", depth, delegate=inside), False

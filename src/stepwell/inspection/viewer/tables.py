@@ -1,0 +1,156 @@
+"""Fragments of HTML that notebooks show for programs, reports, explanations and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
+from stepwell.inspection.reports.advice import Advice, advise
+from stepwell.inspection.reports.explaining import Explanation
+from stepwell.inspection.reports.profiling import HEADS, Profile
+from stepwell.inspection.reports.report import Report
+from stepwell.inspection.viewer.summary import summarize
+from stepwell.ir.above import gives
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Step, Together, step_name
+from stepwell.lowering import Lowered
+from stepwell.targets.table import Pipelines
+from stepwell.translate.mxfp.accuracy import MxAccuracy
+
+MOST_ROWS = 200
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+    """A table, its cells escaped."""
+    shown = list(rows)
+    head = "".join(f"<th style='text-align:left'>{escape(h)}</th>" for h in heads)
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td style='text-align:left'>{escape(str(cell))}</td>" for cell in row)
+        + "</tr>"
+        for row in shown[:MOST_ROWS]
+    )
+    more = f"<p>… and {len(shown) - MOST_ROWS} more</p>" if len(shown) > MOST_ROWS else ""
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+@gives("html", Explanation)
+def explanation_table(explanation: Explanation) -> str:
+    """What became of each op."""
+    total = sum(fate.cost for fate in explanation.fates) or 1
+    rows = [
+        (
+            f"{fate.cost / total:.1%}",
+            fate.op,
+            fate.node,
+            fate.where + (f" into {fate.into}" if fate.into else ""),
+            ", ".join(fate.by),
+            "; ".join(fate.why),
+            fate.line or "",
+        )
+        for fate in explanation.fates
+    ]
+    heads = ("work", "op", "node", "where", "by", "why", "source line")
+    total = sum(fate.cost for fate in explanation.fates)
+    advised = advice_table(advise(explanation.left, total))
+    return advised + table(heads, rows, f"lowered to {explanation.target}")
+
+
+def advice_table(found: Iterable[Advice]) -> str:
+    """What to change in the model; nothing if nothing is left to kernels."""
+    rows = [
+        (
+            f"{one.share:.1%}",
+            one.change or "no change is known to help",
+            ", ".join(f"{count} × {name}" for name, count in one.ops.most_common()),
+            ", ".join(one.lines),
+            "; ".join(one.reasons),
+        )
+        for one in found
+    ]
+    heads = ("work left to kernels", "change in the model", "ops", "lines", "because")
+    return table(heads, rows) if rows else ""
+
+
+@gives("html", Report)
+def report_table(report: Report) -> str:
+    """The steps of a lowering, and what stayed outside."""
+    steps = [
+        (s.name, s.applied, s.ops, f"{s.seconds * 1e3:.1f}") for s in report.steps if s.applied
+    ]
+    outside = report.outside.most_common()
+    return (
+        f"<p><b>{escape(report.target)}</b>: {report.delegates} delegates, "
+        f"{report.outside.total()} ops outside, {report.seconds:.2f} s</p>"
+        + advice_table(report.advice)
+        + table(("step", "applied", "ops after", "ms"), steps)
+        + (table(("left to kernels", "count"), outside) if outside else "")
+    )
+
+
+@gives("html", Lowered)
+def lowered_fragment(lowered: Lowered) -> str:
+    """What the lowering did, and the ops that there are now; no text, no weights."""
+    counts = summarize(lowered.program)
+    rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
+    ops = table(("op", "count", "work"), [(name, n, f"{w:,}") for name, (n, w) in rows])
+    return (
+        report_table(lowered.report)
+        + f"<details><summary>{sum(n for n, _ in counts.ops.values())} ops</summary>{ops}</details>"
+    )
+
+
+@gives("html", Profile)
+def profile_table(profile: Profile) -> str:
+    """The parts, and how long each takes."""
+    caption = f"{profile.method}: {profile.milliseconds:.3f} ms"
+    return table(HEADS, profile.cells(), caption)
+
+
+@gives("html", Pipeline)
+def pipeline_table(pipeline: Pipeline) -> str:
+    """The steps, and what each runs."""
+    rows = [(step_name(step), ", ".join(_parts(step))) for step in pipeline.steps]
+    return table(("step", "runs"), rows, f"pipeline {pipeline.name}")
+
+
+@gives("html", Pipelines)
+def pipelines_table(pipelines: Pipelines) -> str:
+    """The names, and how many steps each has."""
+    rows = [(name, len(pipeline.steps)) for name, pipeline in pipelines.items()]
+    return table(("pipeline", "steps"), rows)
+
+
+def _parts(step: Step) -> list[str]:
+    """What a step holds; nothing if it is one rewrite."""
+    rewrites = list(step.rewrites) if isinstance(step, Together) else []
+    return [step_name(part) for part in rewrites]
+
+
+@gives("html", MxAccuracy)
+def accuracy_table(accuracy: MxAccuracy) -> str:
+    """The relative error of each layer in each MX payload."""
+    rows = [list(map(_cell, row)) for row in accuracy.cells()]
+    return table(("layer", "kind", *PAYLOADS, "is"), rows, "relative error in each MX payload")
+
+
+def _cell(held: Any) -> str:
+    return "–" if held is None else f"{held:.2%}" if isinstance(held, float) else str(held)
+
+
+@gives("html", Program)
+def program_fragment(program: Program) -> str:
+    """The text of a program, folded away under its size."""
+    counts = summarize(program)
+    rows = sorted(counts.ops.items(), key=lambda item: -item[1][1])
+    text = escape(str(program))
+    return (
+        f"<p><b>{escape(counts.level)}</b> program, {len(counts.weights)} weights, "
+        f"{sum(w.bytes for w in counts.weights):,} bytes</p>"
+        + table(("op", "count", "work"), [(name, n, f"{w:,}") for name, (n, w) in rows])
+        + f"<details><summary>text</summary><pre>{text}</pre></details>"
+    )

@@ -1,0 +1,1 @@
+"""Other projects' own interfaces over stepwell: ExecuTorch's flow, xDSL's driver and interpreter."""

@@ -1,0 +1,146 @@
+"""Linear layers that keep the integers a file has: a scale and an offset a group.
+
+XNNPACK's kernel of four bits has a scale a group and nothing else: `s · (u − 8)`. Where a file
+says `s · u + m` (GGUF's Q4_1 and Q4_K, GPTQ, AWQ; Q4_0 where its scale is negative), what is left
+is the same number for a whole group, and its product with the inputs is that of their sum by
+groups: a matrix as many times smaller as a group is long. Weights of eight bits have a scale a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stepwell.ir.records import dataclass
+from stepwell.quantization.quantizers import by_torchao
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A matrix `[rows, columns]` of few bits: `scales · integers + least`, by groups of a row."""
+
+    integers: Tensor
+    """`[rows, columns]`, from 0 on, int16."""
+    scales: Tensor
+    """`[rows, groups]`, single precision, of either sign."""
+    least: Tensor
+    """`[rows, groups]`: what the integer 0 stands for."""
+    bits: int = 4
+
+    @property
+    def middle(self) -> int:
+        """What XNNPACK takes from an integer."""
+        return 1 << self.bits - 1
+
+    @property
+    def group(self) -> int:
+        """Weights of a row that share a scale."""
+        return self.integers.shape[1] // self.scales.shape[1]
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the middle stands for 0."""
+        return not (self.least + self.middle * self.scales).any()
+
+    def numbers(self) -> Tensor:
+        """What the bits stand for, `[rows, columns]`."""
+        scales, least = (x.repeat_interleave(self.group, 1) for x in (self.scales, self.least))
+        return scales * self.integers + least
+
+    def upright(self) -> Blocks:
+        """The same numbers with scales above zero, as XNNPACK needs them."""
+        is_negative = self.scales < 0
+        wide = is_negative.repeat_interleave(self.group, 1)
+        most = 2 * self.middle - 1
+        integers = torch.where(wide, most - self.integers, self.integers)
+        least = torch.where(is_negative, self.least + most * self.scales, self.least)
+        is_constant = self.scales == 0  # A group of equal numbers: any scale times the middle.
+        integers[is_constant.repeat_interleave(self.group, 1)] = self.middle
+        scales = torch.where(is_constant, 1, self.scales.abs())
+        least = torch.where(is_constant, least - self.middle, least)
+        return Blocks(integers, scales, least, self.bits)
+
+
+class BlockLinear(nn.Module):
+    """A linear layer of four bits in groups, and the products of its groups' offsets."""
+
+    def __init__(self, products: nn.Linear, offsets: Tensor) -> None:
+        """Add what groups are off by to a layer.
+
+        Args:
+            products: the layer with `s · (u − 8)` for its weights, and its bias.
+            offsets: `[rows, groups]`.
+        """
+        super().__init__()
+        self.products = products
+        self.offsets = nn.Linear(offsets.shape[1], offsets.shape[0], bias=False)
+        self.offsets.weight = nn.Parameter(offsets, requires_grad=False)
+        by_torchao(8, None)(self.offsets, ())
+        self.group = products.in_features // offsets.shape[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[…, columns]` to `[…, rows]`."""
+        sums = x.unflatten(-1, (-1, self.group)).sum(-1)
+        return self.products(x) + self.offsets(sums)
+
+
+class Reordered(nn.Module):
+    """A layer whose groups are of inputs that lie apart."""
+
+    def __init__(self, layer: nn.Module, order: Tensor) -> None:
+        """Give a layer its inputs in an order, `[columns]`."""
+        super().__init__()
+        self.layer = layer
+        self.order: Tensor
+        self.register_buffer("order", order, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[…, columns]` to `[…, rows]`."""
+        return self.layer(x.index_select(-1, self.order))
+
+
+def has_kernel(blocks: Blocks) -> bool:
+    """Whether XNNPACK multiplies by such: four bits in groups of a multiple of 32, or a row."""
+    is_row = blocks.scales.shape[1] == 1
+    return is_row or (blocks.bits <= 4 and blocks.group % 32 == 0)
+
+
+def layer_of(blocks: Blocks, bias: Tensor | None, order: Tensor | None = None) -> nn.Module:
+    """A layer that computes with the integers of a file, its inputs int8 of each token.
+
+    Scales of groups are rounded to bfloat16, which is what XNNPACK's kernel holds; offsets are
+    eight bits by row where a row has any.
+
+    Args:
+        blocks: such as XNNPACK has a kernel for.
+        bias: `[rows]`.
+        order: which column of the layer's inputs each of the blocks' is.
+    """
+    assert has_kernel(blocks)
+    blocks = blocks.upright()
+    rows, columns = blocks.integers.shape
+    group = None if blocks.scales.shape[1] == 1 else blocks.group
+    layer: Any = nn.Linear(columns, rows, bias=False)
+    layer.bias = None if bias is None else nn.Parameter(bias.float(), requires_grad=False)
+    by_torchao(max(blocks.bits, 4), group)(layer, ())
+    weight: Any = layer.weight
+    scales = blocks.scales if group is None else blocks.scales.to(torch.bfloat16)
+    weight.qdata = (blocks.integers - blocks.middle).to(torch.int8)
+    weight.scale = scales.to(weight.scale.dtype).reshape(weight.scale.shape)
+    made: nn.Module = layer
+    if not blocks.is_symmetric:
+        made = BlockLinear(layer, blocks.least + blocks.middle * blocks.scales)
+    return made if order is None else Reordered(made, order)
+
+
+def sentence(kept: Mapping[str, int], left: Mapping[str, int]) -> str:
+    """What became of a file's matrices, by how many of each kind."""
+
+    def counted(counts: Mapping[str, int]) -> str:
+        return ", ".join(f"{count} of {kind}" for kind, count in sorted(counts.items()))
+
+    floats = f"; as floats: {counted(left)}; --quantize 8da8w: eight bits by row" if left else ""
+    return f"matrices with the integers of the file: {counted(kept) or 'none'}{floats}"

@@ -1,0 +1,185 @@
+"""The modules that are exported: a causal model with its state inside, or with caches given."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from stepwell.ir.records import dataclass
+from stepwell.language_models.attention import CUSTOM, Attention, Positions, custom_layer, register
+from stepwell.language_models.observing import Observed, accepted, cache_argument, own_attention
+from stepwell.language_models.states import places, remembers
+
+Logits = Literal["last", "all"]
+Takes = Literal["tokens", "embeddings"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a decoder takes and gives, and how it attends."""
+
+    context: int
+    """How many tokens a conversation may have."""
+    any_length: bool
+    """Whether it takes any number of tokens at once, or one."""
+    attention: Attention
+    """`custom`: ExecuTorch's operators, which stop at the position and write the cache in place.
+    `torch`: the model's own, over the whole cache."""
+    logits: Logits
+    """Of the `last` token, `[1, vocabulary]`, or of `all`, `[1, n, vocabulary]`."""
+    gives_mask: bool = False
+    """Whether the model is told that no token is padding, for one that would count tokens."""
+    takes: Takes = "tokens"
+    """`tokens` `[1, n]`, or their `embeddings` `[1, n, size]`."""
+    batch: int = 1
+    """Conversations side by side: where it says 1 of an axis of tokens or logits, as many."""
+    cache_dtype: torch.dtype | None = None
+    """Of keys and values, for ExecuTorch's operators; by default the model's."""
+
+    @property
+    def tokens(self) -> Tensor:
+        """An example."""
+        return torch.ones(self.batch, 3 if self.any_length else 1, dtype=torch.long)
+
+    @property
+    def rows(self) -> dict[int, Any] | None:
+        """Which axis of the tokens is open."""
+        if not self.any_length:
+            return None
+        return {1: torch.export.Dim("tokens", min=1, max=self.context - 1)}
+
+
+class Decoder(nn.Module):
+    """Tokens `[1, n]` and where they begin `[1]` to logits, `[1, vocabulary]` or of all tokens."""
+
+    def __init__(self, model: Any, observed: Observed, form: Form) -> None:
+        """Put the state that a run showed beside a causal model.
+
+        Args:
+            model: a `PreTrainedModel` with a language model's head, in eval mode.
+            observed: its cache, which this module writes to from here on.
+            form: what it takes and gives.
+        """
+        super().__init__()
+        self.model, self.form, context = model, form, form.context
+        self.cache, self.cache_name = observed.cache, observed.cache_name
+        self.positions = Positions(context)
+        if form.attention == "custom":
+            self._attend_by_operators()
+        else:
+            model.set_attn_implementation(own_attention(model))
+        remembers(self.cache)
+        self.lengths = [place for place in places(self.cache) if place.is_length]
+        self.states = observed.states
+        for place in self.states:
+            self.register_buffer(place.name, place.tensor, persistent=False)
+        self.rows: Tensor
+        self.register_buffer("rows", torch.arange(context), persistent=False)
+        if form.gives_mask:
+            self.all_seen: Tensor
+            seen = torch.ones(form.batch, context, dtype=torch.long)
+            self.register_buffer("all_seen", seen, persistent=False)
+
+    def _attend_by_operators(self) -> None:
+        register()
+        self.model.set_attn_implementation(CUSTOM)
+        for index, layer in enumerate(self.cache.layers):
+            if getattr(layer, "keys", None) is not None:
+                how = (self.positions, self.form.cache_dtype)
+                made = custom_layer(layer.keys, layer.values, *how)
+                self.cache.layers[index] = made
+        for module in self.model.modules():
+            if hasattr(module, "layer_idx"):
+                module.stepwell_positions = self.positions
+
+    def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
+        """The logits of the last token, or of all; the tokens may be given as embeddings."""
+        count = tokens.shape[1]
+        # A position outside the cache has no row here: the program ends before it writes one.
+        ends = torch.cat([input_pos, input_pos + (count - 1)])
+        position = self.rows.index_select(0, ends)[:1]
+        tensors = {place.name: place.tensor for place in self.states if place.in_model}
+        for place in self.states:  # While it is exported, buffers are fake tensors.
+            buffer = getattr(self, place.name)
+            if place.is_recurrent:
+                buffer.copy_(torch.where(position == 0, torch.zeros_like(buffer), buffer))
+            place.put(buffer)
+        for place in self.lengths:
+            place.put(position[0].clone())
+        if self.form.attention == "custom":
+            start = position[0].item()
+            torch._check(start >= 0)
+            torch._check(start + count <= self.form.context)
+            self.positions.start = start
+        model = self.model(
+            **accepted(
+                self.model,
+                {
+                    "input_ids" if self.form.takes == "tokens" else "inputs_embeds": tokens,
+                    "position_ids": (torch.arange(count) + position)[None],
+                    self.cache_name: self.cache,
+                    "use_cache": True,
+                    **({"logits_to_keep": 1} if self.form.logits == "last" else {}),
+                    **({"attention_mask": self.all_seen} if self.form.gives_mask else {}),
+                },
+            )
+        )
+        for place in self.states:
+            if place.in_model:
+                getattr(self, place.name).copy_(place.tensor)
+                place.put(tensors[place.name])
+        return model.logits[:, -1] if self.form.logits == "last" else model.logits
+
+
+class Growing(nn.Module):
+    """A decoder whose caller keeps the caches: transformers' `DynamicCache`, layer by layer."""
+
+    def __init__(self, model: Any, observed: Observed) -> None:
+        """Wrap a causal model whose caches are keys and values of all tokens."""
+        super().__init__()
+        model.set_attn_implementation(own_attention(model))
+        self.model = model
+        self.shapes = [(layer.keys, layer.values) for layer in observed.cache.layers]
+
+    def forward(
+        self, tokens: Tensor, keys: list[Tensor], values: list[Tensor]
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Tokens `[1, n]` behind caches of p to the last one's logits and caches of p + n.
+
+        Args:
+            tokens: `[1, n]`.
+            keys, values: `[1, heads, p, size]` of each layer.
+
+        Returns:
+            Logits `[1, vocabulary]`; keys and values `[1, heads, p + n, size]` of each layer.
+        """
+        from transformers import DynamicCache
+
+        cache: Any = DynamicCache()
+        for layer, (key, value) in enumerate(zip(keys, values, strict=True)):
+            cache.update(key, value, layer)
+        past = keys[0].shape[2]
+        model = self.model(
+            **accepted(
+                self.model,
+                {
+                    "input_ids": tokens,
+                    "position_ids": (torch.arange(tokens.shape[1]) + past)[None],
+                    cache_argument(self.model): cache,
+                    "use_cache": True,
+                    "logits_to_keep": 1,
+                },
+            )
+        )
+        layers = cache.layers
+        return model.logits[:, -1], [x.keys for x in layers], [x.values for x in layers]
+
+    def caches(self, length: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Keys and values of as many tokens, all zeros."""
+        keys, values = zip(*self.shapes, strict=True)
+        return (
+            [torch.zeros_like(key[:, :, :length]) for key in keys],
+            [torch.zeros_like(value[:, :, :length]) for value in values],
+        )

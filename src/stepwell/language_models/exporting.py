@@ -1,0 +1,346 @@
+"""A causal model of transformers exported, after what is exported said what the model says."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+
+from stepwell.dialects.symbols import asked_quietly
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.switches import kept_stderr, without_native_lines
+from stepwell.language_models.attention import Attention, beyond_custom
+from stepwell.language_models.decoder import Decoder, Form, Growing, Logits, Takes
+from stepwell.language_models.metadata import context_of, metadata
+from stepwell.language_models.observing import Observed, observe, own_attention
+from stepwell.language_models.preparing import DTYPES
+from stepwell.language_models.states import loose_tensors
+from stepwell.quantization.quantizers import in_floats
+from stepwell.translate.exporting import export
+
+Caches = Literal["static", "dynamic"]
+METHODS: dict[str, dict[str, Any]] = {
+    "forward": {},
+    "prefill": {"any_length": True, "logits": "last"},
+    "decode": {"any_length": False, "logits": "last"},
+    "verify": {"any_length": True, "logits": "all"},
+}
+"""What a method is whatever was asked for; `forward` is what was."""
+_USUAL_CONTEXT = 2048
+_ATTENTIONS: tuple[Attention, ...] = ("custom", "torch")
+_AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
+"""How far a decoder may be off its model, as a share of the largest logit; halves: a twentieth."""
+
+
+@torch.no_grad()
+def export_causal_lm(
+    model: Any,
+    *,
+    context: int | None = None,
+    attention: Attention | None = None,
+    any_length: bool | None = None,
+    cache: Caches = "static",
+    logits: Logits = "last",
+    takes: Takes = "tokens",
+    batch: int = 1,
+    cache_dtype: str | None = None,
+    methods: Sequence[str] = ("forward",),
+    notes: list[str] | None = None,
+) -> dict[str, Any]:
+    """Methods of a causal model of transformers, for `stepwell.lower`.
+
+    Args:
+        model: a `PreTrainedModel` with a language model's head.
+        context: tokens of a conversation; by default what the model was made for, at most 2048.
+        attention: see `Decoder`; by default `custom`, where ExecuTorch's operators have what the
+            model's attention asks for, else `torch`.
+        any_length: tokens of any number at once, else one; by default any number, but one where a
+            layer keeps what each token rewrites.
+        cache: `static`: state of the program, for `context` tokens. `dynamic`: given with each call
+            and given back longer, for callers who keep it; see `Growing`.
+        logits: of the `last` token, or of `all` of them (to verify tokens that were guessed).
+        takes: `tokens` `[1, n]`, or their `embeddings` `[1, n, size]`, among which may be others
+            than those of tokens; with a static cache.
+        batch: conversations that go on side by side, each as many tokens long.
+        cache_dtype: `bf16`, `fp16` or `fp32`: of keys and values that ExecuTorch's operators keep,
+            and of the products with them; by default what the model computes in.
+        methods: some of `METHODS`, which share the state: `prefill` takes any number of tokens,
+            `decode` one, `verify` any number and gives the logits of all. ExecuTorch's runner of
+            texts calls `forward`.
+        notes: takes a sentence for each choice that the model made necessary.
+
+    Returns:
+        Each method as an `ExportedProgram`, and the values that ExecuTorch's LLM runner asks for.
+
+    Raises:
+        StepwellError: the model has no such form, torch does not export it, or the form does not
+            say what the model says.
+    """
+    config = model.config.get_text_config()
+    size = context_of(config, context, _USUAL_CONTEXT)
+    model = model.eval().requires_grad_(False)
+    with as_it_was(model), asked_quietly():
+        _make_experts_exportable(model)
+        observed = observe(model, size, batch)
+        takes_any = _wants_any_length(methods)
+        if observed.is_recurrent and (any_length or takes_any):
+            raise StepwellError(
+                f"{config.model_type} has layers that keep what each token rewrites, "
+                "and takes one token at a time",
+                help="any_length=False (--one-token) and decode are such, or leave it out",
+            )
+        if cache == "dynamic":
+            _refuse_what_does_not_grow(config, observed, attention, methods)
+            if cache_dtype is not None:
+                raise StepwellError(
+                    "a dynamic cache is given and given back in what the model computes in",
+                    help="cache='static' with ExecuTorch's attention has a cache of its own type",
+                )
+            form = Form(size, any_length is not False, "torch", "last", batch=batch)
+            programs = {"forward": _with_caches_given(model, observed, form)}
+        else:
+            lengths = (False,) if observed.is_recurrent else (True, False)
+            kinds = _attentions(attention, cache_dtype)
+            kept = None if cache_dtype is None else DTYPES[cache_dtype]
+            attempts = [
+                Form(size, length, kind, logits, gives_mask, takes, batch, kept)
+                for length in (lengths if any_length is None else (any_length,))
+                for kind in kinds
+                for gives_mask in (False, True)
+            ]
+            programs, form = _first_that_agrees(model, attempts, methods, notes)
+    is_dynamic = form.any_length if "forward" in methods else takes_any
+    told = metadata(model, size, form.attention, is_dynamic, form.logits == "all")
+    if cache == "dynamic":  # A runner that asks for a cache means one inside.
+        told = {key: value for key, value in told.items() if not key.startswith("use_")}
+    return {**programs, **told}
+
+
+def _attentions(asked: Attention | None, cache_dtype: str | None) -> tuple[Attention, ...]:
+    """Those to try.
+
+    Raises:
+        StepwellError: no such type of a cache, or one that the attention asked for does not have.
+    """
+    if cache_dtype is None:
+        return (asked,) if asked else _ATTENTIONS
+    if cache_dtype not in DTYPES:
+        raise StepwellError(f"a cache is of {', '.join(DTYPES)}, not of {cache_dtype}")
+    if asked == "torch":
+        raise StepwellError(
+            "the model's own attention keeps its cache in the type that the model computes in",
+            help="attention='custom' (ExecuTorch's operators) has a cache of its own type",
+        )
+    return ("custom",)
+
+
+def _wants_any_length(methods: Sequence[str]) -> bool:
+    """Whether a method takes any number of tokens, whatever was asked for.
+
+    Raises:
+        StepwellError: there is no such method.
+    """
+    unknown = sorted(set(methods) - set(METHODS))
+    if unknown or not methods:
+        raise StepwellError(
+            f"a language model has no method {', '.join(unknown)}",
+            help=f"its methods are {', '.join(METHODS)}",
+        )
+    return any(METHODS[name].get("any_length", False) for name in methods)
+
+
+def _with_caches_given(model: Any, observed: Observed, form: Form) -> Any:
+    module = Growing(model, observed)
+    past = [{2: torch.export.Dim("past", max=form.context - 1)}] * len(observed.cache.layers)
+    return exported(model, module, (form.tokens, *module.caches(5)), (form.rows, past, past))
+
+
+def _first_that_agrees(
+    model: Any, attempts: Sequence[Form], methods: Sequence[str], notes: list[str] | None
+) -> tuple[Mapping[str, Any], Form]:
+    """The methods of the first form in which all say what the model says.
+
+    Raises:
+        StepwellError: none does; what the last attempt failed of.
+    """
+    refusals: list[StepwellError] = []
+    for form in attempts:
+        observed = observe(model, form.context, form.batch)
+        programs: dict[str, Any] = {}
+        try:
+            if form.attention == "custom":
+                _refuse_what_custom_attention_lacks(model, observed)
+            decoder = Decoder(model, observed, form)
+            for name in methods:
+                decoder.form = of = replace(form, **METHODS[name])
+                _compare(model, decoder)
+                shapes = (of.rows, {0: 1}) if of.any_length else None
+                first = as_taken(model, of, of.tokens)
+                programs[name] = exported(model, decoder, (first, torch.tensor([0])), shapes)
+        except StepwellError as refusal:
+            refusals.append(refusal)
+            continue
+        if notes is not None and refusals:
+            notes.append(_why(form, refusals[-1].problems[0].fact))
+        return programs, form
+    raise refusals[-1]
+
+
+def as_taken(model: Any, form: Form, tokens: torch.Tensor) -> torch.Tensor:
+    """Tokens as a form takes them."""
+    return tokens if form.takes == "tokens" else model.get_input_embeddings()(tokens)
+
+
+def _why(form: Form, reason: str) -> str:
+    """What was chosen in the place of what is usual."""
+    attention = {"custom": "ExecuTorch's attention", "torch": "the model's own attention"}
+    length = "any number of tokens" if form.any_length else "a token at a time"
+    return f"{attention[form.attention]}, {length}: {reason}"
+
+
+@contextmanager
+def as_it_was(model: Any) -> Generator[None]:
+    """Give a model the attention, the experts and what its modules held back."""
+    attention = model.config._attn_implementation
+    tensors = loose_tensors(model)
+    experts = getattr(model.config, "_experts_implementation", None)
+    try:
+        yield
+    finally:
+        for (name, key), value in tensors.items():
+            vars(model.get_submodule(name))[key] = value
+        model.set_attn_implementation(attention)
+        if experts is not None:
+            model.set_experts_implementation(experts)
+
+
+def _make_experts_exportable(model: Any) -> None:
+    """By default experts are products of groups, whose sizes hang on values."""
+    if getattr(model.config, "_experts_implementation", None) is not None:
+        model.set_experts_implementation("batched_mm")
+
+
+def _refuse_what_custom_attention_lacks(model: Any, observed: Observed) -> None:
+    lacks = next(beyond_custom(observed.calls), None)
+    if lacks is not None:
+        raise StepwellError(
+            f"{_kind(model)} has {lacks}, which ExecuTorch's attention does not have",
+            help="attention='torch' keeps the model's own, over the whole cache",
+        )
+
+
+def _kind(model: Any) -> str:
+    return model.config.get_text_config().model_type
+
+
+def _refuse_what_does_not_grow(
+    config: Any, observed: Observed, attention: Any, methods: Sequence[str]
+) -> None:
+    if tuple(methods) != ("forward",):
+        raise StepwellError(
+            f"{', '.join(methods)} share a state, and a dynamic cache is given and given back",
+            help="cache='static', or methods=('forward',)",
+        )
+    if attention == "custom":
+        raise StepwellError(
+            "ExecuTorch's attention writes to a cache in place, and a dynamic one grows",
+            help="attention='torch', or cache='static'",
+        )
+    layers = observed.cache.layers
+    kinds = getattr(config, "layer_types", None) or ()
+    window = getattr(config, "sliding_window", None)
+    lacks = None
+    if window is not None and (not kinds or "sliding_attention" in kinds):
+        lacks = f"windows of {window} tokens"
+    if len(observed.states) != 2 * len(layers) or observed.is_recurrent:
+        lacks = "layers that keep something else than keys and values"
+    if lacks is not None:
+        raise StepwellError(
+            f"{config.model_type} has {lacks}, and a dynamic cache keeps every token",
+            help="cache='static' with attention='torch' has the model's own attention",
+        )
+
+
+def _compare(model: Any, decoder: Decoder) -> None:
+    """Say some tokens with the decoder and with the model, and leave the state as it was.
+
+    Raises:
+        StepwellError: they do not say the same.
+    """
+    vocabulary, form = model.config.get_text_config().vocab_size, decoder.form
+    count = min(8, form.context)
+    tokens = (torch.arange(form.batch * count) * 7 + 3).view(form.batch, count) % vocabulary
+    said_to = as_taken(model, form, tokens)
+    ends = (count // 2, count) if form.any_length else tuple(range(1, count + 1))
+    parts = list(zip((0, *ends), ends, strict=False))
+    used = model.config._attn_implementation
+    try:
+        with without_native_lines(_is_operators_log), in_floats(model):
+            said = [
+                decoder(said_to[:, begin:end], torch.tensor([begin])).reshape(
+                    form.batch, -1, vocabulary
+                )[:, -1]
+                for begin, end in parts
+            ]
+            model.set_attn_implementation(own_attention(model))
+            whole = model(input_ids=tokens, use_cache=False).logits
+    except StepwellError:
+        raise
+    except Exception as error:  # a model fails as it likes on a cache that it does not know
+        line = (str(error).strip().splitlines() or [""])[0]
+        raise StepwellError(
+            f"{_kind(model)} does not run with its state inside: {type(error).__name__}: {line}"
+        ) from error
+    finally:
+        model.set_attn_implementation(used)
+        for place in decoder.states:
+            getattr(decoder, place.name).zero_()
+    want = torch.stack([whole[:, end - 1] for end in ends]).float()
+    error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
+    if not agrees(model, error, form.cache_dtype):
+        raise StepwellError(
+            f"{_kind(model)} with its state inside and attention={form.attention!r} is off "
+            f"by {error:.2g} of the largest logit",
+            help="its cache or attention does what one run does not show: please report the model",
+        )
+
+
+def _is_operators_log(line: bytes) -> bool:
+    return b"kernel_runtime_context" in line or b"cpuinfo" in line
+
+
+def exported(model: Any, module: Any, given: tuple[Any, ...], shapes: Any) -> Any:
+    """The exported program of a module around a model of transformers.
+
+    Raises:
+        StepwellError: torch does not export it, or it keeps state where none is found.
+    """
+    with kept_stderr() as stderr, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:  # A strict export holds two copies of each weight, also of those that are mapped.
+            program = export(module, given, dynamic_shapes=shapes)
+        except Exception as error:
+            error.add_note(stderr.getvalue())
+            line = (str(error).strip().splitlines() or [""])[0]
+            raise StepwellError(
+                f"torch.export.export fails on {_kind(model)}: {type(error).__name__}: {line}",
+                help="any_length=False or the other attention may be exportable",
+            ) from error
+    lost = next(
+        (str(one.message) for one in warned if "assigned during export" in str(one.message)), ""
+    )
+    if lost:
+        raise StepwellError(
+            f"{_kind(model)} keeps state where none is found: {lost.split(' were ')[0]}"
+        )
+    return program
+
+
+def agrees(model: Any, error: float, cache_dtype: torch.dtype | None = None) -> bool:
+    """Whether methods say what their model says; the error as a part of the largest logit."""
+    types = (model.dtype, cache_dtype or model.dtype)
+    return error <= max(_AGREEMENT.get(dtype, 0.05) for dtype in types)

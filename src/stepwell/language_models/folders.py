@@ -1,0 +1,105 @@
+"""A folder as `save_pretrained` writes it, or a file of GGUF."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.switches import kept_stderr
+from stepwell.language_models.gguf import load_gguf
+from stepwell.language_models.packed import give_kernels, load_packed, packing_of
+from stepwell.model_zoo.catalogue.vision import imported
+
+CONFIG = "config.json"
+ADAPTER = "adapter_config.json"
+"""What `save_pretrained` of PEFT writes; it names the folder of the model that it adapts."""
+
+
+def is_causal_lm(folder: Path) -> bool:
+    """Whether it is a folder as `save_pretrained` writes it of a causal model, or a `.gguf`."""
+    if folder.suffix == ".gguf" and folder.is_file():
+        return True
+    if "base_model_name_or_path" in _read(folder / ADAPTER):
+        return True
+    kinds = _read(folder / CONFIG).get("architectures")
+    return any("ForCausalLM" in str(kind) or "LMHead" in str(kind) for kind in kinds or ())
+
+
+def is_vision_language(folder: Path) -> bool:
+    """Whether it is a folder of a model that reads images among the tokens."""
+    config = _read(folder / CONFIG)
+    kinds = config.get("architectures") or ()
+    return "vision_config" in config and any("ForConditionalGen" in str(kind) for kind in kinds)
+
+
+def is_seq2seq(folder: Path) -> bool:
+    """Whether it is a folder of a model with an encoder and a decoder that says tokens."""
+    config = _read(folder / CONFIG)
+    kinds = config.get("architectures") or ()
+    return config.get("is_encoder_decoder") is True and any(
+        "ForConditionalGeneration" in str(kind) or "MTModel" in str(kind) for kind in kinds
+    )
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    """What a file of JSON says; nothing where there is none."""
+    if not file.is_file():
+        return {}
+    try:
+        told: Any = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return told if isinstance(told, Mapping) else {}
+
+
+def load_causal_lm(folder: Path, notes: list[str] | None = None) -> Any:
+    """The model of a folder; weights in safetensors stay mapped, and nothing is downloaded.
+
+    Args:
+        folder: as `save_pretrained` writes it, of PEFT too (the model is then the one that its
+            adapter names, with the adapter's products beside its layers), its layers packed or
+            not, or a `.gguf` file.
+        notes: takes a sentence on what became of a file's integers.
+
+    Raises:
+        StepwellError: transformers is not installed, or cannot read it.
+    """
+    if folder.suffix == ".gguf":
+        return load_gguf(folder, notes)
+    try:
+        transformers = imported("transformers")
+    except ImportError as error:
+        raise StepwellError(
+            f"{folder} holds a model of transformers, which is not installed",
+            help="the extra 'hf' brings it: pip install 'stepwell[hf]'",
+        ) from error
+    config = _read(folder / CONFIG)
+    told = config.get("quantization_config") or {}
+    packing = packing_of(folder, told)
+    kind = transformers.AutoModelForCausalLM
+    if packing is not None or is_seq2seq(folder) or is_vision_language(folder):
+        kind = getattr(transformers, config["architectures"][0], kind)
+    if (folder / ADAPTER).is_file():
+        _insist_on_peft(folder)
+    try:
+        with kept_stderr():  # Its bars.
+            if packing is not None:
+                return load_packed(folder, packing, told, kind, notes)
+            model = kind.from_pretrained(folder, dtype="auto", local_files_only=True)
+    except Exception as error:  # Whatever transformers fails with is about the folder.
+        line = (str(error).strip().splitlines() or [""])[0]
+        raise StepwellError(f"transformers cannot read {folder}: {line}") from error
+    return give_kernels(model, notes) if told else model
+
+
+def _insist_on_peft(folder: Path) -> None:
+    try:
+        imported("peft")
+    except ImportError as error:
+        raise StepwellError(
+            f"{folder} holds an adapter of PEFT, and {error.name} is not installed",
+            help="the extra 'peft' brings it: pip install 'stepwell[peft]'",
+        ) from error

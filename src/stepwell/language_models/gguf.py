@@ -1,0 +1,186 @@
+"""A `.gguf` file: the model as transformers reads it, with the integers that the file has.
+
+transformers unpacks every matrix, renames it and puts its rows where the architecture has them. A
+row is known again by its numbers, so that which rows went where is nobody's guess: the rows of the
+file's matrices are unpacked by the `gguf` package, and a layer all of whose rows are among them has
+their integers. How a type lies in its bytes is asked of the same package, too: with all bits of its
+integers zero and with all of them one, a block unpacks to its least and its greatest numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from stepwell.ir.diagnostics import ParseFailure, StepwellError
+from stepwell.ir.outside.switches import kept_stderr
+from stepwell.ir.records import dataclass
+from stepwell.language_models.blocks import Blocks, layer_of, sentence
+from stepwell.language_models.gguf_header import check_header
+from stepwell.language_models.tables import table_of
+from stepwell.model_zoo.catalogue.vision import imported
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a type of GGUF keeps its integers in a block, and which."""
+
+    integers: slice
+    """Their bytes."""
+    low: int
+    """The byte of which they are all the least integer."""
+    least: int
+    """The least integer; as many follow as `levels`."""
+    levels: int
+    group: int
+    """Numbers that share a scale."""
+
+
+LAYOUTS = {
+    "Q4_0": Layout(slice(2, 18), 0, -8, 15, 32),
+    "Q4_1": Layout(slice(4, 20), 0, 0, 15, 32),
+    "Q4_K": Layout(slice(16, 144), 0, 0, 15, 32),
+    "Q8_0": Layout(slice(2, 34), 0x80, -128, 255, 32),
+    "Q6_K": Layout(slice(0, 192), 0, -32, 63, 16),
+}
+"""`ggml-quants.c`. Their integers are kept; what a row has of other types becomes numbers."""
+OF_LAYERS = ("Q4_0", "Q4_1", "Q4_K")
+"""Which XNNPACK multiplies by: four bits, in groups of 32."""
+OF_TABLES = {"Q4_0": 4, "Q8_0": 8, "Q6_K": 8}
+"""Which ExecuTorch looks up (bits): multiples of a scale, without an offset."""
+
+
+MOST_NUMBERS, ALWAYS = 16, 1 << 26
+"""How many numbers a model has at most for each byte of its file, and in addition."""
+
+Row = tuple[Any, int]
+"""A matrix of the file, and which row of it."""
+
+
+def load_gguf(file: Path, notes: list[str] | None = None) -> Any:
+    """The model of a file; layers of four bits and the table keep their integers.
+
+    Args:
+        file: a `.gguf` file of a causal language model.
+        notes: takes a sentence about what was kept and what was not.
+
+    Raises:
+        ParseFailure: the header does not fit the file.
+        StepwellError: a package is missing, or transformers cannot read the file.
+    """
+    try:
+        transformers, package = imported("transformers"), imported("gguf")
+        imported("accelerate")  # Without which transformers reads no such file.
+    except ImportError as error:
+        raise StepwellError(
+            f"{file} is read by transformers, gguf and accelerate; {error.name} is not installed",
+            help="the extra 'gguf' brings all three: pip install 'stepwell[gguf]'",
+        ) from error
+    given: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
+    size = file.stat().st_size
+    check_header(np.memmap(file, mode="r").data if size else memoryview(b""))
+    try:
+        with kept_stderr():  # Its bars.
+            config = transformers.AutoConfig.from_pretrained(file.parent, **given)
+            with torch.device("meta"):
+                planned = transformers.AutoModelForCausalLM.from_config(config)
+            held = (*planned.parameters(), *planned.buffers())
+            if sum(tensor.numel() for tensor in held) > MOST_NUMBERS * size + ALWAYS:
+                raise ValueError("it describes a model larger than what it holds")
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                file.parent, dtype=torch.float32, **given
+            )
+            reader = package.GGUFReader(file)
+    except Exception as error:  # Whatever transformers fails with is about the file.
+        line = (str(error).strip().splitlines() or [""])[0]
+        raise StepwellError(f"transformers cannot read {file}: {line}") from error
+    said = give_integers(model.requires_grad_(False), package, reader.tensors)
+    if notes is not None and said is not None:
+        notes.append(said)
+    return model
+
+
+def give_integers(model: Any, package: Any, tensors: Sequence[Any]) -> str | None:
+    """Let a model's layers and its table have the integers of a file's matrices.
+
+    Args:
+        model: with the numbers that the file's matrices unpack to.
+        package: `gguf`.
+        tensors: the file's, as its reader gives them.
+
+    Returns:
+        A sentence on what was kept; None where the file has no such integers.
+    """
+    matrices = [one for one in tensors if one.tensor_type.name in LAYOUTS]
+    rows = {
+        hash(numbers.tobytes()): (one, at)
+        for one in matrices
+        for at, numbers in enumerate(_unpacked(package, one.data, one.tensor_type))
+    }
+    kept, left = Counter[str](), Counter[str]()
+    table: Any = model.get_input_embeddings()
+    last = model.get_output_embeddings()
+    if last is not None and last.weight is table.weight:
+        last.weight = nn.Parameter(table.weight, requires_grad=False)
+    for name, module in list(model.named_modules()):
+        is_table = module is table and hasattr(table, "weight")
+        if not (is_table or isinstance(module, nn.Linear)):
+            continue
+        weight: Array = module.weight.detach().numpy()
+        from_file = [rows.get(hash(numbers.tobytes())) for numbers in weight]
+        known = [one for one in from_file if one is not None]
+        kinds = {tensor.tensor_type.name for tensor, _ in known}
+        if len(known) < len(weight) or len(kinds) > 1:
+            left.update(["mixed"] if kinds else [])
+            continue
+        (kind,) = kinds
+        if kind not in (OF_TABLES if is_table else OF_LAYERS):
+            left.update([kind])
+            continue
+        blocks = _blocks(package, weight, known)
+        if is_table:
+            integers = (blocks.integers + LAYOUTS[kind].least).to(torch.int8)
+            numbers = torch.from_numpy(weight)
+            made = table_of(table, OF_TABLES[kind], integers, blocks.scales, numbers)
+            model.set_input_embeddings(made)
+        else:
+            model.set_submodule(name, layer_of(blocks, module.bias))
+        kept.update([kind])
+    return sentence(kept, left) if matrices else None
+
+
+def _blocks(package: Any, weight: Array, rows: Sequence[Row]) -> Blocks:
+    """The integers of a matrix from those of its rows in the file."""
+    kind = rows[0][0].tensor_type
+    layout = LAYOUTS[kind.name]
+    raw = np.stack([tensor.data.reshape(-1, tensor.data.shape[-1])[at] for tensor, at in rows])
+    size = package.GGML_QUANT_SIZES[kind][1]
+    blocks = raw.reshape(len(raw), -1, size)
+    ends = []
+    for byte in (layout.low, 0xFF - layout.low):
+        blocks[:, :, layout.integers] = byte
+        ends.append(_unpacked(package, raw, kind)[:, :: layout.group])
+    least, scales = ends[0], (ends[1] - ends[0]) / layout.levels
+    wide, begins = (np.repeat(x, layout.group, 1) for x in (scales, least))
+    steps = np.divide(weight - begins, wide, out=np.zeros_like(weight), where=wide != 0)
+    integers = np.rint(steps)
+    if not np.abs(steps - integers).max() < 0.01:
+        raise ParseFailure(
+            f"a block of {kind.name} in the .gguf has no integers: "
+            "its scale is not finite, or lost beside its least number"
+        )
+    parts = [torch.from_numpy(part) for part in (integers.astype(np.int16), scales, least)]
+    return Blocks(parts[0], parts[1], parts[2])
+
+
+def _unpacked(package: Any, data: Array, kind: Any) -> Array:
+    """The numbers of matrices, `[rows, columns]`."""
+    return package.dequantize(data.reshape(-1, data.shape[-1]), kind)

@@ -1,0 +1,66 @@
+"""What is known of a model beside its numbers: its context, and what ExecuTorch's runner asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.language_models.attention import Attention
+
+
+def context_of(config: Any, asked: int | None, usual: int) -> int:
+    """How many tokens a program has places for.
+
+    Args:
+        config: of the part that says tokens.
+        asked: as many, if anybody said.
+        usual: at most as many, if nobody did.
+
+    Raises:
+        StepwellError: more than the model was made for.
+    """
+    names = ("max_target_positions", "max_position_embeddings")
+    longest = next((n for name in names if (n := getattr(config, name, None))), None)
+    size = asked or min(longest or usual, usual)
+    if longest is not None and size > longest:
+        raise StepwellError(
+            f"a context of {size} tokens is longer than the {longest} that the model was made for"
+        )
+    return size
+
+
+def metadata(
+    model: Any, context: int, attention: Attention, any_length: bool, all_logits: bool = False
+) -> dict[str, Any]:
+    """Constant methods of a causal model.
+
+    Tokens that end a turn are those of `generation_config.json` and of the model's own
+    configuration; where none is named there is no such method, and the runner asks its tokenizer.
+    """
+    config = model.config.get_text_config()
+    generation = getattr(model, "generation_config", None)
+    ends = dict.fromkeys(
+        token
+        for source in (generation, config)
+        for token in _as_list(getattr(source, "eos_token_id", None))
+    )
+    begin = getattr(generation, "bos_token_id", None)
+    begin = getattr(config, "bos_token_id", None) if begin is None else begin
+    return {
+        **({} if begin is None else {"get_bos_id": begin}),
+        **({"get_eos_ids": list(ends)} if ends else {}),
+        "get_max_seq_len": context,
+        "get_max_context_len": context,
+        "get_vocab_size": config.vocab_size,
+        "get_n_layers": config.num_hidden_layers,
+        "use_kv_cache": True,
+        "use_sdpa_with_kv_cache": attention == "custom",
+        "enable_dynamic_shape": any_length,
+        **({"generate_full_logits": True} if all_logits else {}),
+    }
+
+
+def _as_list(tokens: Any) -> list[int]:
+    if tokens is None:
+        return []
+    return [tokens] if isinstance(tokens, int) else list(tokens)

@@ -1,0 +1,163 @@
+"""One run of a model on one token: what its layers keep, and what its attention is given."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.records import dataclass
+from stepwell.language_models.attention import OBSERVED, Call, meaningful
+from stepwell.language_models.states import Place, left_behind, loose_tensors, places
+from stepwell.quantization.quantizers import in_floats
+
+
+@dataclass
+class Observed:
+    """What one run showed of a model."""
+
+    cache: Any
+    """A static cache of the whole context, its layers initialized and zero."""
+    cache_name: str
+    """The argument by which the model takes it."""
+    calls: list[Call] = field(default_factory=list[Call])
+    """Of its attention, in order; none where that cannot be exchanged."""
+    in_modules: list[Place] = field(default_factory=list[Place])
+    """State that modules keep themselves."""
+
+    @property
+    def states(self) -> list[Place]:
+        """What has to be kept from call to call."""
+        return [*(at for at in places(self.cache) if not at.is_length), *self.in_modules]
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether a layer keeps what each token rewrites."""
+        return any(place.is_recurrent for place in self.states)
+
+
+def own_attention(model: Any) -> str:
+    """The name of transformers' attention that a model has and torch exports."""
+    return "sdpa" if model._supports_sdpa else "eager"
+
+
+def accepted(model: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a model's `forward` has."""
+    known = inspect.signature(model.forward).parameters
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+    return {
+        name: value
+        for name, value in arguments.items()
+        if name in known or (takes_any and name == "position_ids")
+    }
+
+
+def cache_argument(model: Any) -> str:
+    """What a model's `forward` calls its cache (`cache` from transformers 5.24 on), or ""."""
+    known = inspect.signature(model.forward).parameters
+    names = ("past_key_values", "cache", "cache_params")
+    return next((name for name in names if name in known), "")
+
+
+def observe(model: Any, context: int, batch: int = 1) -> Observed:
+    """Run a model on one token, with a static cache of `context` tokens.
+
+    Args:
+        model: with a language model's head.
+        context: places for tokens.
+        batch: conversations, one token each.
+
+    Raises:
+        StepwellError: it keeps its state where nobody can take hold of it.
+    """
+    config = model.config.get_text_config()
+    cache_name = cache_argument(model)
+    if not cache_name:
+        raise StepwellError(
+            f"{config.model_type} takes no cache of transformers, and its state cannot be kept",
+            help="export the model yourself, with its state as buffers or arguments",
+        )
+    found = Observed(static_cache(config, context), cache_name)
+    model.set_attn_implementation(own_attention(model))
+    _look_at_attention(model, found.calls)
+    before = loose_tensors(model)
+    _run(model, found, config, batch)
+    found.in_modules = left_behind(model, before)
+    if not found.states:
+        raise StepwellError(f"{config.model_type} keeps nothing in the cache that it is given")
+    for place in (*places(found.cache), *found.in_modules):
+        place.put(torch.zeros_like(place.tensor))
+    return found
+
+
+def _run(model: Any, found: Observed, config: Any, batch: int) -> None:
+    arguments = {
+        "input_ids": torch.zeros(batch, 1, dtype=torch.long),
+        "position_ids": torch.zeros(1, 1, dtype=torch.long),
+        found.cache_name: found.cache,
+        "use_cache": True,
+    }
+    try:
+        with torch.no_grad(), in_floats(model):
+            model(**accepted(model, arguments))
+    except Exception as error:  # transformers fails as it likes on a cache that it does not know
+        line = (str(error).strip().splitlines() or [""])[0]
+        raise StepwellError(
+            f"{config.model_type} does not run with a static cache: {type(error).__name__}: {line}"
+        ) from error
+
+
+def _look_at_attention(model: Any, calls: list[Call]) -> None:
+    """Let the model's own attention say what it is given, where it can be exchanged at all."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    name = own_attention(model)
+    if not getattr(model, "_supports_attention_backend", True):
+        return
+
+    def own(module: Any, *arguments: Any, **more: Any) -> Any:
+        if name == "sdpa":
+            return AttentionInterface()[name](module, *arguments, **more)
+        beside = sys.modules[type(module).__module__]
+        return beside.eager_attention_forward(module, *arguments, **more)
+
+    def attend(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **more: Any
+    ) -> Any:
+        sizes = (query.shape[-1], key.shape[-1], value.shape[-1])
+        calls.append(Call(sizes, meaningful(more)))
+        return own(module, query, key, value, attention_mask, **more)
+
+    AttentionInterface.register(OBSERVED, attend)
+    AttentionMaskInterface.register(OBSERVED, AttentionMaskInterface()[name])
+    model.set_attn_implementation(OBSERVED)
+
+
+def static_cache(config: Any, context: int) -> Any:
+    """A static cache in which every layer with keys keeps them all: a window is in its mask.
+
+    Raises:
+        StepwellError: transformers has no static layer of a kind.
+    """
+    from transformers import cache_utils as of
+
+    try:
+        cache = of.StaticCache(max_cache_len=context, config=config)
+    except (KeyError, ValueError, AttributeError, TypeError) as error:
+        raise StepwellError(
+            f"transformers has no static cache for {config.model_type}: {error}"
+        ) from error
+    for index, layer in enumerate(cache.layers):  # Rolling hangs on values.
+        if isinstance(layer, of.LinearAttentionAndStaticSlidingWindowAttentionLayer):
+            count = layer.number_of_states
+            cache.layers[index] = of.LinearAttentionAndStaticFullAttentionLayer(
+                context, number_of_states=count
+            )
+        elif isinstance(layer, of.StaticSlidingWindowLayer):
+            cache.layers[index] = of.StaticLayer(context)
+    return cache

@@ -1,0 +1,122 @@
+"""A model before it is exported: the type it computes in, and weights of few bits.
+
+Layers are quantized from the numbers of the file, one at a time, and what is quantized computes in
+single precision unless another type is asked for: XNNPACK's kernels for weights of 4 and 8 bits
+take singles and halves, and bfloat16 is a type of storage there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.language_models.tables import quantized_table
+from stepwell.quantization.quantizers import by_torchao, find_quantizer, is_quantized, unwrapped
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+ADAPTERS = ".lora_"
+"""In the names of PEFT's layers, which are small and stay exchangeable: they are not quantized."""
+BITS = {"8da4w": 4, "8da8w": 8}
+"""Quantizers of linear layers, whose weights may share a scale by groups."""
+
+
+@torch.no_grad()
+def prepare(
+    model: Any,
+    *,
+    quantize: str | None = None,
+    group: int | None = None,
+    embedding: int | None = None,
+    dtype: str | None = None,
+) -> Any:
+    """Quantize a causal model's layers and its table, and let it compute in a type.
+
+    Args:
+        model: a `PreTrainedModel`; it is changed.
+        quantize: the name of a quantizer.
+        group: weights of a row that share a scale, for `8da4w` and `8da8w`; by default 32 for four
+            bits and a row for eight.
+        embedding: bits of a number of the table that tokens are looked up in: 8 (a scale a row) or
+            4 (a scale a group).
+        dtype: `fp32`, `fp16` or `bf16`; by default that of the file, and single precision where
+            something is quantized.
+
+    Raises:
+        StepwellError: there is no such quantizer, nothing for it, or a group or table does not fit.
+    """
+    has_integers = any(
+        isinstance(layer, nn.Linear) and is_quantized(layer) for layer in model.modules()
+    )
+    if dtype is None and (quantize or embedding or has_integers):
+        dtype = None if model.dtype is torch.float32 else "fp32"
+    if group is not None and quantize not in BITS:
+        raise StepwellError(
+            f"{quantize or 'no quantizer'} has no groups of weights",
+            help=f"--group is for --quantize {' and '.join(BITS)}",
+        )
+    table = model.get_input_embeddings()
+    new_table = None if embedding is None else quantized_table(table, embedding, group)
+    if quantize is not None and quantize not in BITS:
+        model = find_quantizer(quantize)(_computing_in(model, dtype), ())
+    elif quantize is not None:
+        bits = BITS[quantize]
+        one = by_torchao(
+            bits, group or (32 if bits == 4 else None), dtype=DTYPES[dtype] if dtype else None
+        )
+        _spell_linears(model)
+        layers = [
+            layer
+            for name, layer in model.named_modules()
+            if isinstance(layer, nn.Linear) and ADAPTERS not in name
+        ]
+        if not layers:
+            raise StepwellError(f"the model has no linear layer that {quantize} would quantize")
+        _untie(model, table)
+        for layer in layers:
+            if not is_quantized(layer):
+                one(layer, ())
+    model = unwrapped(model)
+    if new_table is not None:
+        model.set_input_embeddings(new_table)
+    return _computing_in(model, dtype)
+
+
+def _computing_in(module: Any, dtype: str | None) -> Any:
+    """A module whose floating-point numbers are of a type; integers of quantized weights stay."""
+    return module if dtype is None else module.to(DTYPES[dtype])
+
+
+def _untie(model: Any, table: Any) -> None:
+    """A last layer that shares its weight with the table gets a parameter of its own."""
+    last = model.get_output_embeddings()
+    if last is not None and last.weight is table.weight:
+        last.weight = nn.Parameter(table.weight.detach(), requires_grad=False)
+
+
+def _spell_linears(model: Any) -> None:
+    """Let linear layers that are written otherwise be plain ones.
+
+    GPT-2's `Conv1D` has its weight the other way round; Falcon's own layer transposes it where it
+    multiplies, which quantized weights do not take.
+    """
+    from transformers.pytorch_utils import Conv1D
+
+    for above in list(model.modules()):
+        for name, layer in list(above.named_children()):
+            if isinstance(layer, Conv1D):
+                spelled = nn.Linear(layer.weight.shape[0], layer.weight.shape[1], device="meta")
+                spelled.weight = nn.Parameter(layer.weight.T.contiguous(), requires_grad=False)
+                spelled.bias = layer.bias
+                setattr(above, name, spelled)
+            elif isinstance(layer, nn.Linear) and type(layer).forward is not nn.Linear.forward:
+                plain = nn.Linear(layer.in_features, layer.out_features, device="meta")
+                plain.weight, plain.bias = layer.weight, layer.bias
+                given = torch.randn(4, layer.in_features).to(layer.weight.dtype)
+                want = layer(given)  # Of a router, more than a tensor.
+                if isinstance(want, torch.Tensor) and torch.allclose(
+                    plain(given), want, rtol=0, atol=0.02 * float(want.abs().max())
+                ):
+                    setattr(above, name, plain)

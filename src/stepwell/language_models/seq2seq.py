@@ -1,0 +1,161 @@
+"""Models with an encoder and a decoder (T5, BART, Whisper) as a program of two methods.
+
+`encoder` takes what the model reads (tokens `[1, n]`, or features of a sound) and gives its states;
+`text_decoder` takes a token `[1, 1]`, those states and the token's position `[1]`, and gives logits
+`[1, vocabulary]`: the names and the order that ExecuTorch's runner of speech models asks for. The
+decoder's own keys and values are state of the program; those of the encoder's states are products
+of each call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stepwell.dialects.symbols import asked_quietly
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.language_models.exporting import agrees, as_it_was, exported
+from stepwell.language_models.metadata import context_of, metadata
+from stepwell.language_models.observing import accepted, cache_argument, own_attention, static_cache
+from stepwell.language_models.states import places, remembers
+from stepwell.quantization.quantizers import in_floats
+
+_USUAL_CONTEXT = 512
+
+
+class Encoder(nn.Module):
+    """What a model reads, to its encoder's states `[1, n, size]`."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.encoder, self.name = model.get_encoder(), model.main_input_name
+
+    def forward(self, given: Tensor) -> Tensor:
+        """Tokens `[1, n]`, or features `[1, bins, frames]`."""
+        return self.encoder(**{self.name: given}).last_hidden_state
+
+
+class TextDecoder(nn.Module):
+    """A token `[1, 1]`, states `[1, n, size]` and a position `[1]` to logits `[1, vocabulary]`."""
+
+    def __init__(self, model: Any, cache: Any, context: int) -> None:
+        """Put the decoder's state beside a model.
+
+        Args:
+            model: a `PreTrainedModel` with an encoder and a decoder, in eval mode.
+            cache: a static one of its decoder, initialized; this module writes to it.
+            context: tokens of an answer.
+        """
+        super().__init__()
+        self.model, self.cache = model, cache
+        remembers(cache)
+        self.lengths = [place for place in places(cache) if place.is_length]
+        self.states = [place for place in places(cache) if not place.is_length]
+        for place in self.states:
+            place.put(torch.zeros_like(place.tensor))
+            self.register_buffer(place.name, place.tensor, persistent=False)
+        self.rows: Tensor
+        self.register_buffer("rows", torch.arange(context), persistent=False)
+
+    def forward(self, tokens: Tensor, encoder_output: Tensor, input_pos: Tensor) -> Tensor:
+        """The logits of the token that comes next."""
+        # A position outside the cache has no row here: the program ends before it writes one.
+        position = self.rows.index_select(0, input_pos)
+        for place in self.states:  # While it is exported, buffers are fake tensors.
+            place.put(getattr(self, place.name))
+        for place in self.lengths:
+            place.put(position[0].clone())
+        return _said(self.model, self.cache, tokens, encoder_output, position).logits[:, -1]
+
+
+def _said(model: Any, cache: Any, tokens: Tensor, encoder_output: Tensor, position: Tensor) -> Any:
+    """One call of a model with its decoder's cache, and none of the encoder's states."""
+    from transformers import DynamicCache, EncoderDecoderCache
+    from transformers.modeling_outputs import BaseModelOutput
+
+    return model(
+        **accepted(
+            model,
+            {
+                "encoder_outputs": BaseModelOutput(last_hidden_state=encoder_output),
+                "decoder_input_ids": tokens,
+                "decoder_position_ids": position[None],
+                cache_argument(model): EncoderDecoderCache(cache, DynamicCache()),
+                "use_cache": True,
+            },
+        )
+    )
+
+
+@torch.no_grad()
+def export_seq2seq(model: Any, *, context: int | None = None) -> dict[str, Any]:
+    """Methods of a model with an encoder and a decoder, for `stepwell.lower`.
+
+    Args:
+        model: a `PreTrainedModel` with a head of a language model.
+        context: tokens of an answer, and of a text that is read; by default what the model was made
+            for, at most 512.
+
+    Returns:
+        `encoder` and `text_decoder` as `ExportedProgram`, and the values that runners ask for.
+
+    Raises:
+        StepwellError: torch does not export it, or the methods do not say what the model says.
+    """
+    config = model.config.get_text_config(decoder=True)
+    size = context_of(config, context, _USUAL_CONTEXT)
+    model = model.eval().requires_grad_(False)
+    with as_it_was(model), asked_quietly():
+        model.set_attn_implementation(own_attention(model))
+        given, open_axes = _example(model, size)
+        encoder, one = Encoder(model), torch.zeros(1, 1, dtype=torch.long)
+        cache = static_cache(config, size)
+        with in_floats(model):
+            states = encoder(given)
+            _said(model, cache, one, states, torch.zeros(1, dtype=torch.long))
+            decoder = TextDecoder(model, cache, size)
+            _compare(model, decoder, given, states)
+        axes = None if open_axes is None else {1: open_axes}
+        programs = {
+            "encoder": exported(model, encoder, (given,), (axes,)),
+            "text_decoder": exported(
+                model, decoder, (one, states, torch.tensor([0])), (None, axes, None)
+            ),
+        }
+    told = metadata(model, size, "torch", False)
+    start = getattr(model.generation_config, "decoder_start_token_id", None)
+    return {**programs, **told, **({} if start is None else {"decoder_start_token_id": start})}
+
+
+def _example(model: Any, size: int) -> tuple[Tensor, Any]:
+    """What the encoder may be given, and its open axis."""
+    config = model.config
+    if model.main_input_name == "input_ids":
+        length = torch.export.Dim("length", min=2, max=size)
+        return torch.arange(5)[None] % config.get_text_config().vocab_size, length
+    frames = 2 * config.max_source_positions  # Its first convolution takes every other one.
+    return torch.zeros(1, config.num_mel_bins, frames, dtype=model.dtype), None
+
+
+def _compare(model: Any, decoder: TextDecoder, given: Tensor, states: Tensor) -> None:
+    """Say some tokens with the decoder and with the model, and leave the state as it was.
+
+    Raises:
+        StepwellError: they do not say the same.
+    """
+    config = model.config.get_text_config(decoder=True)
+    count = min(6, len(decoder.rows))
+    tokens = (torch.arange(count) * 7 + 3)[None] % config.vocab_size
+    said = [decoder(tokens[:, at : at + 1], states, torch.tensor([at]))[0] for at in range(count)]
+    for place in decoder.states:
+        getattr(decoder, place.name).zero_()
+    arguments = {model.main_input_name: given, "decoder_input_ids": tokens, "use_cache": False}
+    want = model(**arguments).logits[0].float()
+    error = float((torch.stack(said).float() - want).abs().max() / want.abs().max())
+    if not agrees(model, error):
+        raise StepwellError(
+            f"{config.model_type} with its state inside is off by {error:.2g} of the largest logit",
+            help="its cache does what one run does not show: please report the model",
+        )

@@ -1,0 +1,140 @@
+"""Models that read images among the tokens, as the methods that `MultimodalRunner` asks for.
+
+`token_embedding` looks tokens `[1, n]` up, `vision_encoder` gives an image `[1, 3, h, w]` as what
+stands in the place of its tokens, `text_decoder` takes either `[1, n, size]` and the position of
+the first `[1]`, and gives logits `[1, vocabulary]`; its state is the program's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stepwell.dialects.symbols import asked_quietly
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.language_models.attention import Attention
+from stepwell.language_models.exporting import agrees, as_it_was, export_causal_lm, exported
+from stepwell.language_models.observing import own_attention
+from stepwell.quantization.quantizers import in_floats
+
+_OTHERWISE = {
+    "token_type_ids": "lets the tokens of an image see those behind them",
+    "mm_token_type_ids": "lets the tokens of an image see those behind them",
+    "image_grid_thw": "gives the tokens of an image positions along two axes",
+    "pixel_attention_mask": "cuts an image into tiles",
+}
+"""Arguments by which a model says that an image is more to it than embeddings in a row."""
+
+
+class TokenEmbedding(nn.Module):
+    """Tokens `[1, n]` to embeddings `[1, n, size]`."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.table = model.get_input_embeddings()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Rows of the table."""
+        return self.table(tokens)
+
+
+class VisionEncoder(nn.Module):
+    """An image `[1, channels, h, w]` to embeddings `[1, n, size]`."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, image: Tensor) -> Tensor:
+        """What stands in the place of the image's tokens."""
+        told = self.model.get_image_features(image)
+        features = getattr(told, "pooler_output", told)
+        features = features if isinstance(features, Tensor) else torch.cat(tuple(features))
+        return features.reshape(1, -1, features.shape[-1])
+
+
+@torch.no_grad()
+def export_vision_language(
+    model: Any,
+    *,
+    context: int | None = None,
+    attention: Attention | None = None,
+    notes: list[str] | None = None,
+) -> dict[str, Any]:
+    """Methods of a model that reads images, for `stepwell.lower`.
+
+    Args:
+        model: a `PreTrainedModel` with a language model's head and `get_image_features`.
+        context: tokens of a conversation, those of its images too; as `export_causal_lm` has it.
+        attention: of the decoder, as `export_causal_lm` has it.
+        notes: takes a sentence for each choice that the model made necessary.
+
+    Returns:
+        `token_embedding`, `vision_encoder` and `text_decoder` as `ExportedProgram`, and the values
+        that ExecuTorch's runners ask for.
+
+    Raises:
+        StepwellError: an image is more to the model than embeddings in a row, torch does not export
+            it, or the methods do not say what the model says of an image.
+    """
+    known = inspect.signature(model.forward).parameters
+    otherwise = next((said for name, said in _OTHERWISE.items() if name in known), None)
+    if otherwise is not None or not hasattr(model, "get_image_features"):
+        raise StepwellError(
+            f"{model.config.model_type} {otherwise or 'does not say what it makes of an image'}, "
+            "and a runner gives embeddings in a row",
+            help="lower its language model alone: save_pretrained(model.language_model)",
+        )
+    told = export_causal_lm(
+        model, context=context, attention=attention, takes="embeddings", notes=notes
+    )
+    vision, size = model.config.vision_config, told["get_max_seq_len"]
+    channels = getattr(vision, "num_channels", 3)
+    seeded = torch.Generator().manual_seed(0)
+    image = torch.rand(1, channels, vision.image_size, vision.image_size, generator=seeded)
+    image = image.to(model.dtype)
+    tokens = torch.arange(3)[None]
+    with as_it_was(model), asked_quietly():
+        model.set_attn_implementation(own_attention(model))
+        encoder = VisionEncoder(model)
+        with in_floats(model):
+            _compare(model, encoder(image), image)
+        axes = {1: torch.export.Dim("tokens", min=1, max=size - 1)}
+        table = exported(model, TokenEmbedding(model), (tokens,), (axes,))
+        seen = exported(model, encoder, (image,), None)
+    return {
+        "token_embedding": table,
+        "vision_encoder": seen,
+        "text_decoder": told.pop("forward"),
+    } | told
+
+
+def _compare(model: Any, seen: Tensor, image: Tensor) -> None:
+    """Put an image's embeddings between those of tokens, beside the model that sees the image.
+
+    Raises:
+        StepwellError: it does not say the same of both.
+    """
+    config = model.config
+    marker = getattr(config, "image_token_id", getattr(config, "image_token_index", None))
+    words = torch.arange(4)[None] + 3
+    tokens = torch.cat([words, torch.full((1, seen.shape[1]), marker or 0), words], 1)
+    look_up = model.get_input_embeddings()
+    row = torch.cat([look_up(words), seen, look_up(words)], 1)
+    try:
+        want = model(input_ids=tokens, pixel_values=image, use_cache=False).logits[0, -4:].float()
+    except Exception as error:  # A model fails as it likes on what it does not expect.
+        line = (str(error).strip().splitlines() or [""])[0]
+        raise StepwellError(
+            f"{config.model_type} takes its images otherwise: {type(error).__name__}: {line}"
+        ) from error
+    got = model(inputs_embeds=row, use_cache=False).logits[0, -4:].float()
+    error = float((got - want).abs().max() / want.abs().max())
+    if not agrees(model, error):
+        raise StepwellError(
+            f"{config.model_type} says otherwise of an image than of its embeddings in a row: "
+            f"off by {error:.2g} of the largest logit"
+        )

@@ -1,0 +1,359 @@
+"""Which sizes of its inputs a model lets be open, and which line of its source pins the others.
+
+The model is exported with every size that is asked for open, tried at further sizes beside eager
+PyTorch, and exported again without those that do not hold. What a symbol got its number from is
+heard while torch traces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.nn import Module
+
+from stepwell.ir.diagnostics import Problem, StepwellError
+from stepwell.ir.options import nearest
+from stepwell.ir.outside.torch_private import ValueRanges
+from stepwell.ir.records import dataclass
+from stepwell.loaders.dynamic_shapes.candidates import KINDS, Inputs, Place, inputs_of, widest
+from stepwell.loaders.dynamic_shapes.exporting import Line, exported, line_of
+from stepwell.loaders.dynamic_shapes.trials import (
+    Fault,
+    Open,
+    Trial,
+    Tried,
+    first_line,
+    narrowed,
+    opened,
+    tried,
+)
+
+Holds = Mapping[str, tuple[Open, Tried]]
+"""By symbol: a size that is open, and what came of trying it."""
+Dynamic = str | Sequence[str] | Mapping[str, int | None]
+
+
+WHOLE = ("batch", "image")
+"""Kinds of which every axis has to be open where they are asked for."""
+
+
+@dataclass(frozen=True)
+class OpenAxis:
+    """An axis of an input that was asked to be open.
+
+    Attributes:
+        input: its name, as `forward` has it (`x`, `states[0]`).
+        axis: counted from 0.
+        given: the size that the example has.
+        kind: `batch`, `sequence`, `image` or `all`, as it was asked for.
+        size: what it is in the program (`s77`, `2*s77`); None where it is pinned.
+        least, most: of the sizes that the program takes.
+        step: how far apart those are that the trace takes: 32 where sizes are halved five times.
+        pinned: why it is not open.
+        line: of the model's source that says so.
+    """
+
+    input: str
+    axis: int
+    given: int
+    kind: str
+    size: str | None
+    least: int
+    most: int
+    step: int = 1
+    pinned: str | None = None
+    line: Line | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.input} axis {self.axis} ({self.given})"
+        if self.size is None:
+            line = f", {self.line}: {self.line.code}" if self.line else ""
+            return f"{where}: {self.pinned}{line}"
+        steps = f" in steps of {self.step}" if self.step != 1 else ""
+        return f"{where}: {self.size}, {self.least} to {self.most}{steps}"
+
+
+@dataclass(frozen=True)
+class OpenSizes:
+    """What a model lets be open.
+
+    Attributes:
+        axes: those that were asked for.
+        program: exported so, to be lowered; the model as it is where nothing is open.
+        inputs, keywords: what it was exported with, widened where the example had one of a kind.
+        tried: symbol → sizes at which the program said what the model says.
+    """
+
+    axes: tuple[OpenAxis, ...]
+    program: ExportedProgram = field(repr=False)
+    inputs: tuple[Any, ...] = field(repr=False)
+    keywords: Mapping[str, Any] = field(repr=False)
+    tried: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, "tuple[int, ...]"])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any axis is."""
+        return any(axis.size is not None for axis in self.axes)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.axes)) or "no size was asked for"
+
+
+def open_sizes(
+    model: Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic: str | Sequence[str] | Mapping[str, int | None] = "all",
+) -> OpenSizes:
+    """Which sizes of its inputs a model lets be open.
+
+    Args:
+        model: as `torch.export.export` takes it.
+        args: example inputs; an axis of one is widened where it is asked for.
+        kwargs: inputs by name.
+        dynamic: `"batch"`, `"sequence"`, `"image"` or `"all"`, several of them, or each with the
+            greatest size: `{"batch": 16, "image": 512}`. Without one it is twice the example's,
+            for a batch eight at least: memory is planned for it.
+
+    Raises:
+        StepwellError: an unknown kind, a greatest size below the example's, or a model that torch
+            exports at no size.
+    """
+    given = inputs_of(model, args, kwargs)
+    asked = _asked(given, dynamic)
+    most = {place: limit for place, (_, limit) in asked.items()}
+    pins: dict[Place, Fault] = {}
+    inputs = _widened(model, given, most, pins)
+    kept = {place for place in most if place not in pins}
+    program, found = _exported(model, inputs, kept, most, pins)
+    holds: Holds = {}
+    while found:
+        trial = Trial(model, program, inputs)
+        holds = {size.symbol: (size, tried(trial, size)) for size in found}
+        wrong = [(size, seen) for size, seen in holds.values() if seen.fault is not None]
+        if not wrong:
+            holds = _within(trial, holds)
+            break
+        for size, seen in wrong:
+            assert seen.fault is not None
+            pins.update(dict.fromkeys(size.places, seen.fault))
+        kept -= pins.keys()
+        program, found = _exported(model, inputs, kept, most, pins)
+    if any(seen.step > 1 for _, seen in holds.values()):
+        inputs, program, holds = _in_steps(model, inputs, kept, most, holds, program)
+
+    def is_one(size: Open, seen: Tried) -> bool:
+        kinds = {asked[place][0] for place in size.places}
+        return 1 in seen.sizes and size.least > 1 and "image" not in kinds
+
+    ones = {size.symbol for size, seen in holds.values() if is_one(size, seen)}
+    for size, seen in holds.values():
+        _bound(program, size.symbol, 1 if is_one(size, seen) else size.least, size.most)
+    axes = tuple(_axis(given, place, asked[place][0], holds, pins, ones) for place in sorted(asked))
+    sizes = {symbol: seen.sizes for symbol, (_, seen) in holds.items() if seen.fault is None}
+    return OpenSizes(axes, program, inputs.args, inputs.kwargs, sizes)
+
+
+def insist(sizes: OpenSizes, dynamic: Dynamic) -> None:
+    """That what was asked for is open.
+
+    A sequence may be any axis, and a model pins its channels: of those one has to be open.
+
+    Raises:
+        StepwellError: with each axis that is not, and the line that pins it.
+    """
+    kinds = _kinds(dynamic)
+    pinned = [axis for axis in sizes.axes if axis.size is None]
+    lost = {
+        kind
+        for kind in kinds
+        if kind in WHOLE or not any(axis.kind == kind for axis in sizes.axes if axis.size)
+    }
+    wrong = [axis for axis in pinned if axis.kind in lost]
+    if wrong or not sizes.axes:
+        raise StepwellError(
+            [
+                Problem(
+                    f"the size of {axis.input} along axis {axis.axis} is not open: {axis.pinned}",
+                    f"{axis.line}: {axis.line.code}" if axis.line else None,
+                    "compute it from x.shape there, or lower the program with this size fixed",
+                )
+                for axis in wrong
+            ]
+            or [Problem(f"no input has a size of the kind {', '.join(kinds)}")]
+        )
+
+
+def _kinds(dynamic: Dynamic) -> dict[str, int | None]:
+    kinds: dict[str, int | None]
+    if isinstance(dynamic, str):
+        kinds = {dynamic: None}
+    else:
+        kinds = dict(dynamic) if isinstance(dynamic, Mapping) else dict.fromkeys(dynamic)
+    for kind, most in kinds.items():
+        if kind not in KINDS:
+            near = nearest(str(kind), list(KINDS))
+            raise StepwellError(
+                f"{kind!r} is no kind of size", help=f"{near}there are {', '.join(KINDS)}"
+            )
+        if most is not None and most < 1:
+            raise StepwellError(f"a {kind} of at most {most} holds nothing")
+    return kinds
+
+
+def _asked(inputs: Inputs, dynamic: Dynamic) -> dict[Place, tuple[str, int]]:
+    """The places that are asked for, the kind and the greatest size of each."""
+    most: dict[Place, tuple[str, int]] = {}
+    for kind, limit in _kinds(dynamic).items():
+        batch = set(KINDS["batch"](inputs))
+        for place in KINDS[kind](inputs):
+            size = inputs.size(place)
+            if limit is not None and limit < size:
+                if kind == "sequence":
+                    continue  # Of those axes it means the ones that may be open: no channels.
+                name = f"{inputs.names[place[0]]} axis {place[1]}"
+                raise StepwellError(f"{name} has {size} in the example, and {kind} ends at {limit}")
+            named = "batch" if place in batch else kind
+            most.setdefault(place, (kind, limit or widest(named, size)))
+    return most
+
+
+def _widened(
+    model: Module,
+    inputs: Inputs,
+    most: Mapping[Place, int],
+    pins: dict[Place, Fault],
+) -> Inputs:
+    """The inputs with two where they have one of a kind: torch holds a size of one for fixed."""
+    single = [place for place in most if inputs.size(place) == 1 and most[place] > 1]
+    fixed = [p for p in most if inputs.size(p) < 2 and p not in single]
+    pins.update(dict.fromkeys(fixed, Fault("torch holds a size of 0 or 1 for fixed")))
+    wide = inputs.resized(dict.fromkeys(single, 2))
+    if single:
+        try:
+            with torch.no_grad():
+                model(*wide.resized({}).args, **wide.resized({}).kwargs)
+        except Exception as error:
+            fault = Fault(f"the model does not take 2: {first_line(error)}", line_of(error))
+            pins.update(dict.fromkeys(single, fault))
+            return inputs.resized({})
+    return wide
+
+
+def _exported(
+    model: Module,
+    inputs: Inputs,
+    kept: set[Place],
+    most: Mapping[Place, int],
+    pins: dict[Place, Fault],
+) -> tuple[ExportedProgram, tuple[Open, ...]]:
+    """The program with what can be open of what is asked for, one axis less at a time."""
+    asked = sorted(kept)
+    try:
+        program, pinned = exported(model, inputs, kept, most)
+    except Exception as error:
+        if not kept:
+            fact = f"torch.export.export fails: {type(error).__name__}: {first_line(error)}"
+            raise StepwellError(fact, str(line_of(error) or "") or None) from error
+        for place in asked:
+            fault = _alone(model, inputs, place, most)
+            if fault is not None:
+                pins[place] = fault
+                kept.discard(place)
+        if len(kept) == len(asked):  # Each for itself is open, and all together are not.
+            for place in asked[1:]:
+                pins[place] = Fault(f"beside others torch says {first_line(error)}", line_of(error))
+                kept.discard(place)
+        return _exported(model, inputs, kept, most, pins)
+    found = opened(program, inputs)
+    free = {place for size in found for place in size.places}
+    for place in asked:
+        if place not in free:
+            number, line = pinned.get(place, (str(inputs.size(place)), None))
+            pins[place] = Fault(f"it has to be {number}", line)
+            kept.discard(place)
+    return program, found
+
+
+def _alone(model: Module, inputs: Inputs, place: Place, most: Mapping[Place, int]) -> Fault | None:
+    """Why a model cannot be exported with one axis open."""
+    try:
+        exported(model, inputs, {place}, most)
+    except Exception as error:
+        return Fault(f"torch cannot export it open: {first_line(error)}", line_of(error))
+    return None
+
+
+def _in_steps(
+    model: Module,
+    inputs: Inputs,
+    kept: set[Place],
+    most: Mapping[Place, int],
+    holds: Holds,
+    program: ExportedProgram,
+) -> tuple[Inputs, ExportedProgram, Holds]:
+    """The program of sizes that are multiples of their steps, where torch exports it so.
+
+    What is halved is known to be even then, and the program takes no other size.
+    """
+    multiples: dict[Place, tuple[str, int, int]] = {}
+    wider: dict[Place, int] = {}
+    for at, (size, seen) in enumerate(holds.values()):
+        high = min(size.most, *(most[place] for place in size.places)) // seen.step
+        fits = size.given % seen.step == 0 and high > 1
+        if seen.step == 1 or not fits or any(of(7) != 7 for of in size.places.values()):
+            continue
+        multiples.update(dict.fromkeys(size.places, (f"n{at}", seen.step, high)))
+        if size.given == seen.step:  # One of a kind is held for fixed.
+            wider.update(dict.fromkeys(size.places, 2 * seen.step))
+    again = inputs.resized({place: inputs.size(place) for place in inputs.places} | wider)
+    try:
+        stepped, _ = exported(model, again, kept, most, multiples)
+    except Exception:  # What torch says of multiples nobody asked for.
+        return inputs, program, holds
+    trial = Trial(model, stepped, again)
+    found = {size.symbol: (size, tried(trial, size)) for size in opened(stepped, again)}
+    if {p for size, _ in found.values() for p in size.places} != kept or any(
+        seen.fault is not None for _, seen in found.values()
+    ):
+        return inputs, program, holds
+    return again, stepped, _within(trial, found)
+
+
+def _within(trial: Trial, holds: Holds) -> Holds:
+    return {name: (narrowed(trial, *held), held[1]) for name, held in holds.items()}
+
+
+def _bound(program: ExportedProgram, symbol: str, least: int, most: int) -> None:
+    """What was tried: one of a kind, where torch starts at two, and no further than it holds."""
+    ranges = program.range_constraints
+    for name in list(ranges):
+        if str(name) == symbol:
+            ranges[name] = ValueRanges(least, most)  # pyright: ignore
+
+
+def _axis(
+    inputs: Inputs,
+    place: Place,
+    kind: str,
+    holds: Holds,
+    pins: Mapping[Place, Fault],
+    ones: Collection[str],
+) -> OpenAxis:
+    size, label = inputs.size(place), re.sub(r"^\['(\w+)'\]", r"\1", inputs.names[place[0]])
+    fault = pins.get(place, Fault("it is not of one open size"))
+    for symbol, (found, seen) in holds.items() if place not in pins else ():
+        if place in found.places:
+            of = found.places[place]
+            least = 1 if symbol in ones else found.least
+            unit = of(2) - of(1)
+            text = symbol if unit == 1 else f"{unit}*{symbol}"
+            ends = of(least), of(found.most), unit * seen.step
+            return OpenAxis(label, place[1], size, kind, text, *ends)
+    return OpenAxis(label, place[1], size, kind, None, size, size, 1, fault.fact, fault.line)

@@ -1,0 +1,144 @@
+"""The export of a model with open sizes, and which line of its source pinned those it pinned.
+
+torch says the moment a symbol gets a value to its log, from inside the call that gave it: the
+innermost frame outside torch is the model's line.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import logging
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.export import Dim, ExportedProgram, ShapesCollection
+
+from stepwell.dialects.symbols import asked_quietly
+from stepwell.ir.outside.switches import hearing, kept_stderr
+from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.ir.records import dataclass
+from stepwell.loaders.dynamic_shapes.candidates import Inputs, Place
+from stepwell.translate.exporting import export
+
+_LOG = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+_AXIS = re.compile(r"L(.*)\.size\(\)\[(\d+)\]")
+_OURS = (os.path.dirname(torch.__file__), str(Path(__file__).resolve().parents[1]))
+_STANDARD = os.path.dirname(logging.__file__)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the model's source."""
+
+    file: str
+    number: int
+    code: str = ""
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.number}"
+
+
+@dataclass
+class Heard:
+    """What torch said while it traced.
+
+    Attributes:
+        symbols: a symbol, and the name of the input and axis whose size it is.
+        pinned: a symbol that got a number, the number, and the line that gave it.
+    """
+
+    symbols: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    pinned: dict[str, tuple[str, Line | None]] = field(
+        default_factory=dict[str, tuple[str, "Line | None"]]
+    )
+
+    def __call__(self, record: logging.LogRecord) -> None:
+        """One message of torch's."""
+        symbol, value, source = (*map(str, record.args or ()), "", "", "")[:3]
+        if record.msg.startswith("create_symbol %s = %s for %s"):
+            if (axis := _AXIS.fullmatch(source)) is not None:
+                self.symbols[symbol] = (axis[1], int(axis[2]))
+        elif record.msg.startswith("set_replacement %s = %s") and value.isdigit():
+            self.pinned.setdefault(symbol, (value, _line(inspect.currentframe())))
+
+
+def exported(
+    module: torch.nn.Module,
+    inputs: Inputs,
+    open_: Collection[Place],
+    most: Mapping[Place, int],
+    multiples: Mapping[Place, tuple[str, int, int]] | None = None,
+) -> tuple[ExportedProgram, dict[Place, tuple[str, Line | None]]]:
+    """The program with these sizes open as far as they can be, and the lines that pin others.
+
+    Args:
+        module: the model.
+        inputs: what it is traced with.
+        open_: the places that are to be open.
+        most: the greatest size of each.
+        multiples: of places that are so many times a symbol of this name, which is at most so much.
+
+    Raises:
+        Exception: whatever torch or the model's own code raises.
+    """
+    shapes = ShapesCollection()
+    units = {name: Dim(name, min=1, max=high) for name, _, high in (multiples or {}).values()}
+
+    def shape(place: Place) -> Any:
+        if multiples is None or place not in multiples:
+            return Dim.AUTO(max=most[place])  # pyright: ignore
+        name, step, _ = multiples[place]
+        return step * units[name]
+
+    for index, tensor in enumerate(inputs.tensors):
+        axes = {a: shape((i, a)) for i, a in sorted(open_) if i == index}
+        if axes:
+            shapes[tensor] = axes
+    heard = Heard()
+    with torch_alone(), hearing(_LOG, logging.INFO, heard), asked_quietly(), kept_stderr():
+        program = export(module, inputs.args, inputs.kwargs, dynamic_shapes=shapes)
+    pinned: dict[Place, tuple[str, Line | None]] = {}
+    for symbol, found in heard.pinned.items():
+        name, axis = heard.symbols.get(symbol, ("", 0))
+        if name in inputs.names:
+            pinned[inputs.names.index(name), axis] = found
+    return program, pinned
+
+
+def line_of(error: BaseException) -> Line | None:
+    """The model's line that an error comes from."""
+    trace, found = error.__traceback__, None
+    while trace is not None:
+        if _is_the_models(trace.tb_frame):
+            found = trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+    return None if found is None else _at(found[0].f_code.co_filename, found[1])
+
+
+def _line(frame: FrameType | None) -> Line | None:
+    while frame is not None and not _is_the_models(frame):
+        frame = frame.f_back
+    return None if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _is_the_models(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return not file.startswith((*_OURS, _STANDARD, "<")) and "self" in frame.f_locals
+
+
+def _at(file: str, number: int) -> Line:
+    return Line(file, number, linecache.getline(file, number).strip())
+
+
+def stated(node: Any) -> Line | None:
+    """The model's line of a node of an exported graph."""
+    places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    own = [(file, int(number)) for file, number in places if not file.startswith(_OURS)]
+    return _at(*own[-1]) if own else None

@@ -1,0 +1,132 @@
+"""Factories of models, `file.py:callable`: what they return, in any form, and how they fail."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import nearest
+from stepwell.plugins.plugins import module_of_file
+
+FORMS = (
+    "return (module, example_inputs), or as many of module, args, kwargs and dynamic_shapes as "
+    "torch.export.export is given, in this order, or "
+    "{'module': …, 'args': …, 'kwargs': …, 'dynamic_shapes': …}"
+)
+_NAMES = ("module", "args", "kwargs", "dynamic_shapes")
+
+
+def made_by(name: str) -> Any:
+    """What the callable of a `file.py:callable` returns.
+
+    Raises:
+        StepwellError: no such file, no such callable, or either fails.
+    """
+    import torch
+
+    factory = named(name)
+    file, _, attribute = name.rpartition(":")
+    if isinstance(factory, torch.nn.Module):
+        raise StepwellError(
+            f"{attribute} in {file} is a module, which does not say what its inputs are",
+            help=f"def with_inputs(): return {attribute}, (inputs,), and {file}:with_inputs",
+        )
+    with users_code(f"{attribute}() fails", Path(file)):
+        return factory()
+
+
+def named(name: str) -> Callable[..., Any]:
+    """The callable of a `file.py:callable`, which is not called.
+
+    Raises:
+        StepwellError: no such file, no such callable, or the file fails.
+    """
+    file, _, attribute = name.rpartition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise StepwellError(f"there is no file {path}", help="it is written file.py:callable")
+    module = module_of_file(path) or _run_file(path)
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        near = nearest(attribute, [n for n, v in vars(module).items() if callable(v)])
+        raise StepwellError(f"{path} has no callable {attribute!r}", help=near.strip() or None)
+    return factory
+
+
+def _run_file(path: Path) -> ModuleType:
+    with _importable(path.parent):
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(path.stem, module)
+        with users_code(f"{path} cannot be imported", path):
+            spec.loader.exec_module(module)
+    return module
+
+
+def parts_of(name: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
+    """(module, args, kwargs, dynamic shapes) of what a factory returned, in whichever form.
+
+    Raises:
+        StepwellError: it is none of these forms.
+    """
+    if isinstance(made, Mapping):
+        held = cast("Mapping[str, Any]", made)
+        wrong = [key for key in held if key not in _NAMES]
+        if wrong or "module" not in held:
+            fact = f"has {wrong[0]!r}" if wrong else "has no 'module'"
+            raise StepwellError(f"{name} returned a mapping that {fact}", help=FORMS)
+        args, kwargs = held.get("args") or (), held.get("kwargs") or {}
+        return held["module"], tuple(args), dict(kwargs), held.get("dynamic_shapes")
+    if not isinstance(made, tuple) or len(cast("tuple[Any, ...]", made)) not in (2, 3, 4):
+        raise StepwellError(f"{name} returned {type(made).__name__}", help=FORMS)
+    module, inputs, *rest = cast("tuple[Any, ...]", made)
+    kwargs: Any = rest.pop(0) if rest and (len(rest) == 2 or _holds_tensors(rest[0])) else {}
+    dynamic = rest[0] if rest else None
+    if isinstance(inputs, Mapping):
+        return module, (), dict(cast("Mapping[str, Any]", inputs)), dynamic
+    return module, tuple(inputs), dict(kwargs or {}), dynamic
+
+
+def _holds_tensors(value: Any) -> bool:
+    """Whether a third thing is inputs by keyword: shapes hold none."""
+    import torch
+
+    values = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else ()
+    return any(isinstance(held, torch.Tensor) for held in values)
+
+
+@contextmanager
+def users_code(fact: str, path: Path | None = None) -> Generator[None]:
+    """Whatever goes wrong in a model's own code is the model's error, told with its line."""
+    try:
+        yield
+    except StepwellError:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f for f in frames if path is not None and Path(f.filename) == path.resolve()]
+        own = own or [f for f in frames if path is not None and Path(f.filename) == path]
+        where = f"{path}:{own[-1].lineno}" if own else None
+        if isinstance(error, SyntaxError) and error.lineno:
+            where = f"{error.filename}:{error.lineno}"
+        said = str(error).strip().splitlines()
+        message = f"{fact}: {type(error).__name__}: {said[0] if said else ''}"
+        raise StepwellError(message, where) from error
+
+
+@contextmanager
+def _importable(folder: Path) -> Generator[None]:
+    """Lets a model's file import its neighbors."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))

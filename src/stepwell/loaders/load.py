@@ -1,0 +1,78 @@
+"""`load`: a program out of a file of any kind, told apart by what the file begins with."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from stepwell.ir.diagnostics import ParseFailure
+from stepwell.ir.outside.files import Content, content
+from stepwell.program import Program, from_exported_program, parse
+from stepwell.program import load as load_saved
+
+_ARCHIVE, _VGF = b"PK\x03\x04", b"VGF1"
+_IDENTIFIER = slice(4, 8)
+"""Where a flatbuffer says what it is."""
+
+
+def load(path: Content) -> Program:
+    """Read a program. Executes nothing from the file.
+
+    Args:
+        path: of the file, or its bytes, or it, open: what `Program.save` wrote (by its path, with
+            the weights beside it; of the text alone, types stand for weights), a `.pt2`, a `.pte`,
+            a bundled program (`.bpte`), a TOSA flatbuffer, or a `.vgf`.
+
+    Raises:
+        ParseFailure: it is none of these, or damaged.
+        StepwellError: it cannot be read.
+    """
+    if isinstance(path, str | os.PathLike):
+        place = Path(path)
+        if place.suffix == ".mlir" or place.is_dir():
+            return load_saved(place)
+        if _is_archive(place):
+            return _of_pt2(place)  # Not read whole into memory: it holds the weights.
+    held = content(path, "program")
+    if held.startswith(_ARCHIVE):
+        with tempfile.TemporaryDirectory() as folder:
+            copied = Path(folder) / "program.pt2"
+            copied.write_bytes(held)
+            return _of_pt2(copied)
+    kind = held[_IDENTIFIER]
+    if kind[:2] in (b"ET", b"BP"):
+        from stepwell.backends.executorch.writing.bundled import is_bundled, unbundled
+        from stepwell.loaders.artifacts import read_pte
+
+        return read_pte(unbundled(held) if is_bundled(held) else held)
+    if kind == b"TOSA":
+        from stepwell.loaders.artifacts import read_tosa
+
+        return read_tosa(held)
+    if held.startswith(_VGF):
+        from stepwell.loaders.artifacts import read_vgf
+
+        return read_vgf(held)
+    try:
+        return parse(held.decode())
+    except UnicodeDecodeError:
+        raise ParseFailure(
+            "the bytes are no program",
+            help="a saved .mlir, a .pt2, a .pte, a .bpte, a .tosa and a .vgf can be read",
+        ) from None
+
+
+def _is_archive(place: Path) -> bool:
+    """Whether a file is there and begins as archives do."""
+    try:
+        with place.open("rb") as file:
+            return file.read(len(_ARCHIVE)) == _ARCHIVE
+    except (OSError, ValueError):
+        return False  # What is wrong with it, the reader says.
+
+
+def _of_pt2(place: Path) -> Program:
+    from stepwell.translate.pt2 import load_pt2
+
+    return from_exported_program(load_pt2(place))

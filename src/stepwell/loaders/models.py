@@ -1,0 +1,231 @@
+"""`MODEL` on the command line: `.pt2`, saved program, `file.py:callable`, a transformers folder,
+a `.gguf` of a language model.
+
+The callable returns `(module, example_inputs)` or `(module, example_inputs, dynamic_shapes)`, where
+a mapping in the place of the inputs gives them by keyword; or all by name, as `torch.export.export`
+calls them: `{"module": …, "args": (…), "kwargs": {…}, "dynamic_shapes": …}`; or an
+`ExportedProgram` as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from stepwell.dialects.symbols import asked_quietly
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.switches import kept_stderr
+from stepwell.ir.records import dataclass
+from stepwell.language_models import (
+    BEFORE_EXPORT,
+    export_causal_lm,
+    export_seq2seq,
+    export_vision_language,
+    is_causal_lm,
+    is_seq2seq,
+    is_vision_language,
+    load_causal_lm,
+    prepare,
+)
+from stepwell.loaders.dynamic_shapes import insist, open_sizes
+from stepwell.loaders.factories import FORMS, made_by, parts_of, users_code
+from stepwell.model_zoo.catalogue.models import SOURCES, find
+from stepwell.program import Program, from_exported_program, load
+from stepwell.quantization.quantizers import find_quantizer
+from stepwell.translate.exporting import export
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model ready to be lowered: its program, and what is known of where it came from."""
+
+    name: str
+    program: Program
+    module: Any = None
+    inputs: tuple[Any, ...] | None = None
+    keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notes: tuple[str, ...] = ()
+    """What the model made necessary, a sentence each."""
+
+
+def open_model(
+    spec: str,
+    *,
+    trust: bool = False,
+    quantize: str | None = None,
+    language: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, int | None] | None = None,
+) -> Model:
+    """Open a `MODEL` argument.
+
+    Args:
+        spec: `model.pt2`, `model.mlir`, `file.py:callable`, `model.gguf`, or a folder that
+            `save_pretrained` of a causal language model of transformers wrote.
+        trust: let a `.pt2` unpickle its sample inputs; otherwise they are skipped.
+        quantize: the name of a quantizer, for a module that a callable makes, or a language model.
+        language: how a language model is prepared and exported: `dtype`, `embedding`, `group` as
+            `stepwell.language_models.prepare` has them, `context`, `attention`, `any_length`, `cache`,
+            `cache_dtype`, `logits` as `export_causal_lm` has.
+        dynamic: kinds of sizes that are to be open, as `stepwell.open_sizes` has them, for a
+            module that a callable or the zoo makes.
+
+    Raises:
+        StepwellError: no such file, no such callable, or a file that does not read.
+    """
+    path, colon, attribute = spec.rpartition(":")
+    if colon and path.endswith(".py"):
+        return export_model(attribute, made_by(spec), quantize=quantize, dynamic=dynamic)
+    if any(kind.is_that(Path(spec)) for kind in _LANGUAGE):
+        return _from_transformers(Path(spec), quantize, language or {})
+    if language:
+        fact = f"{spec} is no folder of a causal language model of transformers"
+        raise StepwellError(fact, help="--context, --attention and --cache are for such alone")
+    if quantize is not None:
+        raise StepwellError(_EXPORTED.format(spec, "a module is quantized"), help=_A_MODULE)
+    file = Path(spec)
+    if not file.exists() and spec.split("/")[0] in SOURCES:
+        return _from_zoo(spec, quantize, dynamic)
+    if dynamic:
+        raise StepwellError(_EXPORTED.format(spec, "sizes are opened"), help=_A_MODULE)
+    if not file.exists():
+        raise StepwellError(
+            f"there is no file {spec}",
+            help="MODEL is a .pt2, a saved .mlir, file.py:callable, or a folder of transformers",
+        )
+    if file.suffix == ".pt2":
+        from stepwell.translate.pt2 import load_pt2
+
+        return Model(file.stem, from_exported_program(load_pt2(file, trust=trust)))
+    if file.suffix == ".mlir" or file.is_dir():
+        return Model(file.stem, load(file))
+    raise StepwellError(
+        f"{spec} is of no known kind", help="MODEL is a .pt2, a saved .mlir, or file.py:callable"
+    )
+
+
+_EXPORTED = "{} is exported already, and {} before that"
+_A_MODULE = "name a file.py:callable that makes the module"
+
+
+def _from_zoo(name: str, quantize: str | None, dynamic: Mapping[str, int | None] | None) -> Model:
+    made = find(name).make()
+    program = made.program or (made.module, made.inputs)
+    return export_model(name.replace("/", "_"), program, quantize=quantize, dynamic=dynamic)
+
+
+@dataclass(frozen=True)
+class _Language:
+    """A kind of language model: how its folder is known, and how it is exported."""
+
+    what: str
+    is_that: Callable[[Path], bool]
+    export: Callable[..., Mapping[str, Any]]
+    options: frozenset[str] | None = None
+    """Those of `export_causal_lm` that it has, if not all."""
+
+
+_LANGUAGE = (
+    _Language("tokens", is_causal_lm, export_causal_lm),
+    _Language("two methods", is_seq2seq, export_seq2seq, frozenset({"context"})),
+    _Language(
+        "images and tokens",
+        is_vision_language,
+        export_vision_language,
+        frozenset({"context", "attention"}),
+    ),
+)
+
+
+def _from_transformers(folder: Path, quantize: str | None, language: Mapping[str, Any]) -> Model:
+    before = {name: value for name, value in language.items() if name in BEFORE_EXPORT}
+    how: dict[str, Any] = {
+        name: value for name, value in language.items() if name not in BEFORE_EXPORT
+    }
+    notes: list[str] = []
+    model = load_causal_lm(folder, notes)
+    with users_code(f"quantizer {quantize!r} fails on {folder}"):
+        model = prepare(model, quantize=quantize, **before)
+    kind = next(kind for kind in _LANGUAGE if kind.is_that(folder))
+    others = sorted(set(how) - kind.options) if kind.options is not None else ()
+    if others:
+        raise StepwellError(
+            f"{folder} is a model of {kind.what}, which is exported without {', '.join(others)}",
+            help="leave that out",
+        )
+    if kind.export is not export_seq2seq:  # Which has one form.
+        how["notes"] = notes
+    program = from_exported_program(kind.export(model, **how))
+    return Model(folder.resolve().name.removesuffix(".gguf"), program, notes=tuple(notes))
+
+
+def export_model(
+    name: str,
+    made: Any,
+    *,
+    quantize: str | None = None,
+    dynamic: Mapping[str, int | None] | None = None,
+) -> Model:
+    """Export what a factory returned.
+
+    Args:
+        name: how to call the model.
+        made: `(module, inputs)`, `(module, inputs, dynamic_shapes)`, these by name, or an
+            `ExportedProgram`.
+        quantize: the name of a quantizer that is applied to the module first.
+        dynamic: kinds of sizes that are to be open (`stepwell.open_sizes`).
+    """
+    import torch
+
+    if isinstance(made, torch.export.ExportedProgram):
+        if quantize is not None or dynamic:
+            raise StepwellError(f"{name} returned a program that is exported already", help=FORMS)
+        inputs, keywords = made.example_inputs or (None, {})
+        return Model(name, from_exported_program(made), None, inputs, keywords)
+    module, args, kwargs, shapes = parts_of(name, made)
+    if not isinstance(module, torch.nn.Module):
+        raise StepwellError(
+            f"{name} returned a {type(module).__name__} where a torch.nn.Module is needed"
+        )
+    if quantize is not None:
+        if kwargs:
+            raise StepwellError(f"{name} takes inputs by keyword, and quantizers do not")
+        with users_code(f"quantizer {quantize!r} fails on {name}"):
+            module = find_quantizer(quantize)(module, args)
+    if dynamic:
+        sizes = open_sizes(module, args, kwargs, dynamic=dynamic)
+        insist(sizes, dynamic)
+        program, notes = from_exported_program(sizes.program), tuple(map(str, sizes.axes))
+        return Model(name, program, module, sizes.inputs, sizes.keywords, notes)
+    exported = _exported(name, module, args, kwargs, shapes)
+    return Model(name, from_exported_program(exported), module, args, kwargs)
+
+
+def _exported(name: str, module: Any, args: Any, kwargs: Any, dynamic: Any) -> Any:
+    """The exported program; torch's graph and advice are notes of the error's cause.
+
+    Raises:
+        StepwellError: torch cannot export the module; in a line, with that of the model.
+    """
+    with asked_quietly(), kept_stderr() as stderr:
+        try:
+            return export(module, args, kwargs, dynamic_shapes=dynamic)
+        except (Exception, SystemExit) as error:
+            error.add_note(stderr.getvalue())
+            lines = str(error).strip().splitlines()
+            places = re.findall(r'File "([^"]+)", line (\d+)', str(error))
+            is_dependent = "data-dependent" in str(error)
+            raise StepwellError(
+                f"torch.export.export fails on {name}: {type(error).__name__}: "
+                f"{lines[0] if lines else ''}",
+                f"{Path(places[-1][0]).name}:{places[-1][1]}" if places else None,
+                (
+                    "what is done hangs on a value here: torch.where chooses values, torch.cond "
+                    "branches; "
+                    if is_dependent
+                    else ""
+                )
+                + "-v shows all that torch says",
+            ) from error

@@ -1,0 +1,1 @@
+"""The catalogue of models, sweeps over it and regression tests between versions."""

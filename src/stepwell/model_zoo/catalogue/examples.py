@@ -1,0 +1,36 @@
+"""The repository's own models: audio, recurrent, microcontrollers, graphs, quantized programs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from stepwell.model_zoo.catalogue.models import Entry, of_file
+
+FOLDER = Path(__file__).resolve().parents[3] / "examples" / "models"
+"""Where they stand in a checkout; an installed package has none."""
+GIVES = ("tuple[", "ExportedProgram")
+"""What the result of a factory is annotated as."""
+LARGE = {"deit": 8.0, "swin": 15.0, "resnet": 12.0, "gpt2": 15.0, "llama": 12.0, "mixer": 10.0}
+"""Files whose models are of full size, and what they are worked through by."""
+
+
+def entries() -> Iterator[Entry]:
+    """Each public callable of a file that needs no arguments and gives a model."""
+    for file in sorted(FOLDER.glob("*.py")):
+        for function in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(function, ast.FunctionDef) and is_factory(function):
+                found = of_file(f"{file}:{function.name}", file)
+                name = f"examples/{file.stem}.{function.name}"
+                yield replace(found, name=name, kind="example", size=LARGE.get(file.stem, 1.0))
+
+
+def is_factory(function: ast.FunctionDef) -> bool:
+    """Whether a function can be called as it is, and says that a model comes out."""
+    given = ast.unparse(function.returns) if function.returns else ""
+    needs = len(function.args.args) - len(function.args.defaults)
+    needs += sum(default is None for default in function.args.kw_defaults)
+    gives = given.startswith(GIVES) and ("Module" in given or "Program" in given)
+    return gives and not needs and not function.name.startswith("_")

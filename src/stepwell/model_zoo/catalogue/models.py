@@ -1,0 +1,195 @@
+"""The catalogue: models by name, each a factory, from the registries of the libraries there are."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.records import dataclass
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model ready to be exported.
+
+    Attributes:
+        module: in eval mode, weights random and nothing constant.
+        inputs: what `forward` takes by position.
+        dynamic: symbolic sizes of the inputs as `torch.export` takes them, where the entry has an
+            opinion of its own; else the batch is what can be symbolic.
+        program: an `ExportedProgram` instead of a module, where a factory gives one.
+        ranges: least and largest integer of each input, in order, for targets that ask for it
+            (the option `ranges`); None where an input is no integer or may be any.
+    """
+
+    module: torch.nn.Module | None
+    inputs: tuple[Any, ...]
+    dynamic: Any = None
+    program: Any = None
+    ranges: tuple[tuple[int, int] | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model of the catalogue.
+
+    Attributes:
+        name: `timm/resnet18`, or `file.py:callable`.
+        family: what the library calls the architecture.
+        kind: what the model is for: `image classification`, `operator`, …
+        make: builds it; seconds.
+        size: what it is worked through by, the small ones first.
+        distributions: whose versions the model hangs on.
+        module: what is imported before it is made.
+        file: whose text the model hangs on, with its neighbors, where it is no library's.
+        target: what it is quantized for; nothing where it can be lowered to any.
+    """
+
+    name: str
+    family: str
+    kind: str
+    make: Callable[[], Made] = field(compare=False)
+    size: float = 0.0
+    distributions: tuple[str, ...] = ("torch",)
+    module: str = "torch"
+    file: Path | None = None
+    target: str = ""
+
+    @property
+    def source(self) -> str:
+        """The library: `timm`."""
+        return self.name.split("/")[0] if python_file(self.name) is None else "file"
+
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "modules": (),
+    "operators": (),
+    "examples": (),
+    "quantized": (),
+    "torchvision": ("torchvision",),
+    "timm": ("timm", "torchvision"),
+    "transformers": ("transformers",),
+    "diffusers": ("diffusers", "transformers"),
+    "packages": (),
+    "smp": ("segmentation_models_pytorch", "timm", "torchvision"),
+}
+"""Sources by name: a module of this package each, and what must be there to import it."""
+
+
+def python_file(name: str) -> Path | None:
+    """The file of a `file.py:callable`, or None for a name of the catalogue."""
+    path, colon, _ = name.rpartition(":")
+    return Path(path) if colon and path.endswith(".py") else None
+
+
+def missing(source: str) -> tuple[str, ...]:
+    """Packages that a source asks for and that are not installed."""
+    return tuple(name for name in SOURCES[source] if find_spec(name) is None)
+
+
+@cache
+def entries_of(source: str) -> dict[str, Entry]:
+    """The entries of a source, by name; none where its library is not installed.
+
+    Raises:
+        StepwellError: there is no such source.
+    """
+    if source not in SOURCES:
+        raise StepwellError(
+            f"the zoo has no {source!r}",
+            help="it has " + ", ".join(f"{name}/*" for name in SOURCES),
+        )
+    if missing(source):
+        return {}
+    module = importlib.import_module(f"stepwell.model_zoo.catalogue.{source}")
+    return {entry.name: entry for entry in module.entries()}
+
+
+def find(name: str) -> Entry:
+    """The entry of a name.
+
+    Raises:
+        StepwellError: there is no such model, or its library is not installed.
+    """
+    if (file := python_file(name)) is not None:
+        return of_file(name, file)
+    source = name.split("/")[0]
+    held = entries_of(source)
+    if name not in held:
+        help = f"`stepwell sweep --list '{source}/*'` lists {len(held)} of them"
+        if absent := missing(source):
+            help = f"{', '.join(absent)} is not installed; the extra 'zoo' holds it"
+        raise StepwellError(f"the zoo has no model {name!r}", help=help)
+    return held[name]
+
+
+def select(patterns: Sequence[str]) -> list[Entry]:
+    """Entries that any of some patterns names, small ones first.
+
+    Args:
+        patterns: `*`, `timm/*`, `transformers/bert*`, `!operators/*` (takes away), and
+            `file.py:callable`.
+
+    Raises:
+        StepwellError: a pattern names nothing.
+    """
+    chosen: dict[str, Entry] = {}
+    for pattern in patterns:
+        if python_file(pattern) is not None:
+            chosen[pattern] = find(pattern)
+            continue
+        without, wanted = pattern.startswith("!"), pattern.removeprefix("!")
+        source = wanted.split("/")[0]
+        sources = [name for name in SOURCES if fnmatchcase(name, source)]
+        if without:
+            chosen = {name: one for name, one in chosen.items() if not fnmatchcase(name, wanted)}
+            continue
+        found = {
+            name: entry
+            for one in sources
+            for name, entry in entries_of(one).items()
+            if fnmatchcase(name, wanted) or wanted in ("*", one)
+        }
+        if not found:
+            find(wanted)
+        chosen |= found
+    return sorted(chosen.values(), key=lambda entry: (entry.size, entry.name))
+
+
+def of_file(name: str, file: Path) -> Entry:
+    """The entry of a `file.py:callable`.
+
+    Raises:
+        StepwellError: there is no such file.
+    """
+    if not file.exists():
+        raise StepwellError(f"there is no file {file}")
+    attribute = name.rpartition(":")[2]
+    absolute = f"{os.path.abspath(file)}:{attribute}"
+
+    def make() -> Made:
+        import torch
+
+        from stepwell.loaders.factories import made_by, parts_of
+        from stepwell.model_zoo.catalogue.wrapping import Tensors
+
+        made = made_by(absolute)
+        if isinstance(made, torch.export.ExportedProgram):
+            return Made(None, (), program=made)
+        module, inputs, keywords, dynamic = parts_of(attribute, made)
+        if not keywords:
+            return Made(module, inputs, dynamic)
+        return Made(Tensors(module, tuple(keywords)), (*inputs, *keywords.values()))
+
+    return Entry(f"{file}:{attribute}", file.stem, "file", make, file=file)

@@ -1,0 +1,224 @@
+"""Lower a fixed set of programs by two commits, each once, and compare what comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stepwell.ir.above import Shown
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.outside.systems import needs_fork
+from stepwell.ir.records import dataclass
+from stepwell.model_zoo.catalogue.models import Entry, select
+from stepwell.model_zoo.regression.commits import both, checked_out, content
+from stepwell.model_zoo.sweep.jobs import digest, source_of, version_of
+from stepwell.plugins.plugins import registry
+from stepwell.translate.exporting import export
+
+Tell = Callable[[str, int, int], None]
+
+MODELS = ("examples/*", "quantized/*")
+"""What is lowered unless something else is named: what every checkout has."""
+TARGETS = ("xnnpack", "tosa-1.0+fp")
+"""What programs are lowered to that are quantized for none."""
+CHILD = Path(__file__).resolve().with_name("child.py")
+"""What lowers them, with whichever commit's stepwell; it is run, not imported."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One program on one target by both commits."""
+
+    name: str
+    target: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    @property
+    def same(self) -> bool:
+        """Whether IR and bytes are equal, or both fail with the same words."""
+        keys = ("ir", "sha", "fails")
+        return all(self.before.get(key) == self.after.get(key) for key in keys)
+
+    @property
+    def ops(self) -> dict[str, int]:
+        """How many more or fewer of each op there are."""
+        had, has = self.before.get("ops", {}), self.after.get("ops", {})
+        changed = {name: has.get(name, 0) - had.get(name, 0) for name in {**had, **has}}
+        return {name: count for name, count in sorted(changed.items()) if count}
+
+
+@dataclass(frozen=True)
+class Replay(Shown):
+    """What two commits make of the same programs.
+
+    Attributes:
+        base, head: the commits.
+        pairs: every program on every target.
+    """
+
+    base: str
+    head: str
+    pairs: tuple[Pair, ...]
+
+    @property
+    def changed(self) -> tuple[Pair, ...]:
+        """Those whose IR, bytes or failure differ."""
+        return tuple(pair for pair in self.pairs if not pair.same)
+
+    def __str__(self) -> str:
+        return self.shown_as("text")
+
+
+def replay(
+    span: str | None = None,
+    models: Sequence[str] = MODELS,
+    targets: Sequence[str] = (),
+    *,
+    cache: Path | None = None,
+    workers: int = 2,
+    tell: Tell | None = None,
+) -> Replay:
+    """Lower models by two commits.
+
+    Args:
+        span: `BASE..HEAD`; the base is the last release unless it is named.
+        models: of the zoo, as for `stepwell.sweep`.
+        targets: as for `stepwell.lower`; if none, `TARGETS`, and what a program is quantized for.
+        cache: where exported programs and figures are kept, named by content.
+        workers: processes at once.
+        tell: told what is being done.
+
+    Raises:
+        StepwellError: this is no checkout, or a name is unknown.
+    """
+    needs_fork("a replay")
+    base, head = both(span)
+    place = cache or default_cache()
+    say = tell or _silent
+    entries = select(models)
+    programs = exported(entries, place / "programs", say)
+    asked = [
+        (entry.name, target)
+        for entry in entries
+        if entry.name in programs
+        for target in targets or ((entry.target,) if entry.target else TARGETS)
+    ]
+    found = {
+        commit: figures(commit, programs, asked, place / "figures", workers, say)
+        for commit in dict.fromkeys((base, head))
+    }
+    pairs = [Pair(*key, found[base][key], found[head][key]) for key in asked]
+    return Replay(base, head, tuple(pairs))
+
+
+def default_cache() -> Path:
+    """The user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "stepwell" / "replay"
+
+
+def exported(entries: Sequence[Entry], place: Path, say: Tell) -> dict[str, Path]:
+    """Each model as a `.pt2`, exported where the cache has none; those torch refuses are left."""
+    from stepwell.model_zoo.sweep.measuring import seed
+
+    place.mkdir(parents=True, exist_ok=True)
+    paths: dict[str, Path] = {}
+    for number, entry in enumerate(entries):
+        key = digest(source_of(entry), version_of("torch"))[:24]
+        file = place / f"{key}.pt2"
+        refused = file.with_suffix(".refused")
+        if not file.exists() and not refused.exists():
+            say(f"export {entry.name}", number, len(entries))
+            seed()
+            beside = file.with_suffix(f".{os.getpid()}.pt2")
+            try:
+                made = entry.make()
+                program = made.program
+                if program is None:
+                    assert made.module is not None
+                    program = export(made.module, made.inputs, dynamic_shapes=made.dynamic)
+                torch.export.save(program, beside)
+                beside.replace(file)
+            except Exception as error:  # Whatever torch does not take is no program to replay.
+                beside.unlink(missing_ok=True)
+                write_atomically(refused, str(error).encode())
+        if file.exists():
+            paths[entry.name] = file
+    return paths
+
+
+def figures(
+    commit: str,
+    programs: dict[str, Path],
+    asked: Sequence[tuple[str, str]],
+    place: Path,
+    workers: int,
+    say: Tell,
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """What a commit makes of programs: from the cache, or from a checkout of it."""
+    place.mkdir(parents=True, exist_ok=True)
+    versions = [version_of(name) for name in ("torch", "executorch", "xdsl", "tosa-tools")]
+    versions += registry().identity()
+    made_of = digest(content(commit), *versions, CHILD.read_bytes())
+    files = {
+        (name, target): place / f"{digest(made_of, programs[name].stem, target)[:24]}.json"
+        for name, target in asked
+    }
+    missing = [key for key, file in files.items() if not file.exists()]
+    if missing:
+        jobs = [
+            {"name": name, "target": target, "file": str(programs[name])}
+            for name, target in missing
+        ]
+        with checked_out(commit) as tree:
+            for done, row in enumerate(run(tree, jobs, workers), 1):
+                say(f"lower by {commit[:10]}", done, len(jobs))
+                file = files[row["name"], row["target"]]
+                write_atomically(file, json.dumps(row).encode())
+    return {key: json.loads(file.read_text()) for key, file in files.items()}
+
+
+def run(tree: Path, asked: Sequence[dict[str, str]], workers: int) -> list[dict[str, Any]]:
+    """Lower programs with the stepwell of a checkout, in some processes at once.
+
+    Raises:
+        StepwellError: that stepwell cannot be imported.
+    """
+    path = os.pathsep.join(filter(None, (str(tree / "src"), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(CHILD), str(tree)]
+    parts = [list(asked[start::workers]) for start in range(workers)]
+    processes = [
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=environment, cwd=tree,
+        )
+        for part in parts
+        if part
+    ]  # fmt: skip
+    for process, part in zip(processes, parts, strict=False):
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(part))
+        process.stdin.close()
+        process.stdin = None
+    rows: list[dict[str, Any]] = []
+    for process in processes:
+        said, errors = process.communicate()
+        rows += [json.loads(line) for line in said.splitlines()]
+        if process.returncode:
+            last = (errors.strip().splitlines() or ["no reason"])[-1]
+            raise StepwellError(f"the stepwell of {tree} does not run: {last}")
+    return rows
+
+
+def _silent(what: str, number: int, of: int) -> None:
+    """Tells nobody."""

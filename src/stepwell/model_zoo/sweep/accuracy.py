@@ -1,0 +1,98 @@
+"""What an artifact computes against eager PyTorch, with the bound of `stepwell check`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.diagnostics import op_name
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Bound
+from stepwell.validation.compare import deviation, differs
+from stepwell.validation.engine import FLOAT_KERNELS
+from stepwell.validation.rounding import MARGIN, TRIALS, NoisyInterpreter, sensitivity
+
+QUANTIZES = "quantized_decomposed.quantize"
+"""What names of ops that round floats to steps begin with."""
+STEP = 1
+"""Integer kernels round a product once where quantize and dequantize round it twice."""
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far results are from eager's.
+
+    Attributes:
+        error, bound: as shares of eager's largest number.
+        what: what differs, or "".
+    """
+
+    error: float
+    bound: float
+    what: str = ""
+
+
+class SteppingInterpreter(NoisyInterpreter):
+    """Moves what is quantized by a step at times, as kernels on integers do; floats as before."""
+
+    def step(self, op: Any, environment: dict[Any, Any]) -> None:
+        """Evaluate an op, then move what it quantized by up to a step."""
+        super().step(op, environment)
+        if not op_name(op).startswith(QUANTIZES):
+            return
+        for result in op.results:
+            value = environment[result]
+            if isinstance(value, torch.Tensor) and value.dtype.itemsize < 4:
+                info = torch.iinfo(value.dtype)
+                moved = torch.randint(-STEP, STEP + 1, value.shape, generator=self.generator)
+                low, high = max(info.min, int(value.min())), min(info.max, int(value.max()))
+                environment[result] = (value.int() + moved).clamp(low, high).to(value.dtype)
+
+
+def distance(
+    source: Program, inputs: Sequence[Any], expected: Sequence[Any], given: Sequence[Any]
+) -> Distance:
+    """How far results are from what eager gives, and how far they may be.
+
+    Args:
+        source: the imported program: where results differ by more than float kernels do, what
+            noise in its values becomes at its outputs decides (`checking.rounding`).
+        inputs: of the call.
+        expected, given: tensors in order.
+    """
+    if len(expected) != len(given):
+        return Distance(0.0, 0.0, f"{len(given)} tensors come out, {len(expected)} should")
+    error = max((deviation(a, b) for a, b in zip(expected, given, strict=True)), default=0.0)
+    what = _difference(expected, given, FLOAT_KERNELS)
+    if not what:
+        return Distance(error, FLOAT_KERNELS.relative)
+    func = source.method("forward")
+    moved = sensitivity(func, source.weights, tuple(inputs))
+    if any(op_name(op).startswith(QUANTIZES) for op in func.walk()):
+        moved = max(moved, _stepping(source, tuple(inputs)))
+    allowed = Bound(FLOAT_KERNELS.relative + moved, FLOAT_KERNELS.absolute, "noise")
+    return Distance(error, allowed.relative, _difference(expected, given, allowed))
+
+
+def _difference(expected: Sequence[Any], given: Sequence[Any], allowed: Bound) -> str:
+    for index, (one, other) in enumerate(zip(expected, given, strict=True)):
+        found = differs(one, other, allowed, against="tensor")
+        if found is not None:
+            return f"output {index}: {found}"
+    return ""
+
+
+def _stepping(source: Program, inputs: tuple[Any, ...]) -> float:
+    """How far steps of quantized values move outputs, with a margin."""
+    func = source.method("forward")
+    exact = Interpreter(source.weights).call(func, inputs).outputs
+    worst = 0.0
+    for seed in range(TRIALS):
+        random = torch.Generator().manual_seed(seed)
+        moved = SteppingInterpreter(source.weights, generator=random).call(func, inputs).outputs
+        worst = max([worst, *map(deviation, exact, moved)])
+    return MARGIN * worst

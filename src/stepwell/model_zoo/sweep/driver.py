@@ -1,0 +1,211 @@
+"""`sweep`: what was asked for, less what the store has already, on a cluster, into the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from stepwell.ir.above import Shown
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.systems import needs_fork
+from stepwell.ir.records import dataclass
+from stepwell.model_zoo.catalogue.models import Entry, find, select
+from stepwell.model_zoo.sweep.cluster import local_cluster, run_tasks
+from stepwell.model_zoo.sweep.jobs import Job, Limits, Task, Variant, source_of, tasks_of
+from stepwell.model_zoo.sweep.request import named_by_content
+from stepwell.model_zoo.sweep.rows import FAULTS, UNFIT, Row
+from stepwell.model_zoo.sweep.store import Store
+
+STORE = Path("sweep.sqlite")
+"""Where rows are kept unless another place is named."""
+
+Progress = Callable[[int, int, Sequence[Row]], None]
+"""Called with (jobs done, jobs there are, rows that came now); at the start with what is kept."""
+
+
+@dataclass(frozen=True)
+class Sweep(Shown):
+    """The rows of a sweep, and how many of them were computed now.
+
+    Attributes:
+        rows: one a job.
+        computed: those that the store did not have.
+    """
+
+    rows: tuple[Row, ...]
+    computed: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong: no wrong result, no abort, no traceback."""
+        return not any(row.outcome in FAULTS for row in self.rows)
+
+    def __str__(self) -> str:
+        return self.shown_as("text")
+
+
+def sweep(
+    models: str | Sequence[str] = "*",
+    targets: str | Sequence[str] = "xnnpack",
+    *,
+    options: Mapping[str, Any] | None = None,
+    quantize: str | None = None,
+    dtype: str | None = None,
+    symbolic: bool = False,
+    payload: str | None = None,
+    latency: bool = False,
+    stock: bool = False,
+    tune: str | PathLike[str] | None = None,
+    store: str | PathLike[str] = STORE,
+    workers: int = 1,
+    scheduler: str | None = None,
+    limits: Limits | None = None,
+    again: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Sweep:
+    """Lower models to targets and compare with eager PyTorch, each once.
+
+    Args:
+        models: names of the zoo with wildcards (`timm/*`, `!operators/*` takes away), and
+            `file.py:callable`.
+        targets: as for `stepwell.lower`.
+        options: as for `stepwell.lower`; each target is given those that it takes.
+        quantize: `int8` (the target's own quantizer) or a name of `quantizing.QUANTIZERS`.
+        dtype: cast floats to this type first.
+        symbolic: export with symbolic sizes.
+        payload: linear layers in this MX payload.
+        latency: time the artifacts (xnnpack), on quiet workers, one at a time.
+        stock: ExecuTorch's own flow beside ours (xnnpack).
+        tune: measure what costs call close (xnnpack) on quiet workers, and write what wins into
+            this table, which `lower(..., tuned=…)` takes.
+        store: an SQLite file; rows that it has are not computed again.
+        workers: of the cluster on this machine.
+        scheduler: the address of a running one instead.
+        limits: of each job.
+        again: outcomes whose rows are computed again although they are there (`lost`).
+        progress: told of rows.
+
+    Raises:
+        StepwellError: a name is unknown, or the cluster or the store cannot be used.
+    """
+    named = [models] if isinstance(models, str) else list(models)
+    wanted = [targets] if isinstance(targets, str) else list(targets)
+    variant = Variant(quantize, dtype, symbolic, payload)
+    needs_fork("a sweep")
+    extras = latency, stock, tune is not None
+    chosen = {target: options_of(target, options) for target in wanted} if options else {}
+    asked = named_by_content(named, wanted, variant, chosen, *extras)
+    with Store(Path(store)) as base:
+        kept = base.answer(asked)
+        if kept is not None and not any(row.outcome in again for row in kept):
+            (progress or _silent)(len(kept), len(kept), kept)
+            found = Sweep(kept, 0)
+        else:
+            entries = {entry.name: entry for entry in select(named)}
+            jobs = [
+                job_of(name, t, variant, options or {}, *extras) for name in entries for t in wanted
+            ]
+            found = run_jobs(
+                base, jobs, entries, workers, scheduler, limits or Limits(), again, progress
+            )
+            base.remember(asked, [row.key for row in found.rows])
+    if tune is not None:
+        from stepwell.cost_model.tuning import table_of, write_table
+
+        measured = [row.tuned["measured"] for row in found.rows if row.tuned is not None]
+        write_table(Path(tune), table_of(measured))
+    return found
+
+
+def job_of(
+    model: str,
+    target: str,
+    variant: Variant,
+    options: Mapping[str, Any],
+    latency: bool = False,
+    stock: bool = False,
+    tune: bool = False,
+) -> Job:
+    """One job, what it is asked for found to be something.
+
+    Raises:
+        StepwellError: it is not.
+    """
+    from stepwell.quantization.quantizers import quantizer_for
+
+    if (latency or stock or tune) and target != "xnnpack":
+        raise StepwellError(
+            f"time and the stock flow are measured on xnnpack, not on {target!r}",
+            help="leave out latency, stock and tune, or sweep xnnpack by itself",
+        )
+    chosen = options_of(target, options)
+    recipe = quantizer_for(variant.quantize, target) if variant.quantize else None
+    own = Variant(recipe, variant.dtype, variant.symbolic, variant.payload)
+    return Job(model, target, tuple(sorted(chosen.items())), own, latency, stock, tune)
+
+
+def options_of(target: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a target by name, each found to be one that it takes.
+
+    Raises:
+        StepwellError: there is no such target, or one of them is not.
+    """
+    from stepwell.targets.table import (
+        find_target,  # Imports torch, which a look into a store needs not.
+    )
+
+    return find_target(target).chosen(options)
+
+
+def run_jobs(
+    base: Store,
+    jobs: Sequence[Job],
+    entries: dict[str, Entry],
+    workers: int,
+    scheduler: str | None,
+    limits: Limits,
+    again: Sequence[str],
+    progress: Progress | None,
+) -> Sweep:
+    """Compute the rows that a store lacks."""
+    keys = {job: job.key(source_of(entries[job.model])) for job in jobs}
+    kept = base.get(list(keys.values()))
+    kept = {key: row for key, row in kept.items() if row.outcome not in again}
+    missing = [job for job in jobs if keys[job] not in kept]
+    tell = progress or _silent
+    rows = dict(kept)
+    tell(len(rows), len(jobs), tuple(kept.values()))
+
+    def done(task: Task, given: list[dict[str, Any]]) -> None:
+        found = [Row.from_json(one) for one in given]
+        base.put(found)
+        rows.update({row.key: row for row in found})
+        tell(len(rows), len(jobs), found)
+
+    if missing:
+        place = nullcontext(scheduler) if scheduler else local_cluster(workers)
+        with place as address:
+            run_tasks(address, tasks_of(missing, entries), limits, done)
+    held = tuple(rows[keys[job]] for job in jobs if keys[job] in rows)
+    return Sweep(held, len(missing))
+
+
+def _silent(done: int, of: int, rows: Sequence[Row]) -> None:
+    """Tells nobody."""
+
+
+def counts(rows: Sequence[Row]) -> Counter[str]:
+    """Rows by outcome."""
+    return Counter(row.outcome for row in rows)
+
+
+def fit(rows: Sequence[Row]) -> list[Row]:
+    """Rows of models that torch takes."""
+    return [row for row in rows if row.outcome not in UNFIT]
+
+
+__all__ = ["Progress", "Sweep", "counts", "find", "fit", "sweep"]

@@ -1,0 +1,19 @@
+"""A sweep as text, and in a notebook."""
+
+from __future__ import annotations
+
+from stepwell.ir.above import gives
+from stepwell.model_zoo.sweep.driver import Sweep
+from stepwell.model_zoo.sweep.tables import outcome_html, outcome_lines
+
+
+@gives("html", Sweep)
+def drawn(sweep: Sweep) -> str:
+    """The table of outcomes."""
+    return outcome_html(sweep.rows)
+
+
+@gives("text", Sweep)
+def written(sweep: Sweep) -> str:
+    """Outcomes by target, and every row that must not be."""
+    return outcome_lines(sweep.rows)

@@ -1,0 +1,234 @@
+"""The order of rewrites for devices of Arm's: TOSA, and CMSIS-NN on a Cortex-M.
+
+XNNPACK's stands in `pipelines.py`, that of targets with a CPU beside an accelerator in
+`npu_pipelines.py`: who lowers to one imports nothing of the others.
+"""
+
+from __future__ import annotations
+
+from stepwell.backends.cortex_m.plan_memory import PlanMemory
+from stepwell.backends.executorch.decompose import DecomposeForKernels
+from stepwell.dialects.cmsis.target import Target
+from stepwell.dialects.cmsis.target import target as find_cpu
+from stepwell.dialects.tosa.targets import parse_target
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Named, Step, Together
+from stepwell.pipelines.xnnpack import GATHER_STRIDES, PLAIN_FORM
+from stepwell.translate.lowerings.aten import attention, executorch_mx, for_tosa, pools
+from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
+from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.tosa import borders
+from stepwell.translate.memory import MEMORY, SPEED
+from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
+from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
+from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
+from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
+from stepwell.translate.rewrites.cmsis import (
+    MERGE_TRANSPOSES,
+    MERGE_VIEWS,
+    NAME_PARTS,
+    RELABEL_PORTS,
+    AbsorbFlatten,
+    BiasForm,
+    ChannelsLastPorts,
+    ExplainFloats,
+    FoldKernelSum,
+    IntegerPorts,
+    Io,
+    OrderOperators,
+    StateTarget,
+)
+from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
+from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
+from stepwell.translate.rewrites.cmsis.placing.lower_permute import LowerPermute
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
+from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
+from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
+from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
+    FoldBiasIntoLayer,
+    FoldScaleIntoLayer,
+)
+from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
+from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
+from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
+from stepwell.translate.rewrites.spelling import fills
+from stepwell.translate.rewrites.tosa.finishing.count_in_floats import CountInFloats
+from stepwell.translate.rewrites.tosa.finishing.finish import FinishTosa
+from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices
+from stepwell.translate.rewrites.tosa.finishing.strip_boundary import StripBoundary
+from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
+from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
+from stepwell.translate.rewrites.tosa.placing.order import (
+    FEWER_INTEGERS,
+    INTEGERS,
+    LAYOUT,
+    SPLIT,
+    TO_TOSA,
+    each,
+    layouts,
+)
+from stepwell.translate.rewrites.tosa.splitting import gather_truths
+from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
+from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import FoldDequantizedConstant
+
+TOSA = (
+    LowerCustom(),
+    Together("normalize", (*PLAIN_FORM, GATHER_STRIDES)),
+    Together("fold-weights", FOLD_WEIGHTS),
+    RecognizeAttention(),
+    step(attention.expand_attention, lays_out_triangles=True),
+    Together("split", SPLIT),
+    Together("normalize-parts", NORMAL_FORM),
+    Named("share-parts", ShareCommonSubexpressions()),
+    Together(
+        "absorb",
+        (
+            FoldScaleIntoProjection(),
+            HoistScaleOverLayout(),
+            FoldAffineIntoLayer(),
+            FoldScaleIntoLayer(),
+            FoldBiasIntoLayer(),
+        ),
+    ),
+    Together("arrange", (*NOOPS, *SHAPES)),
+    Together("lower", TO_TOSA),
+    Together("take-apart", (TakeCompositesApart(),)),
+    Together("guard-softmax", (step(attention.guard_softmax_in_floats),)),
+    Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
+    Together("take-the-rest-apart", (TakeCompositesApart(function_of=piece_function),)),
+    Together("lower-the-rest", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
+    Named("share-operators", ShareCommonSubexpressions()),
+    LowerControl(),
+    *layouts(*LAYOUT),
+    Named("share-layouts", ShareCommonSubexpressions()),
+)
+"""What every TOSA target runs; the target's name says what the result may hold."""
+
+
+SPELL_MOVES = (
+    *(rule() for rule in fills.RULES),
+    step(pools.pool_by_images),
+    GATHER_STRIDES,
+)
+"""Fills, copies, strides and pools as ops that quantized types pass through."""
+
+
+TOSA_INTEGERS = (
+    LowerCustom(),
+    Together("normalize", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
+    TYPE_QUANTIZATION,
+    Named("share-types", ShareCommonSubexpressions()),
+    StripBoundary(),
+    Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
+    Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
+    Together("lower", TO_TOSA),
+    Named("share-operators", ShareCommonSubexpressions()),
+    *layouts(*LAYOUT, *FEWER_INTEGERS),
+    Named("share-layouts", ShareCommonSubexpressions()),
+)
+"""What a target of the integer profile alone runs: the program must be quantized."""
+
+
+TOSA_MIXED = (
+    Together(
+        "normalize-quantized",
+        (*NORMAL_FORM, FoldConstants(), BringWeightsInside(), *SPELL_MOVES),
+    ),
+    TYPE_QUANTIZATION,
+    Named("share-types", ShareCommonSubexpressions()),
+    Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
+    Together(
+        "lower-casts",
+        (FoldDequantizedConstant(), *each(borders), *CANCEL_CASTS),
+    ),
+    Together("fewer-integers", FEWER_INTEGERS),
+    *TOSA,
+)
+"""What a target of both profiles runs: quantized layers in integers, all others in floats."""
+
+
+BY_PROFILES: dict[frozenset[str], tuple[Step, ...]] = {
+    frozenset(("fp",)): TOSA,
+    frozenset(("int",)): TOSA_INTEGERS,
+    frozenset(("fp", "int")): TOSA_MIXED,
+}
+
+
+def tosa_pipeline(target: str) -> Pipeline:
+    """The steps for a target such as `tosa-1.1+fp`; an unknown one is an error."""
+    found = parse_target(target)
+    steps = BY_PROFILES[found.profiles]
+    block_scaled = (step(executorch_mx.adopt_executorch_mx), ChooseMxForm(found.extensions))
+    is_older = found.version == "1.0" and "int" in found.profiles
+    older = tuple(rule() for rule in gather_truths.RULES) if is_older else ()
+    finish = (
+        *older,
+        Named("sweep", RemoveDeadCode()),
+        NarrowIndices(target),
+        CountInFloats(target),
+        FinishTosa(target),
+        Named("sweep-again", RemoveDeadCode()),
+    )
+    return Pipeline(target, (*block_scaled, UnrollLoop(), *steps, *finish))
+
+
+MEETING = (*CANCEL_CASTS, *MERGE_TRANSPOSES, *RELABEL_PORTS, *MERGE_VIEWS)
+PLACE_LAYOUTS = (
+    Together("lower-layouts", (*MEETING, LowerPermute())),
+    CmsisLayouts(),
+    Together("merge-layouts", MEETING),
+    AbsorbFlatten(),
+)
+"""Layout changes are placed by a cut and meet; what is left is copied, the rest is views."""
+
+
+def cortex_m_pipeline(
+    cpu: Target | str,
+    bias_form: str | None = None,
+    io: Io | None = None,
+    optimize: str = SPEED,
+    arena: int | None = None,
+    io_layout: str = AS_EXPORTED,
+) -> Pipeline:
+    """Every step for a CPU.
+
+    Args:
+        cpu: `cortex-m55`, `cortex-m4`, …, or `cortex-m55+dsp`.
+        bias_form: `bias`, `kernel-sum`, `both` or `run-time`; the CPU's own if None.
+        io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
+        optimize: `memory` runs image ops row by row where that saves more than it costs.
+        arena: the bytes that activations may take; implies what is needed for it.
+        io_layout: `channels last` takes and gives images so that would be turned at the border:
+            the caller's bytes lie otherwise than the model was exported, and no copy is made.
+    """
+    target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
+    form = BiasForm.of(target) if bias_form is None else BiasForm(bias_form)
+    return Pipeline(
+        str(target),
+        (
+            GATHER_STRIDES,
+            TYPE_QUANTIZATION,
+            *(() if io is None else (IntegerPorts(io),)),
+            Named("share-types", ShareCommonSubexpressions()),
+            Together("lower-to-cmsis", TO_CMSIS),
+            ExplainFloats(),
+            step(cmsis_borders.boundary),
+            LiftNumberOperand(),
+            DecomposeForKernels(),
+            FoldConstants(),
+            *((ChannelsLastPorts(),) if io_layout == CHANNELS_LAST else ()),
+            *PLACE_LAYOUTS,
+            Named("share-kernels", ShareCommonSubexpressions()),
+            FoldKernelSum(form),
+            StateTarget(target),
+            RemoveDeadCode(),
+            OrderOperators(),
+            *((PlanMemory(arena),) if optimize == MEMORY or arena is not None else ()),
+            Together("slices-as-parts", NAME_PARTS),
+            Together("parts-as-they-are", CANCEL_CASTS),
+        ),
+    )

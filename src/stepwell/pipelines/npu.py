@@ -1,0 +1,175 @@
+"""The steps of targets with a CPU beside an accelerator: an Ethos-U, or whatever takes TOSA."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stepwell.backends.executorch.decompose import DecomposeForKernels
+from stepwell.dialects.cmsis.target import Target
+from stepwell.dialects.cmsis.target import target as find_cpu
+from stepwell.dialects.ethosu import ETHOSU_LEVEL
+from stepwell.dialects.tosa.targets import parse_target
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Named, Step, Together
+from stepwell.pipelines.arm import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
+from stepwell.translate.lowerings.aten import for_tosa
+from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
+from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
+from stepwell.translate.lowerings.lowering import is_step, step
+from stepwell.translate.lowerings.tosa.integers.layers import Rows, int8_linear
+from stepwell.translate.lowerings.tosa.integers.softmax import softmax_by_table
+from stepwell.translate.rewrites.cmsis import (
+    BiasForm,
+    ExplainFloats,
+    FoldKernelSum,
+    IntegerPorts,
+    Io,
+    StateTarget,
+)
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
+from stepwell.translate.rewrites.ethosu import (
+    FewestAxes,
+    LowerForNpu,
+    PartitionEthosu,
+    RescaleConstant,
+    SpreadConstant,
+    TransposedByPhases,
+    WithoutUnits,
+    hoist_reshape_over_rescale,
+    rescale_for_each_reader,
+)
+from stepwell.translate.rewrites.normal_form import NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
+from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
+from stepwell.translate.rewrites.tosa.placing.order import (
+    FEWER_INTEGERS,
+    INTEGERS,
+    LAYOUT,
+    TO_TOSA,
+    layouts,
+)
+
+CYCLES = "cycles"
+"""The option's value that asks Vela."""
+BESIDE_CPU = "+cpu"
+"""What the name of a TOSA target ends in whose programs need not be TOSA as a whole."""
+CPU = "cortex-m55"
+"""The CPU beside an accelerator unless another is named."""
+OVER_INTEGERS = ("arrange", "lower")
+"""Steps whose rewrites are for any element type, and here for the integers between casts."""
+
+
+def ethosu_pipeline(
+    accelerator: str, cpu: Target | str = CPU, io: Io | None = None, optimize: str = "speed"
+) -> Pipeline:
+    """Every step for an NPU and the CPU beside it.
+
+    Args:
+        accelerator: `ethos-u55-128`, `ethos-u85-256`, …
+        cpu: what runs the rest: CMSIS-NN's operators, and floats that stay floats.
+        io: the element type of float inputs and outputs, `int8` or `int16`, of all or by name.
+        optimize: `cycles` asks Vela for the cycles of each form of linear layers, and writes the
+            one with the fewest; else their rows are columns of an image.
+    """
+    to_npu = steps_to_npu(accelerator, "width")
+    fuse = (Together("keep-bytes", tuple(rule() for rule in rescale_for_each_reader.RULES)),)
+    behind = _on_cpu(accelerator, cpu, fuse)
+    lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS, behind=behind, refused=_refused)
+    if optimize == CYCLES:
+        others = tuple((rows, steps_to_npu(accelerator, rows)) for rows in ("height", "batch"))
+        lower = replace(lower, others=others, cycles=_cycles)
+    return Pipeline(accelerator, (*_quantized(io), lower, *behind))
+
+
+def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
+    """Quantized layers to operators; the rows of linear layers are batch, height or width."""
+    integers = (step(int8_linear, rows=rows) if is_step(r, int8_linear) else r for r in INTEGERS)
+    # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
+    return (
+        Together("lower-int8", (step(softmax_by_table), *integers, *CANCEL_CASTS)),
+        Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
+        Together("lower", TO_TOSA),
+        *layouts(*LAYOUT, ComposeByteFunctions()),
+        Together(
+            "operate-on-bytes",
+            (
+                hoist_reshape_over_rescale.RULES[0](),
+                RescaleConstant(),
+                SpreadConstant(),
+                TransposedByPhases(),
+                FewestAxes() if accelerator.startswith("ethos-u55") else WithoutUnits(),
+            ),
+        ),
+    )
+
+
+def _refused(program: Program) -> dict[str, str]:
+    """What Vela refuses, where it is installed."""
+    from stepwell.backends.ethos_u.emit import refusals
+    from stepwell.backends.ethos_u.vela import is_installed
+
+    return refusals(program) if is_installed() else {}
+
+
+def _cycles(program: Program) -> int:
+    """What Vela estimates for all delegates."""
+    from stepwell.backends.ethos_u.emit import estimates
+
+    return sum(estimate.cycles for estimate in estimates(program))
+
+
+def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None = None) -> Pipeline:
+    """Every step for maximal sub-graphs of TOSA, and a CPU that runs the rest.
+
+    Args:
+        name: `tosa-1.0+fp+cpu`, `tosa-1.0+int+cpu`, …
+        cpu: what runs quantized layers that TOSA lacks; floats are ExecuTorch's portable kernels.
+        io: the element type of float inputs and outputs, of all or by name.
+    """
+    target = parse_target(name.removesuffix(BESIDE_CPU))
+    if target.profiles == frozenset(("int",)):
+        to_tosa = (
+            Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
+            Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
+            Together("lower", TO_TOSA),
+            Named("share-operators", ShareCommonSubexpressions()),
+            *layouts(*LAYOUT, *FEWER_INTEGERS),
+        )
+        lower = LowerForNpu(target.name, to_tosa, OVER_INTEGERS)
+        return Pipeline(name, (*_quantized(io), lower, *_on_cpu(target.name, cpu)))
+    border = () if io is None else (IntegerPorts(io),)
+    lower = LowerForNpu(target.name, BY_PROFILES[target.profiles])
+    return Pipeline(name, (*border, lower, *_on_cpu(target.name, cpu)))
+
+
+def _quantized(io: Io | None) -> tuple[Step, ...]:
+    """Before anything is lowered: quantization in types, and at the border what is asked for."""
+    return (
+        Together("normalize", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
+        TYPE_QUANTIZATION,
+        *(() if io is None else (IntegerPorts(io),)),
+        Named("share-types", ShareCommonSubexpressions()),
+    )
+
+
+def _on_cpu(accelerator: str, cpu: Target | str, fuse: tuple[Step, ...] = ()) -> tuple[Step, ...]:
+    """What is left goes to the CPU, and TOSA's operators into delegates."""
+    target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
+    return (
+        Named("share-operators", ShareCommonSubexpressions()),
+        Together("lower-to-cmsis", TO_CMSIS),
+        ExplainFloats(),
+        step(cmsis_borders.boundary),
+        DecomposeForKernels(),
+        Together("fold-constants-of-kernels", (FoldConstants(),)),
+        *PLACE_LAYOUTS,
+        Named("share-kernels", ShareCommonSubexpressions()),
+        FoldKernelSum(BiasForm.of(target)),
+        Named("sweep", RemoveDeadCode()),
+        *fuse,
+        PartitionEthosu(accelerator),
+        StateTarget(target, ETHOSU_LEVEL.name),
+        Named("sweep-again", RemoveDeadCode()),
+    )

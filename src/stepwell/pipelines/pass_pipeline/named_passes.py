@@ -1,0 +1,310 @@
+"""Every rewrite and pass by name, and each as an xDSL `ModulePass` for `stepwell opt`.
+
+A step's options are the fields of its dataclass: `lift-constant-scalar{protect_attention=false}`.
+A whole pipeline is a pass too (`lower-to-xnnpack`, `lower-to-tosa-1-0-fp`), and so is each of its
+groups (`xnnpack-absorb`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast, get_type_hints
+from weakref import WeakKeyDictionary
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec
+from xdsl.utils.exceptions import ArgSpecParseError
+
+import stepwell.translate.lowerings
+import stepwell.translate.rewrites
+from stepwell.ir.context import Context as LoweringContext
+from stepwell.ir.core import StateOp, UpdateOp, WeightOp
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import has_torch_dtype
+from stepwell.ir.options import nearest
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting import cleanup
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import History, Named, Pass, Rewrite, Step, Together
+from stepwell.ir.types import AnyTensor, element
+from stepwell.ir.weights import WeightStore
+from stepwell.plugins.plugins import registry
+from stepwell.plugins.registry import REGISTRY
+
+StepMaker = Callable[..., Step]
+PassMaker = Callable[[], type[ModulePass]]
+
+WRAPPERS = (Together, Named)
+"""Steps that hold others: they have no name of their own."""
+
+
+@dataclass
+class _Held:
+    """What belongs to a module that came as text: weights, the context of passes, their history."""
+
+    weights: WeightStore = field(default_factory=WeightStore)
+    context: LoweringContext = field(default_factory=LoweringContext)
+    history: History = field(default_factory=History)
+
+
+_held: WeakKeyDictionary[ModuleOp, _Held] = WeakKeyDictionary()
+
+
+@cache
+def step_classes() -> dict[str, type[Step]]:
+    """Every rewrite and pass by its kebab-case name.
+
+    Where two dialects have one of the same name, each is `<dialect>-<name>`.
+    """
+    named: dict[str, dict[type[Step], None]] = {}
+    for module in _modules():
+        for value in (*vars(module).values(), *getattr(module, "RULES", ())):
+            if not inspect.isclass(value) or not issubclass(value, Rewrite | Pass):
+                continue
+            step = cast(type[Step], value)
+            is_named = isinstance(vars(step).get("name"), str)  # A wrapper has the inner one's.
+            if is_named and step not in WRAPPERS and not inspect.isabstract(step):
+                named.setdefault(step.name, {})[step] = None
+    found: dict[str, type[Step]] = {}
+    for name, steps in named.items():
+        for step in steps:
+            full = name if len(steps) == 1 else f"{_owner(step)}-{name}"
+            if full in found:
+                raise StepwellError(f"two steps are named {full!r}: {found[full]} and {step}")
+            found[full] = step
+    return dict(sorted(found.items()))
+
+
+def _owner(step: type[Step]) -> str:
+    """The target whose step it is, for a name that several have; `aten` where it serves all."""
+    room = step.__module__.split(".")[3]
+    return room if room in ("cmsis", "ethosu", "quant", "tosa", "xnnpack") else "aten"
+
+
+def _modules() -> Iterator[Any]:
+    yield cleanup
+    yield importlib.import_module("stepwell.backends.executorch.decompose")
+    for root in (stepwell.translate.rewrites, stepwell.translate.lowerings):
+        for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
+            yield importlib.import_module(info.name)
+
+
+def weights_of(module: ModuleOp) -> WeightStore:
+    """The store of a module that came as text alone: types without elements.
+
+    What depends on an element is refused: a rewrite says so, a step that must read one fails.
+
+    Passes that run one after the other on a module share its store, so derived keys keep their
+    meaning. `use_weights` puts real ones in their place.
+    """
+    store = _held.setdefault(module, _Held()).weights
+    for op in module.walk():
+        if isinstance(op, WeightOp | StateOp | UpdateOp) and op.key.data not in store:
+            stated = op.value.type if isinstance(op, UpdateOp) else op.result.type
+            if not has_torch_dtype(element(stated)):
+                raise StepwellError(
+                    f"weight {op.key.data!r}: torch has no type for its elements, {stated}",
+                    help="keep the .safetensors file beside the .mlir",
+                )
+            store.add_unknown(op.key.data, cast(AnyTensor, stated))
+    return store
+
+
+def given_to(
+    module: ModuleOp, weights: WeightStore, context: LoweringContext | None = None
+) -> None:
+    """Let passes over a module read these weights, in this context."""
+    _held[module] = _Held(weights, context or LoweringContext())
+
+
+def history_of(module: ModuleOp) -> History:
+    """What passes did to a module, and refused."""
+    return _held.setdefault(module, _Held()).history
+
+
+def apply_to_module(pipeline: Pipeline, module: ModuleOp) -> None:
+    """Run steps on a module that came as text."""
+    weights = weights_of(module)
+    held = _held[module]
+    pipeline.run(Program(module, weights, context=held.context), history=held.history)
+
+
+def made_of(cls: type[ModulePass], spec: ArgSpec) -> ModulePass:
+    """A pass with the options that a text gives it.
+
+    Raises:
+        StepwellError: it has no such option, or not with this value.
+    """
+    try:
+        return cls.from_pass_spec(spec)
+    except (ValueError, TypeError, ArgSpecParseError) as error:
+        known = [f.name for f in dataclasses.fields(cls)]
+        near = "".join(nearest(n, known) for n in spec.parameters if n not in known)
+        raise StepwellError(
+            f"{spec.name}: {str(error).splitlines()[0]}",
+            help=near + (f"its options are {', '.join(known)}" if known else "it has none"),
+        ) from None
+
+
+@dataclass(frozen=True)
+class StepPass(ModulePass):
+    """A step of ours as an xDSL pass."""
+
+    name = "stepwell-step"
+    make: ClassVar[StepMaker]
+
+    @classmethod
+    def of_spec(cls, spec: ArgSpec) -> Self:
+        """The pass with the options that a text gives it.
+
+        Raises:
+            StepwellError: it has no such option, or not with this value.
+        """
+        return cast(Self, made_of(cls, spec))
+
+    @property
+    def step(self) -> Step:
+        """The step with its options."""
+        return type(self).make(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Apply the step to a module."""
+        apply_to_module(Pipeline("opt", (self.step,)), op)
+
+
+@dataclass(frozen=True)
+class PipelinePass(ModulePass):
+    """A pipeline of ours as an xDSL pass."""
+
+    name = "stepwell-pipeline"
+    pipeline: ClassVar[Pipeline]
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Run the pipeline on a module."""
+        apply_to_module(self.pipeline, op)
+
+
+def as_module_pass(step: type[Step] | Step, name: str) -> type[ModulePass]:
+    """A step class (its fields become options) or a step as an xDSL pass class."""
+    if isinstance(step, type):
+        cls = step
+        hints = get_type_hints(cls)
+        fields = [
+            (f.name, hints[f.name], dataclasses.field(default=f.default))
+            for f in dataclasses.fields(cast(Any, cls))
+        ]
+        make: StepMaker = cls
+    else:
+        fields = []
+        held = step
+        make = lambda: held  # noqa: E731
+    namespace = {"name": name, "make": staticmethod(make), "__doc__": step.__doc__}
+    spelled = "".join(word.title() for word in name.split("-")) + "Pass"
+    return dataclasses.make_dataclass(
+        spelled, fields, bases=(StepPass,), namespace=namespace, frozen=True
+    )
+
+
+def _pipeline_pass(name: str, pipeline: Pipeline) -> type[ModulePass]:
+    namespace = {"name": name, "pipeline": pipeline, "__doc__": f"The steps of {pipeline.name!r}."}
+    spelled = "".join(word.title() for word in name.split("-")) + "Pass"
+    return dataclasses.make_dataclass(
+        spelled, [], bases=(PipelinePass,), namespace=namespace, frozen=True
+    )
+
+
+class Passes(dict[str, PassMaker]):
+    """Pass name → factory: those given, and ours, imported when one is named.
+
+    Importing every rewrite and pipeline takes seconds, a text may need none of them, and most
+    passes stand in one file that has their name in it.
+    """
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and self._find(name))
+
+    def __missing__(self, name: str) -> PassMaker:
+        if not self._find(name):
+            raise KeyError(name)
+        return self[name]
+
+    def _find(self, name: str) -> bool:
+        if super().__contains__(name):
+            return True
+        found = find_pass(name)
+        if found is not None:
+            self[name] = lambda: found
+        return found is not None
+
+
+def find_pass(name: str) -> type[ModulePass] | None:
+    """The pass of a name: a step of a plug-in, of the house, a group or a pipeline."""
+    if name in REGISTRY.steps:
+        return as_module_pass(REGISTRY.steps[name], name)
+    step = _step_of_one_file(name)
+    if step is not None:
+        return as_module_pass(step, name)
+    if name in registry().steps:
+        return as_module_pass(REGISTRY.steps[name], name)
+    made = all_passes().get(name)
+    return made() if made is not None else None
+
+
+def name_of(cls: type[Step]) -> str | None:
+    """The name under which `find_pass` finds a class of step; None if it does not."""
+    for name in (cls.name, f"{cls.__module__.split('.')[-2:][0]}-{cls.name}"):
+        if REGISTRY.steps.get(name, step_classes().get(name)) is cls:
+            return name
+    return None
+
+
+def _step_of_one_file(name: str) -> type[Step] | None:
+    """The step of a name where one file alone has the name in it."""
+    word = re.escape(name)
+    whole = name.replace("-", "_")
+    function = re.sub(r"^lower_|_to_[a-z]+$", "", whole)
+    for root, named in (
+        (stepwell.translate.rewrites, rf'( = "{word}"$)|(^rule {word}$)'),
+        (stepwell.translate.lowerings, rf"^def ({re.escape(function)}|{re.escape(whole)})_?\("),
+    ):
+        pattern, folder = re.compile(named, re.M), Path(root.__path__[0])
+        files = [f for f in folder.rglob("*.py") if pattern.search(f.read_text(encoding="utf-8"))]
+        if len(files) == 1:
+            place = ".".join(files[0].relative_to(folder).with_suffix("").parts)
+            module = importlib.import_module(f"{root.__name__}.{place}")
+            for value in (*vars(module).values(), *getattr(module, "RULES", ())):
+                is_step = inspect.isclass(value) and issubclass(value, Rewrite | Pass)
+                if is_step and vars(value).get("name") == name:
+                    return cast(type[Step], value)
+    return None
+
+
+def all_passes() -> dict[str, PassMaker]:
+    """Pass name → factory: every step, every group of a pipeline, every pipeline."""
+    from stepwell.targets.table import PIPELINES  # Every rewrite there is.
+
+    pass_makers: dict[str, PassMaker] = {}
+    for name, cls in {**step_classes(), **registry().steps}.items():
+        for known in (name, *(cls.formerly if issubclass(cls, Rewrite) else ())):
+            pass_makers.setdefault(known, lambda c=cls, n=known: as_module_pass(c, n))
+    for name, pipeline in PIPELINES.items():
+        target = re.sub(r"[^a-z0-9]+", "-", name)
+        pass_makers[f"lower-to-{target}"] = lambda t=target, p=pipeline: _pipeline_pass(
+            f"lower-to-{t}", p
+        )
+        for step in pipeline.steps:
+            if isinstance(step, Together):
+                group = f"{target}-{step.label}"
+                pass_makers[group] = lambda s=step, n=group: as_module_pass(s, n)
+    return pass_makers

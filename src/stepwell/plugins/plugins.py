@@ -1,0 +1,253 @@
+"""Plug-ins: what a package or a file adds to stepwell, and the one registry that holds it.
+
+A plug-in is a function that is given the registry:
+
+    def plugin(registry: stepwell.Registry) -> None:
+        registry.dialect(Demo, level=Level("demo", belongs))
+        registry.step(FormAxpy)
+        registry.target(Target("demo", PIPELINE, "axpy", {"axpy": emit}, run))
+
+A package names it in its entry points (`[project.entry-points."stepwell.plugins.plugins"]`, `demo =
+"my_package:plugin"`) and is loaded when a name is asked for that stepwell does not know, or a torch
+program is imported. A file is loaded by `--load FILE` on every command, or by `load_plugin`; one
+without such a function brings the rewrites, passes, pipelines, dialects and targets at its top.
+
+A plug-in comes in whole or not at all: what a failing one had registered is taken back, it is named
+on stderr (or the error, where it was asked for by name), and everything else works on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import logging
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
+from os import PathLike
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from xdsl.ir import Dialect
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step
+from stepwell.ir.syntax import text
+from stepwell.plugins.registry import REGISTRY, Plugin, Registry, unknown
+
+LOADED = "STEPWELL_LOAD"
+"""The environment variable that names files to load besides, between the signs of a PATH."""
+GROUP = "stepwell.plugins.plugins"
+"""The entry points that are loaded."""
+
+_LOG = logging.getLogger(__name__)
+_LOCK = threading.RLock()
+_LOADED = threading.Event()
+"""Whether entry points were looked for."""
+
+
+def registry() -> Registry:
+    """The registry, with every installed plug-in in it."""
+    load_entry_points()
+    return REGISTRY
+
+
+def load_entry_points() -> None:
+    """Load every plug-in that is installed, and the files that `LOADED` names, once.
+
+    An installed one that fails is named on stderr and left out.
+    """
+    if _LOADED.is_set():
+        return
+    with _LOCK:
+        if _LOADED.is_set():
+            return
+        _LOADED.set()  # Before they run: they may ask for names themselves.
+        for point in entry_points(group=GROUP):
+            _load_entry_point(point)
+        for file in filter(None, os.environ.get(LOADED, "").split(os.pathsep)):
+            _load_file(Path(file))
+
+
+@contextmanager
+def handed_on(files: Iterable[Path]) -> Generator[None]:
+    """Processes that are started meanwhile load these files too, as if they were installed."""
+    before = os.environ.get(LOADED)
+    held = [before] if before else []
+    os.environ[LOADED] = os.pathsep.join((*held, *(str(file.resolve()) for file in files)))
+    try:
+        yield
+    finally:
+        del os.environ[LOADED]
+        if before is not None:
+            os.environ[LOADED] = before
+
+
+def _load_entry_point(point: EntryPoint) -> None:
+    dist = point.dist
+    origin = f"{dist.name} {dist.version}" if dist is not None else point.value
+    plugin = Plugin(point.name, origin)
+    REGISTRY.plugins[point.name] = plugin
+    try:
+        _bring(plugin, lambda: _call(point.load()))
+    except StepwellError as error:
+        plugin.failure = error
+        _LOG.warning("%s", error)
+
+
+def load_plugin(source: str | PathLike[str] | ModuleType | Callable[[Registry], None]) -> Plugin:
+    """Load a plug-in: a file, a module, or its function. A file that changed is loaded anew.
+
+    Raises:
+        StepwellError: it fails, with the line; what it had registered is taken back.
+    """
+    with _LOCK:
+        if isinstance(source, str | PathLike):
+            return _load_file(Path(source))
+        name = source.__name__
+        if name in REGISTRY.plugins:
+            unload_plugin(name)
+        plugin = REGISTRY.plugins[name] = Plugin(name, getattr(source, "__module__", name))
+        try:
+            _bring(plugin, lambda: _call(source))
+        except StepwellError:
+            del REGISTRY.plugins[name]
+            raise
+        return plugin
+
+
+def _load_file(path: Path) -> Plugin:
+    place = str(path.resolve())
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise StepwellError(f"cannot read {path}: {error.strerror}") from None
+    file = REGISTRY.plugins.get(place)
+    if file is not None and file.digest == digest:
+        return file
+    if file is not None:
+        unload_plugin(place)
+    plugin = Plugin(path.stem, place, digest=digest)
+    REGISTRY.plugins[place] = plugin
+    try:
+        _bring(plugin, lambda: _call(_executed(plugin, path)))
+    except StepwellError:
+        del REGISTRY.plugins[place]
+        raise
+    return plugin
+
+
+def module_of_file(path: Path) -> ModuleType | None:
+    """The module of a file that was loaded as a plug-in: it is not run a second time."""
+    plugin = REGISTRY.plugins.get(str(path.resolve()))
+    return plugin.module if plugin is not None else None
+
+
+def unload_plugin(name: str) -> None:
+    """Take back what a plug-in registered, by its name or its path.
+
+    Raises:
+        StepwellError: there is none.
+    """
+    with _LOCK:
+        plugin = REGISTRY.plugins.pop(name, None)
+        if plugin is None:
+            raise unknown("plug-in", name, REGISTRY.plugins)
+        plugin.take_back()
+        if plugin.module is not None and sys.modules.get(plugin.module.__name__) is plugin.module:
+            del sys.modules[plugin.module.__name__]
+
+
+def _executed(plugin: Plugin, path: Path) -> ModuleType:
+    """The module of a file, run. Its name is free: classes look their module up by name."""
+    name = path.stem if path.stem not in sys.modules else f"{path.stem}_{plugin.digest[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise StepwellError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    finally:
+        sys.path.remove(str(path.parent))
+    plugin.module = module
+    return module
+
+
+def _call(held: Any) -> None:
+    """Let a plug-in's function, or the one in its module, fill the registry."""
+    if isinstance(held, ModuleType):
+        function = getattr(held, "plugin", None)
+        if function is None:
+            return _collect(held)
+        held = function
+    if not callable(held):
+        raise StepwellError(
+            f"a {type(held).__name__} is no plug-in", help="a function that takes the registry"
+        )
+    cast(Callable[[Registry], None], held)(REGISTRY)
+    return None
+
+
+def _collect(module: ModuleType) -> None:
+    """Register what stands at the top of a module that has no function of its own for it."""
+    from stepwell.targets.target import Target
+
+    for value in vars(module).values():
+        if isinstance(value, Pipeline):
+            REGISTRY.pipeline(value)
+        elif isinstance(value, Target):
+            REGISTRY.target(value)
+        elif isinstance(value, Dialect) and not text.is_registered(value.name):
+            REGISTRY.dialect(value)
+        elif inspect.isclass(value) and value.__module__ == module.__name__:
+            is_step = issubclass(value, Rewrite | Pass) and not inspect.isabstract(value)
+            if is_step and isinstance(vars(value).get("name"), str):
+                REGISTRY.step(cast("type[Step]", value))
+
+
+def _bring(plugin: Plugin, load: Callable[[], None]) -> None:
+    """Run a plug-in; what it added to any table is noted, and taken back if it fails."""
+    REGISTRY.loading.append(plugin)
+    try:
+        with plugin.watching():
+            load()
+    except (Exception, SystemExit) as error:
+        plugin.take_back()
+        raise _failure(plugin, error) from error
+    finally:
+        REGISTRY.loading.pop()
+
+
+def _failure(plugin: Plugin, error: BaseException) -> StepwellError:
+    """What is said of a plug-in that fails: its name, the reason, and the line of its own."""
+    problem = error.problems[0] if isinstance(error, StepwellError) else None
+    lines = str(error).strip().splitlines()
+    reason = problem.fact if problem else f"{type(error).__name__}: {lines[0] if lines else ''}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not _is_machinery(f.filename)]
+    own = [f for f in own if Path(f.filename).resolve() == Path(plugin.origin)] or own
+    where = f"{own[-1].filename}:{own[-1].lineno}" if own else plugin.origin
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{error.filename}:{error.lineno}"
+    return StepwellError(
+        f"plug-in {plugin.name!r} ({plugin.origin}) is left out: {reason}",
+        where,
+        (problem and problem.help) or "mend it, or leave it away; nothing else depends on it",
+    )
+
+
+def _is_machinery(file: str) -> bool:
+    """Whether a frame is Python's import system or this package."""
+    return "importlib" in file or Path(file).is_relative_to(Path(__file__).parent)

@@ -1,0 +1,240 @@
+"""The registry: what plug-ins added to stepwell, in one place that says so.
+
+It is the only thing about plug-ins that a process holds; `plugins.py` fills it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Dialect, Operation
+
+from stepwell.cost_model import costs
+from stepwell.ir import levels
+from stepwell.ir.declared import inference, interpretation
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.levels import Level
+from stepwell.ir.options import nearest
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step
+from stepwell.ir.syntax import text
+
+if TYPE_CHECKING:
+    from stepwell.ir.outside.torch_private import OpOverload
+    from stepwell.targets.target import Target
+
+HOUSE = ("xnnpack", "tosa-", "cortex-m", "ethos-u")
+"""How names of the house's own targets begin."""
+
+Quantizer = Callable[[Any, Sequence[Any]], Any]
+"""(module, example inputs) → the module, quantized."""
+
+
+@dataclass
+class Plugin:
+    """One plug-in.
+
+    Attributes:
+        name: of the entry point, or of the file.
+        origin: the distribution, or the path.
+        brings: what it registered, by kind.
+        failure: why it was left out; then it brings nothing.
+    """
+
+    name: str
+    origin: str
+    brings: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    failure: StepwellError | None = None
+    module: ModuleType | None = field(default=None, repr=False)
+    digest: str = ""
+    added: list[tuple[dict[Any, Any], Any]] = field(
+        default_factory=list[tuple[dict[Any, Any], Any]], repr=False
+    )
+    """Each table that it added to, with the key."""
+
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        """Note what its modules register by themselves: op classes' rules, dialects, levels."""
+        tables: list[dict[Any, Any]] = [
+            text._DIALECTS, levels.LEVELS, inference._RULES, interpretation._RULES
+        ]  # fmt: skip
+        before = [set(table) for table in tables]
+        try:
+            yield
+        finally:
+            for table, known in zip(tables, before, strict=True):
+                fresh = [key for key in table if key not in known]
+                self.added += [(table, key) for key in fresh if not _of_house(key, table[key])]
+
+    def take_back(self) -> None:
+        """Undo what it registered."""
+        for table, key in self.added:
+            table.pop(key, None)
+        self.added.clear()
+        self.brings.clear()
+
+    def __str__(self) -> str:
+        if self.failure is not None:
+            return str(self.failure)
+        rows = [f"  {kind}: {', '.join(names)}" for kind, names in self.brings.items()]
+        return "\n".join([f"{self.name}  ({self.origin})", *(rows or ["  nothing"])])
+
+
+def _of_house(key: Any, value: Any) -> bool:
+    """Whether a rule, dialect or level is stepwell's own, which was imported only now."""
+    named = key if isinstance(key, type) else getattr(value, "refuses", value)
+    return f"{getattr(named, '__module__', '')}.".startswith("stepwell.")
+
+
+@dataclass
+class Registry:
+    """Everything that plug-ins brought. There is one, `stepwell.plugins.registry.REGISTRY`."""
+
+    steps: dict[str, type[Step]] = field(default_factory=dict[str, type[Step]])
+    pipelines: dict[str, Pipeline] = field(default_factory=dict[str, Pipeline])
+    pipeline_targets: dict[str, str] = field(default_factory=dict[str, str])
+    targets: dict[str, Target | Callable[[], Target]] = field(
+        default_factory=dict[str, "Target | Callable[[], Target]"]
+    )
+    quantizers: dict[str, Quantizer] = field(default_factory=dict[str, Quantizer])
+    plugins: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
+    loading: list[Plugin] = field(default_factory=list[Plugin], repr=False)
+    """The plug-ins that are being loaded, the innermost last."""
+
+    def identity(self) -> list[str]:
+        """Each plug-in with its version or digest: what a cache of results hangs on."""
+        return sorted(
+            f"{plugin.name} {plugin.origin} {plugin.digest}" for plugin in self.plugins.values()
+        )
+
+    def dialect(
+        self,
+        dialect: Dialect | Callable[[], Dialect],
+        *,
+        name: str = "",
+        level: Level | None = None,
+    ) -> None:
+        """A dialect that texts may name, and what a program at its level may hold.
+
+        Args:
+            dialect: one, or a function that makes it when its name first appears in a text.
+            name: of a dialect that is made later.
+            level: the level that programs of the dialect are at, if it is one.
+        """
+        loader = (lambda: dialect) if isinstance(dialect, Dialect) else dialect
+        spelled = dialect.name if isinstance(dialect, Dialect) else name
+        text.register_dialect(spelled, loader)
+        self._note("dialects", spelled, text._DIALECTS)
+        if level is not None:
+            levels.register_level(level)
+            self._note("levels", level.name, levels.LEVELS)
+
+    def step(self, *classes: type[Step]) -> None:
+        """Rewrites and passes by their names, for `opt -p`, `--pipeline` and `--after`."""
+        for cls in classes:
+            given: Any = cls
+            if not (inspect.isclass(given) and issubclass(given, Rewrite | Pass)):
+                raise StepwellError(f"{cls!r} is no class of Rewrite or Pass")
+            self._put("steps", self.steps, cls.name, cls)
+
+    def pipeline(self, pipeline: Pipeline, target: str | None = None) -> None:
+        """A pipeline by its name: `--pipeline NAME`.
+
+        Args:
+            pipeline: one.
+            target: whose emitter and runner follow it; then `lower(program, NAME)` works too.
+        """
+        self._put("pipelines", self.pipelines, pipeline.name, pipeline)
+        if target is not None:
+            self.pipeline_targets[pipeline.name] = target
+            if self.loading:
+                self.loading[-1].added.append((self.pipeline_targets, pipeline.name))
+
+    def target(self, target: Target | Callable[[], Target], *, name: str = "") -> None:
+        """A target: its pipeline, its emitters, the engine that runs what they make.
+
+        Args:
+            target: one, or a function that makes it when it is asked for.
+            name: of a target that is made later.
+        """
+        spelled = name or getattr(target, "name", "")
+        if not spelled:
+            raise StepwellError("a target that is made later needs a name", help="name='…'")
+        if spelled.startswith(HOUSE):
+            raise StepwellError(f"the target {spelled!r} is stepwell's own")
+        self._put("targets", self.targets, spelled, target)
+
+    def op(self, overload: OpOverload, **says: Any) -> None:
+        """A custom operator: as `stepwell.register_op`."""
+        from stepwell.backends.executorch.kernels import kernel_tables
+        from stepwell.dialects.aten import interpretation as meanings
+        from stepwell.dialects.aten.registry import of_overload
+        from stepwell.dialects.tosa import custom as customs
+        from stepwell.plugins.register_op import register_op
+
+        register_op(overload, **says)
+        name = of_overload(overload).name
+        self._note("operators", name, meanings._REGISTERED)
+        if says.get("kernel") is not None:
+            self._note("kernels", name, kernel_tables._CHOSEN)
+        custom = customs.custom_of(of_overload(overload))
+        if custom is not None:
+            named = (custom.domain, custom.operator)
+            self._note("TOSA operators", "::".join(named), customs._BY_NAME, named)
+            if self.loading:
+                self.loading[-1].added.append((customs._BY_OP, custom.op))
+
+    def kernel(self, op: str, schema: str, library: str | None = None) -> None:
+        """The kernel of ExecuTorch's runtime that computes an op.
+
+        Args:
+            op: as the IR spells it.
+            schema: the kernel's name, or its whole schema.
+            library: a module that registers it with this machine's runtime when it is imported.
+        """
+        from stepwell.backends.executorch.kernels import kernel_tables
+
+        found = kernel_tables.schema_of_kernel(schema)
+        kernel_tables.register_kernel(op, found, library)
+        self._note("kernels", op, kernel_tables._CHOSEN)
+
+    def quantizer(self, name: str, quantize: Quantizer) -> None:
+        """A way to quantize a module, for `--quantize NAME`: (module, example inputs) → module."""
+        self._put("quantizers", self.quantizers, name, quantize)
+
+    def cost(self, op: type[Operation], operations: Callable[[Any], int]) -> None:
+        """The work of an op, in multiply-adds or elements written; `explain` sorts by it."""
+        self._put("costs", costs.BY_CLASS, op, operations, op.name)
+
+    def _put(
+        self, kind: str, table: dict[Any, Any], key: Any, value: Any, name: str | None = None
+    ) -> None:
+        if key in table:
+            raise StepwellError(f"{kind}: {name or key!r} is registered already")
+        table[key] = value
+        self._note(kind, name or key, table, key)
+
+    def _note(self, kind: str, name: str, table: dict[Any, Any], key: Any = None) -> None:
+        if self.loading:
+            self.loading[-1].brings.setdefault(kind, []).append(name)
+            self.loading[-1].added.append((table, name if key is None else key))
+
+
+REGISTRY = Registry()
+"""The process's registry: filled by plug-ins alone, emptied by `unload_plugin`."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> StepwellError:
+    """The error about a name that nothing has, with the plug-ins that might have brought it."""
+    names = list(known)
+    help = f"{nearest(name, names)}{kind}s are {', '.join(names) or 'none'}"
+    lost = [plugin.name for plugin in REGISTRY.plugins.values() if plugin.failure]
+    if lost:
+        help += f"; left out, as they fail to load: {', '.join(lost)} (stepwell plugins)"
+    return StepwellError(f"there is no {kind} {name!r}", help=help)

@@ -1,0 +1,1 @@
+"""Quantizers by name, sensitivity analysis and post-training recovery."""

@@ -1,0 +1,297 @@
+"""Quantizers by name, for `--quantize NAME`: those of the house, as plug-ins register theirs.
+
+Each takes a module and example inputs, on which it calibrates, and gives the module with quantize
+and dequantize operators in it. `quantize` is the same from Python, on as many inputs as there are.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from stepwell.ir.calls.arguments import takes
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.paged import LARGE, below_each_other, give_back
+from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.plugins.plugins import registry
+from stepwell.plugins.registry import Quantizer, unknown
+
+
+def by_pt2e(make: Callable[[], Any]) -> Quantizer:
+    """A quantizer of PT2E as a function: annotate, calibrate on the example inputs, convert."""
+
+    def quantize(module: Any, inputs: Sequence[Any], *more: Sequence[Any]) -> Any:
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+        from stepwell.translate.exporting import export
+
+        graph = export(module.eval(), tuple(inputs)).module(check_guards=False)
+        with torch_alone():
+            prepared = prepare_pt2e(graph, make())
+        for seen in (inputs, *more):
+            prepared(*seen)
+        with torch_alone():
+            return convert_pt2e(prepared)
+
+    return quantize
+
+
+def _cortex_m() -> Any:
+    from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
+
+    return CortexMQuantizer()
+
+
+def _xnnpack(**how: bool) -> Any:
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(**how))
+    return without_training(quantizer)
+
+
+def without_training(quantizer: Any) -> Any:
+    """An `XNNPACKQuantizer` that looks for no patterns of training.
+
+    They are exported anew for every model, and match in none that is evaluated.
+    """
+    of_all = type(quantizer).SUPPORTED_PATTERNS
+    quantizer.SUPPORTED_PATTERNS = [pattern for pattern in of_all if not pattern.is_qat]
+    return quantizer
+
+
+def _tosa(bits: int) -> Any:
+    from executorch.backends.arm.quantizer import arm_quantizer as of
+    from executorch.backends.arm.tosa.specification import TosaSpecification
+
+    wide = bits == 16
+    name = "TOSA-1.0+INT" + "+int16" * wide
+    configs = (of.get_symmetric_quantization_config, of.get_symmetric_a16w8_quantization_config)
+    return of.TOSAQuantizer(TosaSpecification.create_from_string(name)).set_global(configs[wide]())
+
+
+def by_torchao(
+    bits: int, group: int | None, *, inputs: bool = True, dtype: Any = None
+) -> Quantizer:
+    """Linear layers whose weights have few bits, and whose inputs are int8 of each token.
+
+    Scales of groups are numbers of bfloat16, as XNNPACK's kernels hold them
+    (`xnn_define_blockwise_quantized_tensor_value`), and integers are chosen for those.
+
+    Args:
+        bits: of a weight.
+        group: weights that share a scale; None: a row. Layers whose rows are no whole groups stay.
+        inputs: whether inputs are int8; they stay floats otherwise.
+        dtype: that weights are taken in first; by default their own.
+    """
+
+    def quantize(module: Any, example: Sequence[Any], *more: Sequence[Any]) -> Any:
+        import torch
+        from torchao.quantization import (
+            Int8DynamicActivationIntxWeightConfig,
+            IntxWeightOnlyConfig,
+            quantize_,
+        )
+        from torchao.quantization.granularity import PerAxis, PerGroup
+
+        integer = getattr(torch, f"int{bits}")
+        shared = PerAxis(0) if group is None else PerGroup(group)
+        config = (
+            Int8DynamicActivationIntxWeightConfig(weight_dtype=integer, weight_granularity=shared)
+            if inputs
+            else IntxWeightOnlyConfig(weight_dtype=integer, granularity=shared)
+        )
+
+        def of_rows(numbers: Any) -> Any:
+            part = torch.nn.Linear(*reversed(numbers.shape), bias=False, device="meta")
+            part.weight = torch.nn.Parameter(numbers, requires_grad=False)
+            quantize_(part, config)
+            if group is not None:
+                _round_scales(part.weight, numbers, bits)
+            return part.weight
+
+        with torch.no_grad():
+            for layer in module.modules():
+                is_linear = isinstance(layer, torch.nn.Linear)
+                if is_linear and (group is None or layer.in_features % group == 0):
+                    # Memory of a few rows is used again; that of a matrix is asked for each time.
+                    rows = max(1, ROWS_OF // layer.in_features)
+                    parts = [of_rows(x.to(dtype or x.dtype)) for x in layer.weight.split(rows)]
+                    layer.weight = torch.nn.Parameter(_of_parts(parts), requires_grad=False)
+                    del parts
+                    if layer.weight.numel() >= LARGE:
+                        give_back()
+        return unwrapped(module)
+
+    return quantize
+
+
+ROWS_OF = 1 << 20
+"""Weights that are in hand at a time."""
+
+
+def _of_parts(parts: Sequence[Any]) -> Any:
+    """One tensor of torchao, of rows that are in several."""
+    first = parts[0]
+    tensors = (
+        below_each_other([getattr(part, name) for part in parts])
+        for name in first.tensor_data_names
+    )
+    return type(first)(*tensors, *(getattr(first, name) for name in first.tensor_attribute_names))
+
+
+def _round_scales(weight: Any, numbers: Any, bits: int) -> None:
+    """Let quantized weights have scales of bfloat16, and the integers that come nearest by them."""
+    import torch
+    from torchao.quantization.quant_primitives import quantize_affine
+
+    top = 1 << bits - 1
+    scale = weight.scale.to(torch.bfloat16).to(weight.scale.dtype)
+    weight.qdata = quantize_affine(
+        numbers, weight.block_size, scale, weight.zero_point, torch.int8, -top, top - 1
+    )
+    weight.scale = scale
+
+
+@contextmanager
+def in_floats(model: Any) -> Generator[None]:
+    """Let a model's layers of few bits take floats for a while, to be compared with another form.
+
+    An input of eight bits that lies between two integers becomes the one or the other by the order
+    of a sum, and a model of many layers moves by that as far as by a mistake.
+    """
+    import torch
+    from torch import nn
+
+    def linear(weight: Any, bias: Any, x: Any) -> Any:
+        rows = max(1, ROWS_OF // weight.shape[1])
+        begins = range(0, len(weight), rows)
+        parts = [nn.functional.linear(x, weight[at : at + rows].dequantize()) for at in begins]
+        made = torch.cat(parts, -1)
+        return made if bias is None else made + bias
+
+    layers = [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, nn.Linear)
+        and type(layer).forward is nn.Linear.forward
+        and is_quantized(layer)
+    ]
+    try:
+        for layer in layers:
+            vars(layer)["forward"] = partial(linear, layer.weight, layer.bias)
+        yield
+    finally:
+        for layer in layers:
+            vars(layer).pop("forward", None)
+
+
+def is_quantized(layer: Any) -> bool:
+    """Whether a layer's weight is integers of torchao already."""
+    from torchao.utils import TorchAOBaseTensor
+
+    return isinstance(layer.weight, TorchAOBaseTensor)
+
+
+def unwrapped(module: Any) -> Any:
+    """A module below which quantized weights are plain tensors and how to put them together."""
+    from torchao.utils import unwrap_tensor_subclass
+
+    return unwrap_tensor_subclass(module)
+
+
+QUANTIZERS: dict[str, Quantizer] = {
+    "int8-cortex-m": by_pt2e(_cortex_m),
+    "int8-xnnpack": by_pt2e(lambda: _xnnpack(is_per_channel=True)),
+    "int8-xnnpack-dynamic": by_pt2e(lambda: _xnnpack(is_per_channel=True, is_dynamic=True)),
+    "8da4w": by_torchao(4, 32),
+    "8da8w": by_torchao(8, None),
+    "4w": by_torchao(4, None, inputs=False),
+    "int8-tosa": by_pt2e(lambda: _tosa(8)),
+    "int16-tosa": by_pt2e(lambda: _tosa(16)),
+}
+"""Those of the house."""
+BY_TARGET = {
+    "xnnpack": "int8-xnnpack",
+    "cortex-m": "int8-cortex-m",
+    "ethos-u": "int8-cortex-m",
+    "tosa": "int8-tosa",
+}
+"""What `int8` means for targets whose names begin so."""
+
+
+def quantizer_for(name: str, target: str) -> str:
+    """The name of a quantizer, where `int8` is the target's own.
+
+    Raises:
+        StepwellError: there is no such quantizer.
+    """
+    own = next((value for start, value in BY_TARGET.items() if target.startswith(start)), name)
+    chosen = own if name == "int8" else name
+    find_quantizer(chosen)
+    return chosen
+
+
+def find_quantizer(name: str) -> Quantizer:
+    """The quantizer of a name.
+
+    Raises:
+        StepwellError: naming those there are.
+    """
+    known = {**QUANTIZERS, **registry().quantizers}
+    if name not in known:
+        raise unknown("quantizer", name, known)
+    return known[name]
+
+
+def known_quantizers() -> list[str]:
+    """The names of all quantizers."""
+    return sorted({**QUANTIZERS, **registry().quantizers})
+
+
+def quantize(model: Any, name: str, data: Iterable[object]) -> Any:
+    """A model with quantize and dequantize operators in it, calibrated on data; export it next.
+
+    Args:
+        model: a module; it is put into evaluation mode and otherwise not changed.
+        name: `int8-xnnpack`, `int8-xnnpack-dynamic`, `int8-cortex-m`, `int8-tosa`, `int16-tosa`,
+            `8da4w`, `8da8w`, `4w`, or a plug-in's.
+        data: inputs, each a tensor or the tuple that the model is called with; the first one is
+            what it is exported with, where the quantizer works on an exported program.
+
+    Raises:
+        StepwellError: there is no such quantizer, no data, or more than a plug-in's one takes, or
+            the model is no module.
+    """
+    quantizer = find_quantizer(name)
+    if not hasattr(model, "eval"):
+        raise StepwellError(
+            f"what is quantized is a module, and this is of type {type(model).__name__}",
+            help="quantize first, export what comes back",
+        )
+    batches = [tuple(b) if isinstance(b, tuple | list) else (b,) for b in _looked_over(data)]
+    if not takes(quantizer, 1 + len(batches)):
+        raise StepwellError(
+            f"the quantizer {name!r} calibrates on one input, and there are {len(batches)}",
+            help="give one, of all rows; or let it take more: quantize(module, inputs, *more)",
+        )
+    # Those of torchao change modules where they stand.
+    return quantizer(copy.deepcopy(model).eval(), *batches)
+
+
+def _looked_over(data: Any) -> list[Any]:
+    """The inputs, if there are any."""
+    if hasattr(data, "shape") or not isinstance(data, Iterable):
+        raise StepwellError(
+            f"the data is a {type(data).__name__}, and should be inputs one after the other",
+            help="a list of tensors, or of tuples of them",
+        )
+    held = list(data)
+    if not held:
+        raise StepwellError("there is no data to calibrate on", help="one input at least")
+    return held

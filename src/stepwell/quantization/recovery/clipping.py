@@ -1,0 +1,250 @@
+"""Narrower ranges of activations, where finer steps win more than clipping loses.
+
+A range is calibrated as what was seen. Where a few numbers, or the fill of a mask, lie far from all
+others, most integers stand for nothing: the largest score of attention is then a few steps from the
+least, though a softmax reads no more than its uppermost part. Each end of each range is tried at
+parts of itself; what counts is the divergence from the float model with what has that range alone
+quantized. No operator is added, and no file grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.attributes import attribute
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.diagnostics import StepwellError, op_name
+from stepwell.ir.records import dataclass
+from stepwell.quantization.recovery.scales import biases_of, requantize, rescale
+from stepwell.quantization.recovery.weights import Weights
+from stepwell.quantization.sensitivity.attribution import estimates
+from stepwell.quantization.sensitivity.metrics import Batch, Tally, judged
+from stepwell.quantization.sensitivity.quantization_points import (
+    DEQUANTIZES,
+    QUANTIZES,
+    Quantized,
+    Site,
+)
+from stepwell.quantization.sensitivity.replay import Playback
+
+PARTS = (0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.06, 0.03)
+"""Of an end of a range that are tried."""
+WINS = 0.9
+"""A narrower range is taken where the divergence falls below this part of what it was."""
+LOOKED_AT = 2
+"""Batches that ranges are tried on."""
+MOST = 24
+"""Ranges that are tried: those whose readers rank first by gradients."""
+FIXED = (2.0**-8, 2.0**-7, 2.0**-16, 2.0**-15)
+"""Scales that kernels of softmax, sigmoid and tanh have built in."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The least and the largest number that a scale and a zero point reach."""
+
+    low: float
+    high: float
+
+    def narrowed(self, end: str, part: float) -> Ends:
+        """With one end, or both, at a part of itself."""
+        low, high = (part if end in (which, "both") else 1.0 for which in ("low", "high"))
+        return Ends(self.low * low, self.high * high)
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """Quantize ops that share a scale and a zero point, and the dequantize ops behind them.
+
+    Attributes:
+        casts: their numbers in the method, in program order.
+        first: one of them.
+    """
+
+    casts: tuple[int, ...]
+    first: SchemaOp
+
+    @cached_property
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest integer."""
+        return self.first.arg("quant_min"), self.first.arg("quant_max")
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether zero is its middle, which a kernel may rely on."""
+        return self.first.arg("zero_point") == 0
+
+    @cached_property
+    def ends(self) -> Ends:
+        """What it reaches now."""
+        scale, zero = self.first.arg("scale"), self.first.arg("zero_point")
+        low, high = ((limit - zero) * scale for limit in self.limits)
+        return Ends(low, high)
+
+    def sides(self) -> tuple[str, ...]:
+        """The ends that can be tried, each by itself."""
+        if self.is_symmetric:
+            return ("both",)
+        return tuple(s for s, end in zip(("low", "high"), (self.ends.low, self.ends.high),
+                                         strict=True) if end)  # fmt: skip
+
+    def scale_and_zero(self, ends: Ends) -> tuple[float, int]:
+        """Those that reach no further than asked; zero stays a number of the range."""
+        least, largest = self.limits
+        if self.is_symmetric:
+            return self.first.arg("scale") * ends.high / self.ends.high, 0
+        scale = (ends.high - ends.low) / (largest - least)
+        return scale, min(max(round(least - ends.low / scale), least), largest)
+
+
+def clipped(weights: Weights, batches: Sequence[Batch]) -> Weights:
+    """The same weights in a program whose activations have narrower ranges where that wins.
+
+    Raises:
+        StepwellError: no activation of the program has a scale that is known ahead.
+    """
+    pair, looked_at = weights.pair, batches[:LOOKED_AT]
+    casts = list(casts_of(pair))
+    readers = {r: _readers(pair.sites, values_of(casts, r)) for r in ranges_of(casts, pair)}
+    if not readers:
+        raise StepwellError(
+            "the cure 'clipping' chooses ranges of activations, and the program has none that are "
+            "known ahead",
+            help='quantize="int8"',
+        )
+    ranked = estimates(pair, looked_at[:1])
+    ranges = sorted(readers, key=lambda one: -max((ranked[s] for s in readers[one]), default=0.0))
+    chosen = {one: one.ends for one in ranges[:MOST] if readers[one]}
+    least = _divergences(weights, chosen, looked_at)
+    for side in ("low", "high", "both"):
+        start = dict(chosen)
+        for part in PARTS:
+            tried = {r: ends.narrowed(side, part) for r, ends in start.items() if side in r.sides()}
+            for one, lost in _divergences(weights, tried, looked_at).items():
+                if lost < WINS * least[one]:
+                    chosen[one], least[one] = tried[one], lost
+    wanted = {r: ends for r, ends in chosen.items() if ends != r.ends}
+    return weights.moved(with_ranges(pair, wanted))
+
+
+def _divergences(
+    weights: Weights, ends: Mapping[Range, Ends], batches: Sequence[Batch]
+) -> dict[Range, float]:
+    """From the float model, with what has each range alone quantized."""
+    if not ends:
+        return {}
+    pair = with_ranges(weights.pair, ends)
+    casts = list(casts_of(pair))
+    lost = {one: Tally() for one in ends}
+    for inputs, labels in batches:
+        floats = Playback(pair, inputs, free=True)
+        for one in ends:
+            outputs = floats.quantizing(values_of(casts, one))
+            lost[one].add(judged(outputs, labels, floats.outputs).divergence)
+    return {one: tally.mean for one, tally in lost.items()}
+
+
+def with_ranges(original: Quantized, ends: Mapping[Range, Ends]) -> Quantized:
+    """The same program where activations have other ranges.
+
+    Integers of a bias are multiples of its input's scale times the weight's: they follow.
+    """
+    pair = replace(original, program=original.program.clone())
+    casts = list(casts_of(pair))
+    for one, asked in ends.items():
+        scale, zero = one.scale_and_zero(asked)
+        for at in one.casts:
+            casts[at].properties["scale"] = attribute(scale)
+            casts[at].properties["zero_point"] = attribute(zero)
+        for bias in _biases(pair.sites, values_of(casts, one)):
+            rescale(pair, bias, scale / one.first.arg("scale"))
+            requantize(pair, bias, scale / one.first.arg("scale"))
+    return pair
+
+
+def casts_of(pair: Quantized) -> Iterator[SchemaOp]:
+    """Quantize and dequantize ops of activations with one scale that is known ahead."""
+    for op in pair.func.body.block.ops:
+        if not isinstance(op, SchemaOp) or "per_tensor.default" not in op_name(op):
+            continue
+        if op_name(op).startswith(QUANTIZES) or (
+            op_name(op).startswith(DEQUANTIZES) and _quantized(op.results[0]) is not None
+        ):
+            yield op
+
+
+def _quantized(value: SSAValue) -> SchemaOp | None:
+    """The quantize op behind a dequantized activation."""
+    owner = value.owner
+    if not isinstance(owner, SchemaOp) or not op_name(owner).startswith(DEQUANTIZES):
+        return None
+    source = owner.operands[0].owner
+    if not isinstance(source, SchemaOp) or not op_name(source).startswith(QUANTIZES):
+        return None
+    return source
+
+
+def _grid(op: SchemaOp) -> tuple[Any, ...]:
+    return tuple(op.arg(name) for name in ("scale", "zero_point", "quant_min", "quant_max"))
+
+
+def ranges_of(casts: Sequence[SchemaOp], pair: Quantized) -> list[Range]:
+    """Quantize ops, together where an op between two asks the same of both."""
+    number = {op: at for at, op in enumerate(casts)}
+    leader = {op: op for op in casts}
+
+    def leading(op: SchemaOp) -> SchemaOp:
+        while leader[op] is not op:
+            op = leader[op]
+        return op
+
+    def join(one: SchemaOp | None, other: SchemaOp | None) -> None:
+        if one is None or other is None or one not in leader or other not in leader:
+            return
+        if _grid(one) == _grid(other):
+            leader[leading(other)] = leading(one)
+
+    for op in casts:
+        join(op, _quantized(op.results[0]))
+    for op in pair.func.body.block.ops:
+        if op in number:
+            continue
+        ahead = [_quantized(value) for value in op.operands]
+        around = [*ahead, *(user for result in op.results for user in _quantizes(result))]
+        for first, second in combinations(around, 2):
+            join(first, second)
+    groups: dict[SchemaOp, list[SchemaOp]] = {}
+    for op in casts:
+        groups.setdefault(leading(op), []).append(op)
+    return [
+        Range(tuple(number[op] for op in ops), ops[0])
+        for ops in groups.values()
+        if ops[0].arg("scale") not in FIXED and len({_grid(op) for op in ops}) == 1
+    ]
+
+
+def _quantizes(value: SSAValue) -> list[SchemaOp]:
+    users = [use.operation for use in value.uses]
+    return [u for u in users if isinstance(u, SchemaOp) and op_name(u).startswith(QUANTIZES)]
+
+
+def values_of(casts: Sequence[SchemaOp], one: Range) -> set[SSAValue]:
+    """What the dequantize ops of a range give."""
+    ops = [casts[at] for at in one.casts]
+    return {op.results[0] for op in ops if op_name(op).startswith(DEQUANTIZES)}
+
+
+def _readers(sites: Sequence[Site], values: Set[SSAValue]) -> list[Site]:
+    """Those that read one of the values."""
+    return [site for site in sites if not values.isdisjoint(site.op.operands)]
+
+
+def _biases(sites: Sequence[Site], values: Set[SSAValue]) -> list[SchemaOp]:
+    """Dequantize ops of integer biases of layers whose input is one of the values."""
+    return [bias for site in sites if site.op.operands[0] in values for bias in biases_of(site)]

@@ -1,0 +1,59 @@
+"""Weights that answer as the float model does, through all roundings at once.
+
+The numbers behind the roundings (weights, and biases and norms, which stay floats) descend along
+the divergence of the float model's answers from the quantized program's, batch by batch; a rounding
+lets gradients pass (Bengio et al. 2013). Activations are rounded as they will be, so that weights
+make up for those too. No labels are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import cos, pi
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stepwell.quantization.recovery.weights import Weights
+from stepwell.quantization.sensitivity.metrics import Batch, first
+from stepwell.quantization.sensitivity.replay import Playback
+
+STEPS = 200
+"""Batches that are looked at, in turn."""
+RATE = 0.01
+"""Of a step, as a share of a tensor's root mean square."""
+
+
+def divergence(tensor: Tensor, wanted: Tensor) -> Tensor:
+    """Of the float model's classes from those given; of numbers, the relative squared distance."""
+    if tensor.dim() < 2 or tensor.shape[-1] < 2:
+        return (tensor - wanted).square().mean() / wanted.square().mean().clamp_min(1e-30)
+    logs, theirs = (F.log_softmax(x.flatten(0, -2).float(), -1) for x in (tensor, wanted))
+    return F.kl_div(logs, theirs, reduction="batchmean", log_target=True)
+
+
+def distil(weights: Weights, batches: Sequence[Batch], steps: int = STEPS) -> Weights:
+    """Weights that come closer to the float model on these batches."""
+    result = weights.copy()
+    groups: list[dict[str, object]] = []
+    for tensor in result.tensors():
+        tensor.requires_grad_()
+        size = float(tensor.detach().square().mean().sqrt())
+        groups.append({"params": [tensor], "lr": RATE * max(size, 1e-3)})
+    optimizer = torch.optim.Adam(groups, betas=(0.9, 0.99))
+    rates = [group["lr"] for group in optimizer.param_groups]
+    wanted = [
+        first(Playback(weights.pair, inputs, free=True).outputs).detach() for inputs, _ in batches
+    ]
+    for step in range(steps):
+        share = (1 + cos(pi * step / steps)) / 2
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * share
+        at = step % len(batches)
+        with torch.enable_grad():
+            loss = divergence(first(result.run(batches[at][0], grad=True).outputs), wanted[at])
+            optimizer.zero_grad()
+            loss.backward()
+        optimizer.step()
+    return result.copy()

@@ -1,0 +1,284 @@
+"""Channels scaled against each other, where what is quantized is then lost less.
+
+A channel that reaches further than the others takes their steps from them, in an activation or in
+the columns of a weight. What a channel is scaled by can be taken in and out by weights and norms
+around it (`channels.py` knows where): between layers that is equalization (Nagel et al. 2019),
+behind a norm smoothing (Xiao et al. 2023) and, where activations stay floats, protection of weights
+that large inputs meet (Lin et al. 2024). They are one formula, `s = B^β / A^α` of what a channel
+reaches as an activation, A, and as a column of weights, B: each group of channels takes the
+exponents with which the program diverges least from the float model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from xdsl.ir import Operation
+
+from stepwell.ir.core import WeightOp, weight_key
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.quantization.recovery.channels import Channels
+from stepwell.quantization.recovery.clipping import (
+    Ends,
+    Range,
+    casts_of,
+    ranges_of,
+    values_of,
+    with_ranges,
+)
+from stepwell.quantization.recovery.constants import BALANCED, renew
+from stepwell.quantization.recovery.scales import sharing, with_scales
+from stepwell.quantization.recovery.weights import Weights
+from stepwell.quantization.sensitivity.metrics import Batch, Tally, judged
+from stepwell.quantization.sensitivity.quantization_points import (
+    Quantized,
+    Site,
+    constant_key,
+    is_dequantized,
+)
+from stepwell.quantization.sensitivity.replay import Playback
+
+EXPONENTS = ((0.5, 0.5), (0.5, 0.0), (1.0, 0.0), (0.0, 1.0))
+"""Of what activations reach, and of what columns of weights do."""
+FURTHEST = 5.0
+"""The logarithm of what a channel is scaled by, at most."""
+WINS = 0.98
+"""A group is scaled where the divergence falls below this part of what it was."""
+ROUNDS = 2
+"""Times that groups are gone through: what one takes hangs on the others."""
+LOOKED_AT = 2
+"""Batches that exponents are tried on."""
+
+
+def balanced(weights: Weights, batches: Sequence[Batch]) -> Weights:
+    """The same function in floats, by weights whose channels are scaled where that wins.
+
+    Raises:
+        StepwellError: no channel of the program can be scaled.
+    """
+    looked_at = batches[:LOOKED_AT]
+    plays = [Playback(weights.pair, inputs, free=True) for inputs, _ in looked_at]
+    gauge = Gauge.of(weights, plays)
+    groups = list(gauge.groups())
+    if not groups:
+        raise StepwellError(
+            "the cure 'balancing' scales channels between layers, and what stands between these "
+            "lets none be scaled",
+            help="ReLU, norms with factors of their own and sums let channels be scaled; ReLU6, "
+            "GELU and softmax do not",
+        )
+    best, least = weights, _divergence(weights, looked_at, plays)
+    chosen = torch.zeros(len(gauge.roots))
+    for group in groups * ROUNDS:
+        start = chosen
+        for alpha, beta in EXPONENTS:
+            tried = start.clone()
+            tried[group] = gauge.logarithms(group, alpha, beta)
+            scaled = gauge.scaled(tried)
+            lost = _divergence(scaled, looked_at, plays)
+            if lost < WINS * least:
+                best, least, chosen = scaled, lost, tried
+    return best
+
+
+def _divergence(weights: Weights, batches: Sequence[Batch], floats: Sequence[Playback]) -> float:
+    lost = Tally()
+    for (inputs, labels), play in zip(batches, floats, strict=True):
+        lost.add(judged(weights.run(inputs).outputs, labels, play.outputs).divergence)
+    return lost.mean
+
+
+@dataclass
+class Gauge:
+    """A program with its channels, and what each of them reaches.
+
+    Attributes:
+        weights: of the program.
+        channels: of it.
+        roots: of each channel the one that stands for it.
+        plays: runs in floats.
+        activations, columns: logarithms of what a channel reaches, by root; 0 where nothing does.
+    """
+
+    weights: Weights
+    channels: Channels
+    roots: Tensor
+    plays: Sequence[Playback]
+    activations: Tensor
+    columns: Tensor
+
+    @classmethod
+    def of(cls, weights: Weights, plays: Sequence[Playback]) -> Gauge:
+        """The channels of a program."""
+        channels = Channels(weights.pair, plays[0].values, _followed(weights.pair))
+        roots = channels.roots()
+        zeros = torch.zeros(len(roots))
+        gauge = cls(weights, channels, roots, plays, zeros, zeros)
+        return replace(gauge, activations=gauge._reach(gauge._read()),
+                       columns=gauge._reach(gauge._columns()))  # fmt: skip
+
+    def groups(self) -> Iterator[Tensor]:
+        """Roots that came to be together, in program order."""
+        used = {abs(root) for f in self.channels.factors for part in (f.up, f.down)
+                for root in self.roots[part.abs()].unique().tolist()}  # fmt: skip
+        groups: list[set[int]] = []
+        for first, last in self.channels.spans:
+            span = {abs(root) for root in self.roots[first:last].tolist()} & used - {0}
+            joined = [group for group in groups if group & span]
+            groups = [group for group in groups if not group & span]
+            if span:
+                groups.append(span.union(*joined))
+        yield from (torch.tensor(sorted(group)) for group in groups if len(group) > 1)
+
+    def logarithms(self, group: Tensor, alpha: float, beta: float) -> Tensor:
+        """Of what each channel of a group is scaled by."""
+        scale = beta * self.columns[group] - alpha * self.activations[group]
+        return (scale - scale.mean()).clamp(-FURTHEST, FURTHEST)
+
+    def _read(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """What products read of activations, with the channels of it."""
+        for site in self.weights.pair.sites:
+            for at, value in enumerate(site.op.operands):
+                if constant_key(value) is None:
+                    numbers = self.channels.of(value)
+                    for play in self.plays:
+                        read = play.operands(site, free=True)[at]
+                        if isinstance(read, Tensor) and read.shape == numbers.shape:
+                            yield read, numbers
+
+    def _columns(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Weights, with the channels that they read; those they are divided by, inversely."""
+        for factor in self.channels.factors:
+            tensor = self.weights.numbers(factor.op, factor.at)
+            assert tensor is not None
+            if tensor.dim() > 1:
+                yield tensor, factor.down.expand(tensor.shape)
+
+    def _reach(self, read: Iterator[tuple[Tensor, Tensor]]) -> Tensor:
+        """The logarithm of the largest number of each channel, less that of its inverse."""
+        most = torch.zeros(2, len(self.roots))
+        for tensor, numbers in read:
+            own = self.roots[numbers.abs()] * numbers.sign()
+            for side, sign in enumerate((1, -1)):
+                some = own * sign > 0
+                most[side].scatter_reduce_(
+                    0, own[some].abs(), tensor[some].abs().float(), "amax", include_self=True
+                )
+        logs = [
+            torch.where(side > 0, side.clamp_min(1e-4 * float(side.max())).log(), 0.0)
+            for side in most
+        ]
+        return logs[0] - logs[1]
+
+    # -- a program whose channels are scaled -----------------------------------------------------
+
+    def scaled(self, logarithms: Tensor) -> Weights:
+        """The weights, times and divided by what channels are scaled by.
+
+        Ranges of activations and scales of weights follow what they reach now.
+
+        Args:
+            logarithms: of what each root is scaled by.
+        """
+
+        def scale(numbers: Tensor) -> Tensor:
+            own = self.roots[numbers.abs()] * numbers.sign()
+            return (own.sign() * logarithms[own.abs()]).exp()
+
+        pair = self.weights.pair
+        ratios = {
+            (f.op, f.at): ratio
+            for f in self.channels.factors
+            if not bool(((ratio := scale(f.up) / scale(f.down)) == 1).all())
+        }
+        moved = self.weights.moved(with_ranges(pair, self._ends(scale)))
+        parts: dict[tuple[Site, int], Tensor] = {}
+        by_op = _alike(pair.program, moved.pair.program)
+        sites = {site.op: site for site in moved.pair.sites}
+        for (op, at), ratio in ratios.items():
+            site = sites.get(by_op[op])
+            if site is not None and at == site.weight and (site, at) in moved.stepped:
+                numbers = moved.stepped[site, at][0]
+                parts[site, at] = _grown(
+                    numbers, numbers * ratio, sharing(moved.pair, site.op.operands[at])
+                )
+        moved = with_scales(moved, parts)
+        by_op = _alike(pair.program, moved.pair.program)
+        return _multiplied(moved, {(by_op[op], at): ratio for (op, at), ratio in ratios.items()})
+
+    def _ends(self, scale: Callable[[Tensor], Tensor]) -> dict[Range, Ends]:
+        """Ranges of activations that reach as far beyond what is seen as they did."""
+        pair = self.weights.pair
+        casts = list(casts_of(pair))
+        wanted: dict[Range, Ends] = {}
+        for one in ranges_of(casts, pair):
+            before, after = [0.0, 0.0], [0.0, 0.0]
+            for value in values_of(casts, one):
+                factors = scale(self.channels.of(value))
+                for play in self.plays:
+                    tensor = play.values[pair.ahead[value]]
+                    for seen, of in ((before, tensor), (after, tensor * factors)):
+                        seen[0] = min(seen[0], float(of.min()))
+                        seen[1] = max(seen[1], float(of.max()))
+            if before != after:
+                low, high = (n / b if b else 1.0 for n, b in zip(after, before, strict=True))
+                if one.is_symmetric:
+                    low = high = max(-after[0], after[1]) / max(-before[0], before[1])
+                wanted[one] = Ends(one.ends.low * low, one.ends.high * high)
+        return wanted
+
+
+def _followed(pair: Quantized) -> Callable[[object], bool]:
+    """Whether a quantized activation's range can follow what its channels are scaled by."""
+    casts = list(casts_of(pair))
+    inside = {value for one in ranges_of(casts, pair) for value in values_of(casts, one)}
+    fixed = {cast.results[0] for cast in casts if is_dequantized(cast.results[0])} - inside
+    return lambda value: value not in fixed
+
+
+def _alike(program: Program, other: Program) -> dict[Operation, Operation]:
+    """Ops of a program with those of another that differs in constants alone."""
+    ours, theirs = (
+        [op for op in p.method().body.block.ops if not isinstance(op, WeightOp)]
+        for p in (program, other)
+    )
+    return dict(zip(ours, theirs, strict=True))
+
+
+def _grown(before: Tensor, after: Tensor, which: Tensor) -> Tensor:
+    """How much further what shares a scale reaches."""
+    most = torch.zeros(2, int(which.max()) + 1)
+    for side, tensor in zip(most, (before, after), strict=True):
+        side.scatter_reduce_(0, which.flatten(), tensor.abs().flatten(), "amax")
+    return torch.where(most[0] > 0, most[1] / most[0], 1.0)
+
+
+def _multiplied(weights: Weights, ratios: dict[tuple[Operation, int], Tensor]) -> Weights:
+    """Constants of a program, of the numbers behind them and of the float model, times these."""
+    pair = replace(weights.pair, original=weights.pair.original.clone())
+    theirs = _alike(weights.pair.original, pair.original)
+    layers = weights.pair.layers
+    sites = {site.op: site for site in weights.pair.sites}
+    plain, stepped = dict(weights.plain), dict(weights.stepped)
+    for (op, at), ratio in ratios.items():
+        site = sites.get(op)
+        if op in layers and weight_key(layers[op].operands[at]):
+            own = theirs[layers[op]]
+            tensor = pair.original.weights.get(weight_key(own.operands[at]) or "")
+            numbers = weights.numbers(op, at)
+            assert numbers is not None
+            beside = ratio.expand(numbers.shape).reshape(tensor.shape)
+            renew(pair.original, own, at, tensor * beside)
+        if site is not None and (site, at) in stepped:
+            numbers, steps = stepped[site, at]
+            stepped[site, at] = numbers * ratio, steps
+            continue
+        key = weight_key(op.operands[at]) or ""
+        renew(pair.program, op, at, pair.program.weights.get(key) * ratio, BALANCED)
+        plain[weight_key(op.operands[at]) or ""] = plain.pop(key) * ratio
+    return Weights(pair, plain, stepped).moved(replace(pair))

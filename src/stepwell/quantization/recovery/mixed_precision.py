@@ -1,0 +1,209 @@
+"""More bits for the operands that are worth them, within a budget.
+
+Products in MX may have wider payloads, of either operand; weights of four bits may have eight, with
+a scale for each row. What a way costs is counted in bits, or measured: the program with that one
+change is lowered, and its artifact weighed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.aten.attributes import attribute
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa_mxfp.operators import TYPES
+from stepwell.dialects.tosa_mxfp.payloads import payload_named
+from stepwell.ir.diagnostics import StepwellError, op_name
+from stepwell.ir.knapsack import least_loss
+from stepwell.ir.program import Program
+from stepwell.ir.types import dims
+from stepwell.quantization.recovery.constants import renew
+from stepwell.quantization.recovery.scales import scale_at
+from stepwell.quantization.recovery.weights import Weights
+from stepwell.quantization.sensitivity.metrics import Batch, Tally, judged
+from stepwell.quantization.sensitivity.quantization_points import MX, Quantized, Site
+from stepwell.quantization.sensitivity.replay import Playback
+from stepwell.translate.rewrites.mxfp.choose_mxfp import payload_fields
+
+BITS = 4.5
+"""Of a number that is quantized, scales aside, that a program of four bits may have on average."""
+WIDER = "fp8e4m3"
+LOOKED_AT = 2
+"""Batches that candidates are measured on."""
+Way = tuple[str, str] | int
+"""How a site is quantized: payloads of a product's operands, or bits of a weight."""
+Cost = Callable[[Program], float]
+"""What a program costs."""
+
+
+def payloads_of(site: Site) -> tuple[str, str]:
+    """Those of a product in MX."""
+    assert isinstance(site.op, SchemaOp)
+    first, second = payload_fields(site.op)
+    return site.op.arg(first), site.op.arg(second)
+
+
+def ways_of(weights: Weights, site: Site) -> tuple[Way, ...]:
+    """How a site may be quantized, first as it is; none where there is nothing to choose."""
+    if site.is_mx:
+        first, second = ((p, WIDER) if payload_named(p).bits < payload_named(WIDER).bits else (p,)
+                         for p in payloads_of(site))  # fmt: skip
+        return tuple(product(first, second))
+    if site.weight is None or (site, site.weight) not in weights.stepped:
+        return ()
+    op, steps = site.op.operands[site.weight].owner, weights.stepped[site, site.weight][1]
+    is_short = isinstance(op, SchemaOp) and op_name(op).startswith("torchao.dequantize_affine")
+    return (4, 8) if is_short and steps.high - steps.low == 15 else ()
+
+
+def bits_read(pair: Quantized) -> float:
+    """Bits of the payloads of all that products in MX read for one sample, on average."""
+    sites = [site for site in pair.sites if site.is_mx]
+    bits = sum(_bits(pair, site, payloads_of(site)) for site in sites)
+    return bits / max(sum(sum(_numbers(pair, site)) for site in sites), 1)
+
+
+def bits_a_weight(pair: Quantized) -> float:
+    """Bits of the payloads of an MX program's weights, on average."""
+    sites = [site for site in pair.sites if site.is_mx]
+    total = sum(site.elements for site in sites)
+    return sum(s.elements * payload_named(payloads_of(s)[1]).bits for s in sites) / max(total, 1)
+
+
+def _numbers(pair: Quantized, site: Site) -> tuple[float, float]:
+    """Of its operands, for one sample: a row of the first input. Open sizes count as 1.
+
+    Of integers the weight alone: what is read beside it has the bits that it has.
+    """
+    if not site.is_mx:
+        return 0, site.elements
+    (rows, *_), *_ = (known for v in pair.func.body.block.args if (known := _sizes(v)))
+    first, second = (prod(_sizes(v)) for v in site.op.operands[:2])
+    return first / rows, second / (rows if site.weight is None else 1)
+
+
+def _sizes(value: SSAValue) -> list[int]:
+    return [size if isinstance(size, int) else 1 for size in dims(value.type)]
+
+
+def _bits(pair: Quantized, site: Site, way: Way) -> float:
+    first, second = _numbers(pair, site)
+    if isinstance(way, int):
+        return second * way
+    return first * payload_named(way[0]).bits + second * payload_named(way[1]).bits
+
+
+def mixed(
+    weights: Weights,
+    batches: Sequence[Batch],
+    limit: float = BITS,
+    cost: Cost | None = None,
+) -> Weights:
+    """The same weights in a program whose worst operands are wider, chosen by an exact knapsack.
+
+    What an operand is worth is the divergence from the float model with its site alone quantized
+    so: far less noisy than its share of the loss.
+
+    Args:
+        weights: of a program.
+        batches: to measure on.
+        limit: what the program may cost.
+        cost: of a program; None: bits of a number, on average, weights and activations of one
+            sample alike where products are in MX, weights alone where these are integers.
+
+    Raises:
+        StepwellError: there is nothing to choose from.
+    """
+    pair = weights.pair
+    ways = {site: found for site in pair.sites if len(found := ways_of(weights, site)) > 1}
+    if not ways:
+        raise StepwellError(
+            "the cure 'mixing' chooses payloads of MX or bits of weights of four bits, and the "
+            "program has neither",
+            help='quantize="fp4e2m1", "8da4w" or "4w"',
+        )
+    lost: dict[Site, list[float]] = {site: [] for site in ways}
+    for at in range(max(map(len, ways.values()))):
+        asked = {site.name: found[at] for site, found in ways.items() if at < len(found)}
+        divergences = _divergences(replaced(weights, asked).pair, asked, batches[:LOOKED_AT])
+        for site, found in ways.items():
+            if at < len(found):
+                lost[site].append(divergences[site.name])
+    if cost is None:
+        costs = {site: [_bits(pair, site, way) for way in found] for site, found in ways.items()}
+        limit *= sum(sum(_numbers(pair, site)) for site in ways)
+    else:
+        plain = cost(weights.program())
+        costs = {
+            site: [0.0, *(cost(replaced(weights, {site.name: way}).program()) - plain
+                          for way in found[1:])]
+            for site, found in ways.items()
+        }  # fmt: skip
+        limit -= plain
+    things = [list(zip(costs[site], lost[site], strict=True)) for site in ways]
+    picks = least_loss(things, limit) or [0] * len(things)
+    chosen = zip(ways.items(), picks, strict=True)
+    return replaced(weights, {site.name: found[pick] for (site, found), pick in chosen})
+
+
+def _divergences(
+    pair: Quantized, names: Mapping[str, Any], batches: Sequence[Batch]
+) -> dict[str, float]:
+    """From the float model, with each of these sites alone quantized."""
+    lost = {name: Tally() for name in names}
+    for inputs, labels in batches:
+        floats = Playback(pair, inputs, free=True)
+        for site in pair.sites:
+            if site.name in names:
+                found = judged(floats.flipped(site), labels, floats.outputs)
+                lost[site.name].add(found.divergence)
+    return {name: tally.mean for name, tally in lost.items()}
+
+
+def replaced(weights: Weights, ways: Mapping[str, Way]) -> Weights:
+    """The same numbers in a program where sites, by name, are quantized in other ways."""
+    pair = replace(weights.pair, program=weights.pair.program.clone())
+    named = {site.name: site for site in pair.sites}
+    numbers = {(site.name, at): held for (site, at), (held, _) in weights.stepped.items()}
+    for name, way in ways.items():
+        site = named[name]
+        if not isinstance(way, int):
+            _set_payloads(site, way)
+        elif way == 8:
+            assert site.weight is not None
+            _set_rows(pair, site, numbers[name, site.weight])
+    return weights.moved(replace(pair))
+
+
+def _set_payloads(site: Site, payloads: tuple[str, str]) -> None:
+    op = site.op
+    assert isinstance(op, MX)
+    for which, payload in zip(payload_fields(op), payloads, strict=True):
+        op.properties[which] = StringAttr(payload)
+    if payloads[0] != payloads[1]:  # Operators on separate data and scales read one payload.
+        op.properties["form"] = StringAttr(TYPES)
+
+
+def _set_rows(pair: Quantized, site: Site, numbers: torch.Tensor) -> None:
+    """Let a weight have 8 bits, and a scale for each row."""
+    assert site.weight is not None
+    op = site.op.operands[site.weight].owner
+    assert isinstance(op, SchemaOp)
+    at = scale_at(op)
+    assert at is not None
+    scale = (numbers.abs().amax(1, keepdim=True) / 127).clamp_min(torch.finfo(torch.float32).eps)
+    integers = (numbers / scale).round().clamp(-128, 127).to(torch.int8)
+    parts = {0: integers, at: scale, at + 1: torch.zeros_like(scale, dtype=torch.int8)}
+    for index, tensor in parts.items():
+        if index < len(op.operands):
+            renew(pair.program, op, index, tensor)
+    op.properties["block_size"] = attribute([1, numbers.shape[1]])
+    op.properties["quant_min"], op.properties["quant_max"] = attribute(-128), attribute(127)

@@ -1,0 +1,139 @@
+"""Weights rounded one input at a time, each making up for what those before it lost.
+
+GPTQ (Frantar et al. 2022), with activations as they will be quantized, and towards what the float
+model gives for its own: `Xf Wᵀ ≈ Xq W'ᵀ`, so that a layer makes up for those ahead of it as well.
+Scales stay where plain rounding has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa_mxfp.payloads import payload_named
+from stepwell.ir.core import weight_key
+from stepwell.ir.diagnostics import op_name
+from stepwell.quantization.recovery.weights import Weights
+from stepwell.quantization.sensitivity.grids import (
+    as_blocks,
+    block_exponents,
+    from_blocks,
+    on_scale,
+    rounded,
+)
+from stepwell.quantization.sensitivity.metrics import Batch
+from stepwell.quantization.sensitivity.quantization_points import Site
+from stepwell.quantization.sensitivity.replay import Playback
+from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, MxLinearOp, block_axis
+
+DAMPING = 0.01
+"""Added to the diagonal of the second moments, as a share of its mean."""
+ROWS = 4096
+"""Rows of activations that second moments are taken of, at most, a batch."""
+Snap = Callable[[Tensor], Tensor]
+"""All of a weight rounded, on scales that were chosen for the weight as it was."""
+
+
+def second_order(weights: Weights, batches: Sequence[Batch]) -> Weights:
+    """Weights rounded layer by layer, in program order."""
+    result = weights.copy()
+    floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
+    for site in weights.pair.sites:
+        held = _numbers(result, site)
+        if held is None:
+            continue
+        numbers, snap = held
+        rows = [rows_of(result.run(play.inputs), play, site) for play in floats]
+        if any(pair is None for pair in rows):
+            continue
+        ours = torch.cat([pair[0] for pair in rows if pair is not None]).double()
+        theirs = torch.cat([pair[1] for pair in rows if pair is not None]).double()
+        flat = numbers.flatten(1)
+        chosen = solved(
+            flat,
+            ours,
+            theirs,
+            lambda w, like=numbers, to=snap: to(w.reshape(like.shape)).flatten(1),
+        )
+        numbers.copy_(chosen.reshape(numbers.shape))
+    return result
+
+
+def solved(weight: Tensor, ours: Tensor, theirs: Tensor, snap: Snap) -> Tensor:
+    """`[O, K]` rounded so that `ours @ result.T` comes near `theirs @ weight.T`."""
+    moments = ours.T @ ours / len(ours)
+    damp = DAMPING * float(moments.diagonal().mean()) + 1e-12
+    moments = moments + damp * torch.eye(len(moments), dtype=torch.float64)
+    wide = weight.double()
+    # What would fit best without rounding, held near the weight itself.
+    cross = ours.T @ (theirs - ours) @ wide.T / len(ours)
+    wide = wide + torch.linalg.solve(moments, cross).T
+    upper = torch.linalg.cholesky(
+        torch.cholesky_inverse(torch.linalg.cholesky(moments)), upper=True
+    )
+    for k in range(wide.shape[1]):
+        at = snap(wide.float())[:, k].double()
+        wide[:, k + 1 :] -= ((wide[:, k] - at) / upper[k, k])[:, None] * upper[k, k + 1 :]
+        wide[:, k] = at
+    return wide.float()
+
+
+def _numbers(weights: Weights, site: Site) -> tuple[Tensor, Snap] | None:
+    """A site's weight and how it is rounded; None for those of other shapes than layers."""
+    at = site.weight
+    op = site.op
+    if at is None or not isinstance(op, SchemaOp):
+        return None
+    if not _is_layer(site):
+        return None
+    if (site, at) in weights.stepped:
+        numbers, steps = weights.stepped[site, at]
+        return numbers, lambda w: (steps.integers(w) - steps.zero) * steps.scale
+    key = weight_key(op.operands[at])
+    if not site.is_mx or key not in weights.plain:
+        return None
+    numbers = weights.plain[key]
+    kind, axis = payload_named(op.arg("weight_payload")), block_axis(op)
+    scales = block_exponents(as_blocks(numbers, axis), kind)
+
+    def snap(w: Tensor) -> Tensor:
+        return from_blocks(on_scale(as_blocks(w, axis), scales, kind), w, axis)
+
+    return numbers, snap
+
+
+def _is_layer(site: Site) -> bool:
+    op = site.op
+    if site.weight is None or not isinstance(op, SchemaOp):
+        return False
+    if isinstance(op, MxLinearOp) or op_name(op).startswith("aten.linear"):
+        return True
+    convolves = op_name(op).startswith(("aten.conv2d", "aten.convolution"))
+    return (isinstance(op, MxConv2dOp) or convolves) and op.arg("groups") == 1
+
+
+def rows_of(now: Playback, floats: Playback, site: Site) -> tuple[Tensor, Tensor] | None:
+    """What the site's weight is multiplied with, quantized and in floats: `[N, K]` both.
+
+    None for other ops than linear layers and convolutions without groups.
+    """
+    if not _is_layer(site):
+        return None
+    ours, theirs = now.operands(site, free=False)[0], floats.operands(site, free=True)[0]
+    op = site.op
+    assert isinstance(op, SchemaOp)
+    if site.is_mx:
+        ours = rounded(ours, op.arg("payload"), block_axis(op))
+    if not (isinstance(op, MxLinearOp) or op_name(op).startswith("aten.linear")):
+        kernel = tuple(int(n) for n in op.operands[1].type.get_shape()[2:])  # pyright: ignore
+        if len(kernel) != 2:
+            return None
+        numbers = {n: tuple[int, ...](op.arg(n)) for n in ("dilation", "padding", "stride")}
+        ours, theirs = (F.unfold(x, kernel, **numbers).transpose(1, 2) for x in (ours, theirs))
+    rows = [x.reshape(-1, x.shape[-1]) for x in (ours, theirs)]
+    some = torch.randperm(len(rows[0]), generator=torch.Generator().manual_seed(0))[:ROWS]
+    return rows[0][some], rows[1][some]

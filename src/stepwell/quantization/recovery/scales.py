@@ -1,0 +1,165 @@
+"""Scales of weights searched for: of a row or a group the one whose integers lose least.
+
+A quantizer takes the largest weight for the end of the range. Where it stands far from all others,
+finer steps for those win more than clipping it loses. What counts is what the error does to the
+layer's result: with second moments `H` of what the weights are multiplied with, `e H eᵀ` of the
+error `e` of what shares a scale. Scales keep their type and number (those of bfloat16 stay such),
+so that the program is the same but for constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.attributes import attribute
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.quantization.recovery.constants import renew
+from stepwell.quantization.recovery.rounding import rows_of
+from stepwell.quantization.recovery.weights import Steps, Weights
+from stepwell.quantization.sensitivity.metrics import Batch
+from stepwell.quantization.sensitivity.quantization_points import Quantized, Site, constant_key
+from stepwell.quantization.sensitivity.replay import Playback
+
+PARTS = tuple(1 - step / 20 for step in range(14))
+"""Of a scale that are tried."""
+Places = tuple[Site, int]
+"""A site and the number of an operand."""
+
+
+def rescaled(weights: Weights, batches: Sequence[Batch]) -> Weights:
+    """The same weights in a program whose scales of weights lose least.
+
+    Raises:
+        StepwellError: no weight of the program is of integers.
+    """
+    if not weights.stepped:
+        raise StepwellError(
+            "the cure 'scales' chooses scales of weights of integers, and the program has none",
+            help='quantize="int8" or "8da4w"',
+        )
+    floats = [Playback(weights.pair, inputs, free=True) for inputs, _ in batches]
+    now = [weights.run(inputs) for inputs, _ in batches]
+    ratios: dict[Places, Tensor] = {}
+    for (site, at), (numbers, steps) in weights.stepped.items():
+        if at == site.weight:
+            pairs = [rows_of(a, b, site) for a, b in zip(now, floats, strict=True)]
+            rows = [pair[0] for pair in pairs if pair is not None]
+            which = sharing(weights.pair, site.op.operands[at])
+            ratios[site, at] = searched(numbers, steps, which, torch.cat(rows) if rows else None)
+    return with_scales(weights, ratios)
+
+
+def searched(numbers: Tensor, steps: Steps, which: Tensor, rows: Tensor | None) -> Tensor:
+    """For each scale, the part of it that loses least.
+
+    Args:
+        numbers: the weight, rows first.
+        steps: of it.
+        which: the number of its scale, by element.
+        rows: what the weight is multiplied with, `[N, K]`; None: every error counts alike.
+    """
+    flat, share = numbers.flatten(1), which.flatten(1)
+    if rows is None or rows.shape[1] != flat.shape[1]:
+        moments = torch.eye(flat.shape[1])
+    else:
+        moments = rows.T @ rows / len(rows) * (share[0][:, None] == share[0][None, :])
+    best = torch.full((int(which.max()) + 1,), torch.inf)
+    parts = torch.ones_like(best)
+    for part in PARTS:
+        tried = replace(steps, scale=_representable(steps.scale * part, steps.scale))
+        error = (tried.rounded(numbers) - numbers).flatten(1)
+        lost = torch.zeros_like(best)
+        lost.index_add_(0, share.flatten(), (error * (error @ moments)).flatten())
+        wins = lost < best
+        best, parts = torch.where(wins, lost, best), torch.where(wins, part, parts)
+    return parts
+
+
+def _representable(scale: Tensor, like: Tensor) -> Tensor:
+    """Rounded to bfloat16 where others are."""
+    is_short = torch.equal(like, like.bfloat16().float())
+    return scale.bfloat16().float() if is_short else scale
+
+
+def sharing(pair: Quantized, value: SSAValue) -> Tensor:
+    """The number of its scale, for each element of a dequantized constant."""
+    op = value.owner
+    assert isinstance(op, SchemaOp)
+    runs = Interpreter(pair.program.weights)
+    bound: dict[SSAValue, Any] = {}
+    for operand in op.operands:
+        assert isinstance(operand.owner, Operation)
+        runs.step(operand.owner, bound)
+    integers = bound[op.operands[0]]
+    at = scale_at(op)
+    if at is None:
+        return torch.zeros(integers.shape, dtype=torch.long)
+    scale = bound[op.operands[at]]
+    bound[op.operands[at]] = torch.arange(float(scale.numel())).reshape(scale.shape)
+    numbers: list[Tensor] = []
+    for integer in (0, 1):
+        bound[op.operands[0]] = torch.full_like(integers, integer)
+        runs.step(op, bound)
+        numbers.append(bound[op.results[0]].double())
+    return (numbers[1] - numbers[0]).round().long()
+
+
+def scale_at(op: SchemaOp) -> int | None:
+    """Which operand of a dequantize op is its scales; None where they are a number of its own."""
+    return 1 if len(op.operands) > 1 and weight_key(op.operands[1]) is not None else None
+
+
+def with_scales(weights: Weights, ratios: dict[Places, Tensor]) -> Weights:
+    """The same weights in a program where scales of weights are these parts of what they were.
+
+    Integers of a bias are multiples of its input's scale times the weight's: they follow.
+    """
+    program = weights.pair.program.clone()
+    pair = replace(weights.pair, program=program)
+    named = {site.name: site for site in pair.sites}
+    for (site, at), parts in ratios.items():
+        own = named[site.name]
+        op = own.op.operands[at].owner
+        assert isinstance(op, SchemaOp)
+        rescale(pair, op, parts)
+        for bias in biases_of(own):
+            rescale(pair, bias, parts)
+            requantize(pair, bias, parts)
+    return weights.moved(pair)
+
+
+def biases_of(site: Site) -> list[SchemaOp]:
+    """Dequantize ops of the integers of a layer's bias."""
+    if site.weight is None:
+        return []
+    values = site.op.operands[site.weight + 1 :]
+    return [v.owner for v in values if isinstance(v.owner, SchemaOp) and constant_key(v)]
+
+
+def rescale(pair: Quantized, op: SchemaOp, ratio: Tensor | float) -> None:
+    """Let a dequantize op of a constant have other scales: for each a part of what it was."""
+    at = scale_at(op)
+    if at is None:
+        op.properties["scale"] = attribute(op.arg("scale") * float(ratio))
+        return
+    scale = pair.program.weights.get(weight_key(op.operands[at]) or "")
+    parts = ratio.reshape(scale.shape) if isinstance(ratio, Tensor) and ratio.numel() > 1 else ratio
+    renew(pair.program, op, at, _representable((scale * parts).to(scale.dtype), scale))
+
+
+def requantize(pair: Quantized, op: SchemaOp, ratio: Tensor | float) -> None:
+    """Let integers stand for the same numbers when scales are these parts of what they were."""
+    store = pair.program.weights
+    whole = store.get(weight_key(op.operands[0]) or "")
+    limit = torch.iinfo(whole.dtype)
+    integers = (whole.double() / ratio).round().clamp(limit.min, limit.max).to(whole.dtype)
+    renew(pair.program, op, 0, integers)

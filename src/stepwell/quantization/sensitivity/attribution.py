@@ -1,0 +1,302 @@
+"""Attribution by the task: each site quantized alone and freed alone, on the same samples.
+
+What is cheap comes first. One pass in floats with gradients ranks all sites: to second order the
+divergence that a site's rounding causes is half the mean of (g·δ)², where δ is what rounding does
+to the site's own result and g the gradient of the logarithm of a class drawn from the model's own
+answer (the Gauss-Newton term of the divergence, Hutchinson's estimate with drawn classes). Those
+that rank first are then measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import SSAValue
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.records import dataclass
+from stepwell.quantization.sensitivity.metrics import (
+    Batch,
+    Judged,
+    Metric,
+    Tally,
+    first,
+    flips,
+    judged,
+)
+from stepwell.quantization.sensitivity.quantization_points import Quantized, Site
+from stepwell.quantization.sensitivity.replay import Playback
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, its number, how many there are."""
+MEASURED = 32
+"""Sites that are measured; of more, those that rank first."""
+DRAWN = 256
+"""Samples times draws of classes that an estimate rests on, at least, a batch."""
+PAIRS = 3
+"""Pairs of the worst sites that are freed together."""
+MODULES = 3
+"""Modules of several sites that are freed whole."""
+
+
+@dataclass
+class Share:
+    """What one site loses.
+
+    Attributes:
+        name: of the site.
+        estimate: the cheap rank: the divergence that its rounding causes, to second order.
+        alone: loss with it alone quantized, less the float model's.
+        freed: loss of the quantized program, less that with it alone freed.
+        score: the same of the score.
+        divergence: from the float model, with it alone quantized.
+    """
+
+    name: str
+    estimate: float = 0.0
+    alone: Tally = field(default_factory=Tally)
+    freed: Tally = field(default_factory=Tally)
+    score: Tally = field(default_factory=Tally)
+    divergence: Tally = field(default_factory=Tally)
+
+
+@dataclass
+class Attribution:
+    """Where a quantized program loses what it loses.
+
+    Attributes:
+        loss, score: of the quantized program, less the float model's: what is to be explained.
+        divergence: of the quantized program from the float model.
+        shares: of each site that was measured, by name.
+        pairs: by two names, loss of the quantized program less that with both freed.
+        modules: by name, the same with all sites of a module freed, where it has several.
+    """
+
+    loss: Tally = field(default_factory=Tally)
+    score: Tally = field(default_factory=Tally)
+    divergence: Tally = field(default_factory=Tally)
+    shares: dict[str, Share] = field(default_factory=dict[str, Share])
+    pairs: dict[str, Tally] = field(default_factory=dict[str, Tally])
+    modules: dict[str, Tally] = field(default_factory=dict[str, Tally])
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the loss surely rises, or the score of the samples surely falls."""
+        return self.rises or self.falls
+
+    @property
+    def rises(self) -> bool:
+        """Whether the loss surely rises; one that is no number does."""
+        return self.loss.is_more
+
+    @property
+    def falls(self) -> bool:
+        """Whether the score surely falls, where each sample has one."""
+        of_samples = self.score.count == self.loss.count
+        return of_samples and self.score.is_sure and self.score.mean < 0
+
+    @property
+    def module(self) -> str | None:
+        """The module that loses most, where it does surely and no site of its own does."""
+        if any(share.freed.is_more for share in self.worst[:1]):
+            return None
+        sure = {name: tally.mean for name, tally in self.modules.items() if tally.is_more}
+        return max(sure, key=lambda name: sure[name], default=None)
+
+    @property
+    def worst(self) -> list[Share]:
+        """Sites by what freeing them alone wins back of the loss, the most first."""
+        return sorted(self.shares.values(), key=lambda one: -_number(one.freed.mean))
+
+
+def _number(value: float) -> float:
+    return value if value == value else float("inf")
+
+
+def estimates(quantized: Quantized, batches: Sequence[Batch], seed: int = 0) -> dict[Site, float]:
+    """The divergence that each site's rounding causes, estimated from gradients in floats."""
+    found = dict.fromkeys(quantized.sites, 0.0)
+    random = torch.Generator().manual_seed(seed)
+    for inputs, _ in batches:
+        steps: dict[SSAValue, Any] = {}
+
+        def adjust(of: SSAValue, value: Any, steps: dict[SSAValue, Any] = steps) -> Any:
+            if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+                return value
+            steps[of] = torch.zeros_like(value, requires_grad=True)
+            return value + steps[of]
+
+        play = Playback(quantized, inputs, free=True, grad=True, adjust=adjust)
+        end = first(play.outputs)
+        count = max(1, DRAWN // len(end)) if end.dim() else 1
+        draws: list[dict[SSAValue | None, Any]] = []
+        for _ in range(count):
+            with torch.enable_grad():
+                drawn = _drawn(end, random)
+            into = [*steps.values(), end]
+            slopes = torch.autograd.grad(drawn, into, retain_graph=True, allow_unused=True)
+            draws.append(dict(zip([*steps, None], slopes, strict=True)))
+        with torch.no_grad():
+            for site in quantized.sites:
+                rounded = play.operands(site, free=False)
+                moved: dict[SSAValue | None, Any] = {}
+                if isinstance(site.op, ReturnOp):
+                    moved[None] = first(rounded) - end
+                else:
+                    results = play.evaluated(site, rounded, free=False)
+                    for of, value in zip(site.op.results, results, strict=True):
+                        if of in steps:
+                            moved[of] = value - play.values[of]
+                for draw in draws:
+                    rows = [
+                        _by_sample(change * draw[of], len(end))
+                        for of, change in moved.items()
+                        if draw[of] is not None
+                    ]
+                    square = sum(rows, torch.zeros(1)).square().sum() / len(end)
+                    found[site] += float(square) / 2 / len(batches) / count
+    return found
+
+
+def _by_sample(change: torch.Tensor, samples: int) -> torch.Tensor:
+    """Its sums: of each sample, or of what all of them share."""
+    return change.reshape(1 if change.numel() % samples else samples, -1).sum(-1)
+
+
+def _drawn(end: torch.Tensor, random: torch.Generator) -> torch.Tensor:
+    """Minus the logarithms of classes drawn from the answer, summed; of numbers a random sum."""
+    if end.dim() < 2 or end.shape[-1] < 2:
+        return (end * torch.randn(end.shape, generator=random)).sum()
+    logs = F.log_softmax(end.float().flatten(0, -2), -1)
+    drawn = torch.multinomial(logs.detach().exp().nan_to_num(1.0), 1, generator=random)
+    return -logs.gather(-1, drawn).sum()
+
+
+def attribute(
+    quantized: Quantized,
+    batches: Sequence[Batch],
+    metric: Metric | None = None,
+    *,
+    most: int = MEASURED,
+    pairs: int = PAIRS,
+    ranked_on: int = 1,
+    resume: Path | None = None,
+    progress: Progress | None = None,
+) -> Attribution:
+    """Rank sites by gradients, then measure those that rank first on every batch.
+
+    Args:
+        quantized: the program and the float one.
+        batches: inputs and labels.
+        metric: of outputs and labels; None: by what the labels are.
+        most: sites that are measured.
+        pairs: pairs of the first ones that are freed together.
+        ranked_on: batches that gradients are taken on.
+        resume: a file that keeps what each batch gave; measuring goes on behind them.
+        progress: told about each batch.
+
+    Raises:
+        StepwellError: the file is of another program, or a batch does not fit the program.
+    """
+    ranks = estimates(quantized, batches[:ranked_on])
+    sites = sorted(quantized.sites, key=lambda site: -_number(ranks[site]))[:most]
+    result = Attribution(shares={site.name: Share(site.name, ranks[site]) for site in sites})
+    together = {
+        f"{one.name} + {other.name}": (one, other)
+        for one, other in list(combinations(sites[: pairs if pairs < 2 else 3], 2))[:pairs]
+    }
+    modules = _modules(quantized, ranks)
+    done = _kept(resume, result, [site.name for site in sites])
+    for number, (inputs, labels) in enumerate(batches):
+        if progress is not None:
+            progress("batch", number, len(batches))
+        if number < done:
+            continue
+        _measure(quantized, inputs, labels, metric, sites, together, modules, result)
+        if resume is not None:
+            names = [site.name for site in sites]
+            kept = {"sites": names, "batches": number + 1, "found": asdict(result)}
+            write_atomically(resume, json.dumps(kept).encode())
+    return result
+
+
+def _measure(
+    quantized: Quantized,
+    inputs: Sequence[Any],
+    labels: Any,
+    metric: Metric | None,
+    sites: Sequence[Site],
+    together: Mapping[str, Sequence[Site]],
+    modules: Mapping[str, Sequence[Site]],
+    result: Attribution,
+) -> None:
+    """Add one batch."""
+    floats = Playback(quantized, inputs, free=True)
+    whole = Playback(quantized, inputs, free=False)
+
+    def judge(outputs: Sequence[Any]) -> Judged:
+        return judged(outputs, labels, floats.outputs, metric)
+
+    base, low = judge(floats.outputs), judge(whole.outputs)
+    result.loss.add(low.loss - base.loss, flips(low, base))
+    result.score.add(low.score - base.score)
+    result.divergence.add(low.divergence)
+    for site in sites:
+        share = result.shares[site.name]
+        alone, freed = judge(floats.flipped(site)), judge(whole.flipped(site))
+        share.alone.add(alone.loss - base.loss, flips(alone, base))
+        share.freed.add(low.loss - freed.loss, flips(low, freed))
+        share.score.add(freed.score - low.score)
+        share.divergence.add(alone.divergence)
+    for groups, tallies in ((together, result.pairs), (modules, result.modules)):
+        for name, group in groups.items():
+            freed = judge(whole.flipped(*group))
+            tallies.setdefault(name, Tally()).add(low.loss - freed.loss, flips(low, freed))
+
+
+def whole(module: str) -> str:
+    """All sites of a module, as what is said of them goes by."""
+    return f"all sites of {module}"
+
+
+def _modules(quantized: Quantized, ranks: Mapping[Site, float]) -> dict[str, list[Site]]:
+    """Modules of several sites, those that rank first by the sum of their sites."""
+    groups: dict[str, list[Site]] = {}
+    for site in quantized.sites:
+        groups.setdefault(site.module, []).append(site)
+    several = [name for name, sites in groups.items() if len(sites) > 1]
+    several.sort(key=lambda name: -sum(_number(ranks[site]) for site in groups[name]))
+    return {name: groups[name] for name in several[:MODULES]}
+
+
+def _kept(resume: Path | None, result: Attribution, names: Sequence[str]) -> int:
+    """Fill in what a file keeps; how many batches that is."""
+    if resume is None or not resume.exists():
+        return 0
+    try:
+        kept = json.loads(resume.read_text())
+        found, batches = kept["found"], int(kept["batches"])
+        same = kept["sites"] == list(names)
+    except (ValueError, KeyError, TypeError) as error:
+        raise StepwellError(f"{resume} holds no measurements", help="name another file") from error
+    if not same:
+        raise StepwellError(
+            f"{resume} was measured on a program with other sites", help="name another file"
+        )
+    for name in ("loss", "score", "divergence"):
+        setattr(result, name, Tally(**found[name]))
+    for name, held in found["shares"].items():
+        tallies = {key: Tally(**value) for key, value in held.items() if isinstance(value, dict)}
+        result.shares[name] = Share(name, held["estimate"], **tallies)
+    for name in ("pairs", "modules"):
+        setattr(result, name, {of: Tally(**tally) for of, tally in found[name].items()})
+    return batches

@@ -1,0 +1,313 @@
+"""Why a site loses: what its operands show beside the float model's, as a sentence.
+
+Each cause is a predicate over one operand before and after quantization; the first that holds is
+named. Bounds are those of sound rounding: a number moves by half a step, a weight keeps its
+direction, a channel its gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.tosa_mxfp.payloads import BLOCK
+from stepwell.ir.diagnostics import op_name
+from stepwell.ir.records import dataclass
+from stepwell.quantization.sensitivity.grids import rounded
+from stepwell.quantization.sensitivity.quantization_points import Site, is_dequantized
+from stepwell.quantization.sensitivity.replay import Playback
+from stepwell.translate.rewrites.mxfp.choose_mxfp import MxConv2dOp, block_axis, payload_fields
+
+OUTLIER = 8.0
+"""How many times the median channel the largest is, if it is named."""
+MISSING, WRONG, GAIN = 0.5, 0.9, 0.15
+"""Least cosine of a channel with its own; of a swapped one with the other; of gains with 1."""
+CLIPPED = 2e-3
+"""Part of an operand that may be clipped."""
+HOLLOW = 0.5
+"""Part of a range in which nothing lies, if it is named."""
+FEW = 24
+"""Values of 8 bits that an operand takes at least."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of a site.
+
+    Attributes:
+        role: `input`, `weights`, `bias` or `result`.
+        before, after: its numbers in floats and quantized, from the same inputs.
+        axis: of its output channels, None where it has none.
+        op: the dequantize op that gives it.
+    """
+
+    role: str
+    before: Tensor
+    after: Tensor
+    axis: int | None
+    op: Operation | None = None
+
+    @property
+    def levels(self) -> int:
+        """How many values its form has."""
+        said = getattr(self.op, "arg", None)
+        try:
+            return 256 if said is None else said("quant_max") - said("quant_min") + 1
+        except (KeyError, StopIteration, ValueError, TypeError, AttributeError):
+            return 256
+
+    @property
+    def has_one_scale(self) -> bool:
+        """Whether one scale, known ahead, is that of all its numbers."""
+        return self.op is not None and "per_tensor" in op_name(self.op)
+
+    @property
+    def step(self) -> float:
+        """The least distance of two values that it takes."""
+        values = self.after.detach().flatten()[:100_000].unique()
+        return float(values.diff().min()) if len(values) > 1 else 0.0
+
+    def channels(self, tensor: Tensor, axis: int) -> Tensor:
+        """`[channels, rest]`."""
+        rows = torch.atleast_1d(tensor.detach().double()).movedim(axis, 0)
+        return rows.reshape(len(rows), -1)
+
+
+def operands(site: Site, play: Playback) -> list[Operand]:
+    """The operands of a site that are quantized, or constants of the float model."""
+    before, after = play.operands(site, free=True), play.operands(site, free=False)
+    found: list[Operand] = []
+    for at, (x, y) in enumerate(zip(before, after, strict=True)):
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor) or x.shape != y.shape:
+            continue
+        if isinstance(site.op, ReturnOp):
+            found.append(Operand("result", x, y, None, _giving(site.op, at)))
+        elif site.is_mx and at < 2:
+            found.append(_of_mx(site, at, x))
+        elif x.dtype.is_floating_point and (
+            at in site.floats or is_dequantized(site.op.operands[at])
+        ):
+            role = "weights" if at == site.weight else "bias" if at in site.floats else "input"
+            axis = 0 if role == "weights" else None
+            found.append(Operand(role, x, y, axis, _giving(site.op, at)))
+    return found
+
+
+def _giving(op: Operation, at: int) -> Operation | None:
+    owner = op.operands[at].owner
+    return owner if isinstance(owner, Operation) and is_dequantized(op.operands[at]) else None
+
+
+def _of_mx(site: Site, at: int, x: Tensor) -> Operand:
+    op = site.op
+    assert isinstance(op, SchemaOp)
+    after = rounded(x, op.arg(payload_fields(op)[at]), block_axis(op))
+    return Operand("weights" if at == site.weight else "input", x, after, 0 if at else None)
+
+
+def not_finite(one: Operand) -> str | None:
+    """A scale or a weight that is no number."""
+    wrong = int((~one.after.isfinite() & one.before.isfinite()).sum())
+    return f"{wrong} of its {one.role} are no finite numbers" if wrong else None
+
+
+def lost_bias(one: Operand) -> str | None:
+    """A bias that is not the float model's."""
+    if one.role != "bias":
+        return None
+    far, size = float((one.after - one.before).abs().max()), float(one.before.abs().max())
+    if far <= 0.05 * size:
+        return None
+    if not bool(one.after.any()):
+        return f"its bias is lost: zeros, where the float model has up to {size:.3g}"
+    return f"its bias is not the float model's: off by up to {far:.3g} of {size:.3g}"
+
+
+def wrong_axis(one: Operand) -> str | None:
+    """Scales of a weight that do not lie along its output channels."""
+    said = getattr(one.op, "arg", None)
+    if one.role != "weights" or one.op is None or said is None:
+        return None
+    if "per_channel" not in op_name(one.op) or said("axis") == 0:
+        return None
+    return f"scales of its weights lie along axis {said('axis')}, its output channels along axis 0"
+
+
+def foreign_weights(one: Operand) -> str | None:
+    """Channels swapped, or of another model."""
+    if one.axis is None:
+        return None
+    ours, theirs = (one.channels(x, one.axis) for x in (one.after, one.before))
+    unit = [x / x.norm(dim=1, keepdim=True).clamp_min(1e-30) for x in (ours, theirs)]
+    own = (unit[0] * unit[1]).sum(1)
+    bad = [int(c) for c in (own < MISSING).nonzero()[:, 0] if float(ours[int(c)].norm()) > 0]
+    if not bad:
+        return None
+    alike = (unit[0][bad] @ unit[1].T).max(1)
+    if len(bad) > 1 and bool((alike.values > WRONG).all()):
+        pairs = ", ".join(
+            f"{c} holds {int(o)}" for c, o in zip(bad[:4], alike.indices, strict=False)
+        )
+        return f"output channels of its weights are swapped: {pairs}"
+    return f"its weights are not the float model's in {len(bad)} of {len(own)} output channels"
+
+
+def outlier(one: Operand) -> str | None:
+    """A channel that is so large that the others have few values."""
+    per_axis = one.op is not None and ("channel" in op_name(one.op) or "affine" in op_name(one.op))
+    axes = [1] if one.role == "input" else [1] if per_axis else [0, 1]
+    for axis in axes if one.role != "bias" and one.op is not None else []:
+        if axis >= one.before.dim() or one.before.shape[axis] < 3:
+            continue
+        largest = one.channels(one.before, axis).abs().amax(1)
+        ratio = float(largest.max() / largest.median().clamp_min(1e-30))
+        if ratio > OUTLIER:
+            which = "output " if one.role == "weights" and axis == 0 else "input "
+            which = which if one.role == "weights" else ""
+            left = max(int(one.levels / ratio), 1)
+            return (
+                f"{which}channel {int(largest.argmax())} of its {one.role} is {ratio:.0f} times "
+                f"the others, which share its scale and have {left} values left"
+            )
+    return None
+
+
+def shifted(one: Operand) -> str | None:
+    """A zero point that is off."""
+    if one.role not in ("input", "result") or not one.has_one_scale or not one.step:
+        return None
+    inside = (one.after > one.after.min()) & (one.after < one.after.max())
+    moved = (one.after - one.before).detach()[inside]
+    steps = float(moved.median()) / one.step if moved.numel() else 0.0
+    if abs(steps) < 1.5:
+        return None
+    where = "of its " + one.role
+    return f"the zero point {where} is off: all numbers are shifted by {steps:+.0f} steps"
+
+
+def wrong_gain(one: Operand) -> str | None:
+    """Another scale at the dequantize op than at the quantize op."""
+    if one.role == "bias":
+        return None
+    rows = [one.channels(x, one.axis or 0) for x in (one.after, one.before)]
+    ours, theirs = (x if one.axis is not None else x.reshape(1, -1) for x in rows)
+    size = theirs.square().sum(1).clamp_min(1e-30)
+    gain, norm = (ours * theirs).sum(1) / size, ours.norm(dim=1) * size.sqrt()
+    alike = (ours * theirs).sum(1) / norm.clamp_min(1e-30)
+    off = ((gain - 1).abs() > GAIN) & (alike > WRONG + 0.05)
+    if not bool(off.any()):
+        return None
+    worst = int(((gain - 1).abs() * off).argmax())
+    where = f"in {int(off.sum())} of {len(off)} channels, " if one.axis is not None else ""
+    return f"the scale of its {one.role} is wrong: {where}numbers come out {gain[worst]:.2g} times"
+
+
+def clipped(one: Operand) -> str | None:
+    """Numbers beyond the range of a scale."""
+    if one.role == "bias" or not one.has_one_scale:
+        return None
+    low, high = float(one.after.min()), float(one.after.max())
+    slack = 2 * one.step
+    beyond = (one.before < low - slack) | (one.before > high + slack)
+    part = float(beyond.double().mean())
+    if part < CLIPPED:
+        return None
+    reach = float(one.before.detach().abs().max())
+    range_ = f"{low:.3g} … {high:.3g}"
+    return f"{part:.1%} of its {one.role} is clipped to {range_}, and it reaches {reach:.3g}"
+
+
+def hollow(one: Operand) -> str | None:
+    """A range whose ends alone occur, as the fill of a mask makes it."""
+    if one.role == "bias" or not one.has_one_scale:
+        return None
+    values = one.after.detach().unique()
+    if len(values) < 2:
+        return None
+    gaps = values.diff()
+    at = int(gaps.argmax())
+    part = float(gaps[at] / (values[-1] - values[0]))
+    if part < HOLLOW or one.levels * (1 - part) > one.before.detach().unique().numel():
+        return None
+    between = f"{float(values[at]):.3g} and {float(values[at + 1]):.3g}"
+    return f"{part:.0%} of the range of its {one.role} is empty: nothing lies between {between}"
+
+
+def coarse(one: Operand) -> str | None:
+    """A range that is far wider than what occurs."""
+    if one.role == "bias" or not one.has_one_scale or one.before.numel() < 4 * FEW:
+        return None
+    values = len(one.after.detach().unique())
+    if one.levels < 200 or values >= FEW or len(one.before.detach().unique()) < 2 * values:
+        return None
+    return f"its {one.role} has {values} of {one.levels} values: the range of its scale is too wide"
+
+
+CAUSES: tuple[Callable[[Operand], str | None], ...] = (
+    not_finite, lost_bias, wrong_axis, foreign_weights, outlier, wrong_gain, shifted, clipped,
+    hollow, coarse,
+)  # fmt: skip
+"""In the order in which they are asked: each explains away those behind it."""
+
+
+def fault_of(site: Site, play: Playback) -> str | None:
+    """What is wrong with a site beyond that it rounds."""
+    quantized = operands(site, play)
+    causes = (cause(one) for cause in CAUSES for one in quantized)
+    return next((sentence for sentence in causes if sentence is not None), None)
+
+
+def cause_of(site: Site, play: Playback) -> str:
+    """Why a site loses, in a sentence without a capital and a full stop."""
+    if (fault := fault_of(site, play)) is not None:
+        return fault
+    if isinstance(site.op, MxConv2dOp) and (alone := _lonely(site)) is not None:
+        return alone
+    compared = operands(site, play)
+    errors = {one.role: _relative(one) for one in compared if one.role != "bias"}
+    if not errors:
+        return "nothing of it is quantized that can be compared"
+    role = max(errors, key=lambda name: errors[name])
+    return f"rounding moves its {role} by {errors[role]:.1%}"
+
+
+def cause_of_several(sites: Sequence[Site], play: Playback) -> str:
+    """Why sites lose together, the worst first: what is wrong with one, or how much one rounds."""
+    for site in sites:
+        if (fault := fault_of(site, play)) is not None:
+            return f"at `{site.name}`, {fault}"
+    return f"at `{sites[0].name}`, {cause_of(sites[0], play)}" if sites else ""
+
+
+def _lonely(site: Site) -> str | None:
+    """Blocks of an MX convolution that hold few channels."""
+    assert isinstance(site.op, SchemaOp)
+    shape: Sequence[Any] = site.op.operands[1].type.get_shape()  # pyright: ignore
+    if shape[1] > 3:
+        return None
+    count = {1: "one number stands", 2: "two numbers stand", 3: "three numbers stand"}[shape[1]]
+    return f"{count} in each block of {BLOCK}, for the image has as many channels"
+
+
+def _relative(one: Operand) -> float:
+    return float((one.after - one.before).norm() / one.before.norm().clamp_min(1e-30))
+
+
+def calibration(sites: Sequence[Site], play: Playback) -> str | None:
+    """Ranges of most activations that are not those of the data."""
+    inputs = [
+        one for site in sites for one in operands(site, play) if one.role in ("input", "result")
+    ]
+    known = [one for one in inputs if one.op is not None]
+    for test, said in ((clipped, "clip"), (coarse, "are far wider than")):
+        wrong = sum(test(one) is not None for one in known)
+        if len(known) > 2 and wrong * 2 > len(known):
+            ranges = f"{wrong} of {len(known)} ranges {said} what occurs"
+            return f"it was calibrated on other data: {ranges}"
+    return None

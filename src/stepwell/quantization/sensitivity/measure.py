@@ -1,0 +1,290 @@
+"""`accuracy`: a model, a target and data in; a sentence, tables and a better program out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import OptionValue
+from stepwell.ir.outside.torch_private import pytree
+from stepwell.lowering import Lowered, lower
+from stepwell.program import Program, from_exported_program
+from stepwell.quantization.quantizers import find_quantizer, quantizer_for
+from stepwell.quantization.quantizers import quantize as quantized_by
+from stepwell.quantization.sensitivity.attribution import MEASURED, Progress, attribute, whole
+from stepwell.quantization.sensitivity.causes import (
+    calibration,
+    cause_of,
+    cause_of_several,
+    fault_of,
+)
+from stepwell.quantization.sensitivity.metrics import Batch, Metric
+from stepwell.quantization.sensitivity.quantization_points import Quantized, paired
+from stepwell.quantization.sensitivity.remedies import Widened, int16_activations, wider_payload
+from stepwell.quantization.sensitivity.replay import Playback
+from stepwell.quantization.sensitivity.result import Accuracy
+from stepwell.quantization.sensitivity.stages import Way, down
+from stepwell.targets.table import find_target
+from stepwell.targets.target import PipelineLike
+from stepwell.translate.exporting import export
+from stepwell.translate.mxfp import to_mxfp
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    Model = torch.nn.Module | ExportedProgram | Program
+
+NAMED = 5
+"""Sites of which the cause is looked for."""
+CALIBRATED = 4
+"""Batches that a quantizer calibrates on, where no others are given."""
+
+
+def accuracy(
+    model: Model,
+    target: str,
+    data: Iterable[Any],
+    metric: Metric | None = None,
+    *,
+    quantize: str | Callable[..., Any] | None = None,
+    quantized: Model | None = None,
+    cures: Sequence[str] = (),
+    fit: Iterable[Any] | None = None,
+    budget: tuple[float, str | Callable[[Lowered], float]] | None = None,
+    levels: int = 1,
+    most: int = MEASURED,
+    resume: Path | str | None = None,
+    pipeline: PipelineLike | None = None,
+    progress: Progress | None = None,
+    **options: OptionValue,
+) -> Accuracy:
+    """Which stage of a lowering loses accuracy, which layer does, why, and what wins it back.
+
+    Args:
+        model: in floats.
+        target: as for `stepwell.lower`.
+        data: batches, each `(inputs, labels)`: a tensor or the tuple that the model is called
+            with, all of one shape, and classes (integers), numbers, or None: then what the float
+            model answers is right.
+        metric: of the outputs and labels a score for each sample, more being better; None: whether
+            the class is right.
+        quantize: a quantizer's name (`stepwell.quantize`; `int8` is the target's own), an MX
+            payload (`fp4e2m1`), or a function of a module and inputs; None: the target's own.
+        quantized: the quantized model itself, in place of that.
+        cures: which to try, in order: `mixing`, `clipping`, `balancing`, `scales`, `rounding`,
+            `biases`, `distilling` (`docs/accuracy.md`).
+        fit: batches that cures are fitted on and that quantizers calibrate on; None: cures take
+            the first half of `data`, and only the rest accepts and reports.
+        budget: what the cure `mixing` may spend, and of what: `(4.5, "bits")` of a number, which is
+            the default; a figure that `stepwell budget` knows (`(100_000, "bytes")`, "arena"); or
+            a function of what `stepwell.lower` gives.
+        levels: batches that the levels of the target and the artifact run on, which are slow.
+        most: sites that are measured, those that rank first by gradients.
+        resume: a file that keeps what is measured; a second call goes on behind it.
+        pipeline: instead of the target's own.
+        progress: told about each batch.
+        options: of the target.
+
+    Raises:
+        StepwellError: batches, labels or the model do not fit, nothing is quantized, or what is
+            quantized was balanced.
+    """
+    batches = batches_of(data)
+    fitted = None if fit is None else batches_of(fit)
+    if cures and fitted is None:
+        if len(batches) < 2:
+            raise StepwellError(
+                "cures are fitted on one part of the data and accepted on the other, and there is "
+                "one batch",
+                help="give more batches, or those to fit on: fit=",
+            )
+        fitted, batches = batches[: len(batches) // 2], batches[len(batches) // 2 :]
+    chosen_target = find_target(target)
+    source = imported(model, batches[0][0])
+    form = "given" if quantized is not None else _form(quantize, chosen_target.name)
+    if quantized is not None:
+        from stepwell.quantization.recovery.constants import BALANCED
+
+        program = imported(quantized, batches[0][0])
+        if any(f".{BALANCED}" in key for key in program.weights):
+            raise StepwellError(
+                "channels of the quantized program are balanced, so that the float model's weights "
+                "do not fit it, and its sites cannot be freed",
+                help="measure it as a whole, by `run`; or give the program from before the cure",
+            )
+    else:
+        program = _quantized(model, source, form, quantize, (fitted or batches)[:CALIBRATED])
+    pair = paired(program, source)
+    with torch.no_grad():
+        result = _measured(
+            model, pair, chosen_target.name, form, batches, metric, levels, most, resume, pipeline,
+            progress, options,
+        )  # fmt: skip
+    if not cures:
+        return result
+    from stepwell.quantization.recovery import cured
+
+    assert fitted is not None
+    spent = {} if budget is None else _spent(budget, target, pipeline, options)
+    return cured(result, pair, fitted, batches, metric, cures, spent)
+
+
+def _spent(
+    budget: tuple[float, str | Callable[[Lowered], float]],
+    target: str,
+    pipeline: PipelineLike | None,
+    options: Mapping[str, OptionValue],
+) -> dict[str, Any]:
+    """A budget as the cure `mixing` takes it.
+
+    Raises:
+        StepwellError: the target's programs have no such figure.
+    """
+    from stepwell.cost_model.budgets import measure
+
+    limit, what = budget
+    how: dict[str, Any] = {**options}
+    if what == "bits":
+        return {"limit": limit}
+
+    def cost(program: Program) -> float:
+        lowered = lower(program, target, pipeline, **how)
+        if callable(what):
+            return what(lowered)
+        found = getattr(measure(lowered), what, None)
+        if found is None:
+            raise StepwellError(
+                f"a program for {target!r} has no figure {what!r} that a budget could limit",
+                help='"bits", "bytes", "arena" (of a .pte), or a function of the lowered program',
+            )
+        return found
+
+    return {"limit": limit, "cost": cost}
+
+
+def _measured(
+    model: Any, pair: Quantized, target: str, form: str, batches: Sequence[Batch],
+    metric: Metric | None, levels: int, most: int, resume: Path | str | None,
+    pipeline: PipelineLike | None, progress: Progress | None, options: Any,
+) -> Accuracy:  # fmt: skip
+    place = None if resume is None else Path(resume)
+    first = batches[: max(levels, 1)]
+    run = model.eval() if isinstance(model, torch.nn.Module) else None
+    reference = [_listed(run(*x)) if run else pair.original.run(*x) for x, _ in first]
+    way = Way(first, reference, metric, [])
+    if run is not None:
+        way.take("model", lambda *x: _listed(run(*x)))
+    way.take("program", pair.original.run)
+    way.take("quantized", lambda *x: Playback(pair, x, free=False).outputs)
+    step = down(way, pair.program, target, pipeline, options) if levels else None
+    found = attribute(pair, batches, metric, most=most, resume=place, progress=progress)
+    play = Playback(pair, batches[0][0], free=False)
+    by_name = {site.name: site for site in pair.sites}
+    worst = [by_name[share.name] for share in found.worst[:NAMED]]
+    sure = {s.name for s in found.shares.values() if s.freed.is_more}
+    causes = {site.name: cause_of(site, play) for site in worst if site.name in sure}
+    remedies = {site.name: wider_payload(site, pair) for site in worst}
+    guilty = worst[:1]
+    name = next((site.name for site in guilty), "")
+    if (module := found.module) is not None:
+        inside = [by_name[one.name] for one in found.worst if by_name[one.name].module == module]
+        inside.sort(key=lambda site: -found.shares[site.name].alone.mean)
+        name, guilty = whole(module), [site for site in pair.sites if site.module == module]
+        causes[name] = cause_of_several(inside[:NAMED], play)
+    wider: tuple[Widened, ...] = ()
+    if found.is_lost and not remedies.get(name):
+        named = guilty if name in causes and found.rises else []
+        is_fault = any(fault_of(site, play) is not None for site in named)
+        wider = int16_activations(named, pair, play, batches, metric, found, is_fault)
+        if wider and named and wider[0].is_sure:
+            remedies[name] = f"int16 there wins back {wider[0].won:.0%}"
+    general = calibration(pair.sites, play) or ""
+    return Accuracy(
+        target,
+        form,
+        tuple(way.stages),
+        found,
+        causes,
+        remedies,
+        general,
+        step,
+        (),
+        pair.program,
+        wider,
+    )
+
+
+def batches_of(data: Any) -> list[Batch]:
+    """Batches as (inputs of a call, labels).
+
+    Raises:
+        StepwellError: there are none, or one is no pair.
+    """
+    if isinstance(data, torch.Tensor) or not isinstance(data, Iterable):
+        raise StepwellError(
+            f"the data is a {type(data).__name__}, and should be batches one after the other",
+            help="a list of (inputs, labels); labels may be None",
+        )
+    batches: list[Batch] = []
+    for one in cast("Iterable[Any]", data):
+        if not isinstance(one, tuple | list) or len(cast("Sequence[Any]", one)) != 2:
+            raise StepwellError("a batch is (inputs, labels)", help="labels may be None")
+        inputs, labels = cast("tuple[Any, Any]", tuple(cast("Sequence[Any]", one)))
+        batches.append((tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), labels))
+    if not batches:
+        raise StepwellError("there is no data to measure on", help="one batch at least")
+    return batches
+
+
+def imported(model: Any, inputs: Sequence[Any]) -> Program:
+    """A model as a program at level `aten`."""
+    if isinstance(model, torch.nn.Module):
+        is_graph = hasattr(model, "graph")  # Those of PT2E have no modes.
+        with torch.no_grad():
+            model = export(model if is_graph else model.eval(), tuple(inputs))
+    program = model if isinstance(model, Program) else from_exported_program(model)
+    if program.level != "aten":
+        raise StepwellError(
+            f"the program is at level {program.level!r}, and accuracy starts from the model",
+            help="give the model, or the program that was imported",
+        )
+    return program
+
+
+def _form(quantize: str | Callable[..., Any] | None, target: str) -> str:
+    if callable(quantize):
+        return getattr(quantize, "__name__", "given")
+    if quantize is None:
+        payload = next(
+            (p for p in PAYLOADS if f"mx_{p}" in target or f"mx_{p[2:]}" in target), None
+        )
+        quantize = payload or ("fp8e4m3" if "+mx" in target else "int8")
+    return quantize if quantize in PAYLOADS else quantizer_for(quantize, target)
+
+
+def _quantized(
+    model: Any, source: Program, form: str, quantize: Any, batches: Sequence[Batch]
+) -> Program:
+    if form in PAYLOADS:
+        return to_mxfp(source, form, convolutions=True, attention=True)
+    if not isinstance(model, torch.nn.Module):
+        raise StepwellError(
+            "a program is exported already, and quantizers take a module",
+            help="give the module, or what was made of it: quantized=",
+        )
+    inputs = [x for x, _ in batches]
+    if callable(quantize):
+        return imported(quantize(model, *inputs), inputs[0])
+    from stepwell.ir.calls.arguments import takes
+
+    several = takes(find_quantizer(form), 1 + len(inputs))
+    return imported(quantized_by(model, form, inputs if several else inputs[:1]), inputs[0])
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    return tuple(pytree.tree_leaves(given))

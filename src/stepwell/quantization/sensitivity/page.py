@@ -1,0 +1,27 @@
+"""What notebooks and `--html` show of a measured accuracy."""
+
+from __future__ import annotations
+
+from html import escape
+
+from stepwell.inspection.viewer.tables import table
+from stepwell.ir.above import gives
+from stepwell.quantization.sensitivity.result import HEADS, Accuracy
+
+
+@gives("html", Accuracy)
+def accuracy_page(found: Accuracy) -> str:
+    """The sentence, the bars, the tables."""
+    stages = [
+        (s.name, f"{s.mean[0]:.4f}", f"{s.mean[1]:.4f}", f"{s.loss.flips} of {s.samples}")
+        for s in found.stages
+    ]
+    sites = [
+        tuple(f"{cell:.4f}" if isinstance(cell, float) else cell for cell in row)
+        for row in found.cells()
+    ]
+    return (
+        f"<p><b>{escape(found.sentence)}</b></p>{found.plot().svg}"
+        + table(("stage", "loss", "score", "flips"), stages, f"on the way to {found.target}")
+        + table(HEADS, sites, "sites")
+    )

@@ -1,7 +1,0 @@
-"""`stepwell show`: programs as text, tables, one HTML page, Graphviz and Model Explorer graphs."""
-
-from stepwell.showing.graphs import to_dot, to_model_explorer
-from stepwell.showing.page import to_html
-from stepwell.showing.story import Story, tell
-
-__all__ = ["Story", "tell", "to_dot", "to_html", "to_model_explorer"]

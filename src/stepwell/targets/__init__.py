@@ -1,0 +1,1 @@
+"""Targets by name: a pipeline, emitters and an engine each."""

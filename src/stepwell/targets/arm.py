@@ -1,0 +1,321 @@
+"""Targets of Arm's: Cortex-M, Ethos-U, TOSA and VGF, imported when one of them is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from stepwell.backends.ethos_u.accelerators import ACCELERATORS
+from stepwell.dialects.cmsis.target import CPUS
+from stepwell.dialects.tosa.targets import level_of
+from stepwell.ir.diagnostics import NoEngine, Problem
+from stepwell.ir.options import PIPELINE, ByName, Option
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.pipelines.arm import cortex_m_pipeline, tosa_pipeline
+from stepwell.pipelines.npu import BESIDE_CPU, CYCLES, ethosu_pipeline, tosa_beside_cpu_pipeline
+from stepwell.pipelines.pass_pipeline import stage_tables
+from stepwell.targets.target import Session, Target
+from stepwell.translate.memory import MEMORY, SPEED
+from stepwell.translate.rewrites.cmsis import BiasForm
+from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
+from stepwell.translate.rewrites.cmsis.placing.integer_ports import FLOAT, INTEGERS
+
+TOSA_NAMES = (
+    "tosa-1.0+fp",
+    "tosa-1.0+int",
+    "tosa-1.1+fp",
+    "tosa-1.1+int",
+    "tosa-1.1+fp+mx_common+mx_fp8e4m3",
+    "tosa-1.1+fp+mxfp",
+)
+"""TOSA targets listed by name; any other combination of profiles and extensions works too."""
+VGF, VGF_TOSA = "vgf", "tosa-1.0+fp+int"
+"""The target of Vulkan's ML extensions, and the TOSA that its files hold."""
+
+OWN: dict[str, Pipeline] = {
+    **{name: tosa_pipeline(name) for name in TOSA_NAMES},
+    VGF: replace(tosa_pipeline(VGF_TOSA), name=VGF),
+    **{name: cortex_m_pipeline(name) for name in CPUS},
+    **{name: ethosu_pipeline(name) for name in ACCELERATORS},
+}
+"""The pipelines of targets that are listed by name."""
+
+BIAS_FORM = Option(
+    "bias_form",
+    tuple(map(str, BiasForm)),
+    None,
+    "where a linear layer's bias is kept; by default as the CPU's kernels read it",
+    at=(PIPELINE,),
+)
+IO = Option(
+    "io",
+    ByName((FLOAT, *INTEGERS)),
+    None,
+    "the element type that float inputs and outputs have at the border",
+    at=(PIPELINE,),
+)
+OPTIMIZE = Option(
+    "optimize",
+    (SPEED, MEMORY),
+    SPEED,
+    "memory: run image ops row by row wherever that saves more RAM than the further calls take",
+    at=(PIPELINE,),
+)
+IO_LAYOUT = Option(
+    "io_layout",
+    (AS_EXPORTED, CHANNELS_LAST),
+    AS_EXPORTED,
+    "channels last: images that would be turned as they come or go are taken and given so",
+    at=(PIPELINE,),
+)
+ARENA = Option(
+    "arena",
+    range(16, 1 << 32),
+    None,
+    "the bytes that activations may take; what runs row by row follows from it",
+    at=(PIPELINE,),
+)
+CPU = Option(
+    "cpu", CPUS, "cortex-m55", "the CPU beside the NPU, which runs the rest", at=(PIPELINE,)
+)
+ASKED = Option(
+    "optimize",
+    (SPEED, CYCLES),
+    SPEED,
+    "cycles: ask Vela for the cycles of every form of linear layers, and write the best one",
+    at=(PIPELINE,),
+)
+METHOD = Option("method", str, "forward", "the method that is emitted", at=("tosa", "mlir", "vgf"))
+CORTEX_M_OPTIONS = (BIAS_FORM, IO, IO_LAYOUT, OPTIMIZE, ARENA)
+ETHOSU_OPTIONS = (CPU, IO, ASKED)
+BESIDE_CPU_OPTIONS = (CPU, IO)
+TOSA_OPTIONS = (METHOD,)
+TOSA_DIALECTS = ("tosa",)
+
+
+def _tosa_bytes(program: Program, **options: Any) -> bytes:
+    from stepwell.backends.tosa import to_tosa
+
+    return to_tosa(program, **options)
+
+
+def _tosa_mlir(program: Program, **options: Any) -> str:
+    from stepwell.backends.tosa.mlir_text import to_mlir
+
+    return to_mlir(program, **options)
+
+
+def _run_tosa(target: str, artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    from stepwell.backends.tosa import run_reference_model
+
+    return run_reference_model(artifact, inputs, level_of(target))
+
+
+def _tosa_session(target: str, artifact: bytes) -> Session:
+    from stepwell.backends.tosa.reference_model import ReferenceSession
+
+    loaded = ReferenceSession(artifact, level_of(target))
+    return lambda method, inputs: loaded.run(inputs)
+
+
+def _tosa_target(name: str) -> Target:
+    """A target for any TOSA name; the specification's reference model is its engine."""
+    pipeline = OWN[name] if name in OWN else tosa_pipeline(name)
+    return Target(
+        name,
+        pipeline,
+        "tosa",
+        {"tosa": _tosa_bytes, "mlir": _tosa_mlir},
+        partial(_run_tosa, name),
+        TOSA_OPTIONS,
+        per_method=True,
+        dialects=TOSA_DIALECTS,
+        stages=stage_tables.TOSA,
+        session=partial(_tosa_session, name),
+    )
+
+
+def _vgf(program: Program, **options: Any) -> bytes:
+    from stepwell.backends.tosa.vgf import to_vgf
+
+    return to_vgf(program, **options)
+
+
+def _run_vgf(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    from stepwell.backends.tosa.emulation import run_vgf
+
+    return run_vgf(artifact, inputs)
+
+
+VGF_TARGET = Target(
+    VGF,
+    OWN[VGF],
+    "vgf",
+    {"vgf": _vgf, "tosa": _tosa_bytes, "mlir": _tosa_mlir},
+    _run_vgf,
+    TOSA_OPTIONS,
+    per_method=True,
+    dialects=TOSA_DIALECTS,
+    stages=stage_tables.TOSA,
+)
+
+
+@dataclass(frozen=True)
+class CortexMTarget(Target):
+    """A Cortex-M CPU. `bias_form="both"` keeps a program right on every core."""
+
+    def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
+        """The CPU's pipeline with the bias and the border where they are asked for."""
+        given = {o.name: options[o.name] for o in CORTEX_M_OPTIONS if o.name in options}
+        return cortex_m_pipeline(self.name, **given)
+
+    def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
+        """No delegates; the ops that are not the library's and not views."""
+        from stepwell.backends.cortex_m.inventory import outside
+
+        return 0, outside(program)
+
+
+def _cortex_m_pte(program: Program) -> bytes:
+    from stepwell.backends.cortex_m.emit import to_pte
+
+    return to_pte(program)
+
+
+def _cortex_m_problems(program: Program) -> Sequence[Problem]:
+    from stepwell.backends.cortex_m.emit import calls_that_lack_kernels
+
+    return calls_that_lack_kernels(program)
+
+
+def _cortex_m_c(program: Program, *, name: str, header: bool) -> str:
+    from stepwell.backends.cortex_m.c.array import to_c_array
+    from stepwell.backends.cortex_m.emit import to_pte
+
+    return to_c_array(to_pte(program), name, header=header)
+
+
+def _cortex_m_sources(program: Program, *, name: str, method: str | None, kernels: str) -> Any:
+    from stepwell.backends.cortex_m.c.standalone import to_sources
+
+    return to_sources(program, name, method, kernels)
+
+
+def _run_cortex_m(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    from stepwell.backends.cortex_m.read import run_pte
+
+    return run_pte(artifact, inputs, method)
+
+
+def _cortex_m_target(name: str) -> Target:
+    """A target for any CPU; its artifacts run on the desk in a bit-exact interpreter."""
+    return CortexMTarget(
+        name,
+        cortex_m_pipeline(name),
+        "pte",
+        {"pte": _cortex_m_pte, "c": _cortex_m_c, "sources": _cortex_m_sources},
+        _run_cortex_m,
+        CORTEX_M_OPTIONS,
+        stages=stage_tables.CMSIS,
+        problems=_cortex_m_problems,
+    )
+
+
+@dataclass(frozen=True)
+class EthosuTarget(Target):
+    """An Ethos-U, or what takes TOSA, with a CPU beside it."""
+
+    def own_pipeline(self, options: Mapping[str, Any]) -> Pipeline:
+        """The pipeline with the CPU and the border that are asked for."""
+        given = {o.name: options[o.name] for o in self.own_options if o.name in options}
+        makes = tosa_beside_cpu_pipeline if self.name.endswith(BESIDE_CPU) else ethosu_pipeline
+        return makes(self.name, **given)
+
+    def inventory(self, program: Program) -> tuple[int, dict[str, int]]:
+        """Delegates; the ops beside them, the CPU library's too."""
+        from stepwell.backends.ethos_u.inventory import inventory
+
+        return inventory(program)
+
+
+def _ethosu_pte(program: Program) -> bytes:
+    from stepwell.backends.ethos_u.emit import to_pte
+
+    return to_pte(program)
+
+
+def _ethosu_problems(program: Program) -> Sequence[Problem]:
+    from stepwell.backends.cortex_m.emit import calls_that_lack_kernels
+    from stepwell.dialects.ethosu import BinaryOp, DelegateOp
+
+    return calls_that_lack_kernels(program, {DelegateOp, BinaryOp})
+
+
+def _ethosu_estimates(program: Program) -> Any:
+    from stepwell.backends.ethos_u.emit import estimates
+
+    return estimates(program)
+
+
+def _run_ethosu(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    raise NoEngine(
+        "there is no simulator of an Ethos-U on this machine",
+        help="lowered.program.run computes what the NPU and the CPU compute",
+    )
+
+
+def _ethosu_target(name: str) -> Target:
+    pipeline = OWN[name] if name in OWN else ethosu_pipeline(name)
+    return EthosuTarget(
+        name,
+        pipeline,
+        "pte",
+        {"pte": _ethosu_pte, "estimates": _ethosu_estimates},
+        _run_ethosu,
+        ETHOSU_OPTIONS,
+        stages=stage_tables.BESIDE_CPU,
+        problems=_ethosu_problems,
+    )
+
+
+def _tosa_delegates(program: Program) -> Any:
+    from stepwell.backends.ethos_u.emit import delegates
+
+    return delegates(program)
+
+
+def _run_beside_cpu(artifact: bytes, inputs: Sequence[Any], method: str) -> tuple[Any, ...]:
+    raise NoEngine(
+        "ExecuTorch's runtime has no backend for TOSA",
+        help="lowered.program.run computes what the program means; lowered.emit('delegates') gives "
+        "the flatbuffers, which the reference model runs",
+    )
+
+
+def _tosa_beside_cpu_target(name: str) -> Target:
+    return EthosuTarget(
+        name,
+        tosa_beside_cpu_pipeline(name),
+        "pte",
+        {"pte": _ethosu_pte, "delegates": _tosa_delegates},
+        _run_beside_cpu,
+        BESIDE_CPU_OPTIONS,
+        stages=stage_tables.BESIDE_CPU,
+        problems=_ethosu_problems,
+    )
+
+
+def find(name: str) -> Target | None:
+    """The target of a name, listed or not; None if it is none of these."""
+    if name.startswith("tosa-"):
+        beside = name.endswith(BESIDE_CPU)
+        return _tosa_beside_cpu_target(name) if beside else _tosa_target(name)
+    if name.startswith("cortex-m"):
+        return _cortex_m_target(name)
+    if name == VGF:
+        return VGF_TARGET
+    return _ethosu_target(name) if name in ACCELERATORS else None

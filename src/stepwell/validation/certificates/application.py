@@ -1,0 +1,188 @@
+"""Whether a statement is an instance of a rule that is proved, and what running it gives."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite
+from stepwell.ir.rewriting.rewriter import Rewriter
+from stepwell.ir.types import dims
+from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.validation.certificates.decision import held_dtype
+from stepwell.validation.certificates.graph import Definition, Graph, said_by
+from stepwell.validation.certificates.statements import pairs_of
+from stepwell.validation.rules.kept_verdicts import covers, known
+
+_FAILS = (StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError,
+          AttributeError, NotImplementedError)  # fmt: skip
+
+
+@cache
+def by_hash() -> dict[str, type[RuleRewrite]]:
+    """Every rule that is its own text, by its hash."""
+    from stepwell.validation.rules.hashes import hash_of
+    from stepwell.validation.rules.verdicts import rules
+
+    return {hash_of(rewrite): rewrite for rewrite in rules().values()}
+
+
+def hash_of_rule(rule: type[Rewrite[Any]] | None) -> str | None:
+    """The hash of a rule that has a proof."""
+    from stepwell.validation.rules.hashes import hash_of
+
+    if rule is None or not issubclass(rule, RuleRewrite):
+        return None
+    found = hash_of(rule)
+    return found if found in known() and known()[found].is_proved else None
+
+
+def follows_rule(program: Program, hash_: str) -> str | None:
+    """Why a statement is no instance of what is proved of a rule; None where it is one.
+
+    The rule itself is applied to what stands before; it must write what stands behind.
+    """
+    rewrite, verdict = by_hash().get(hash_), known().get(hash_)
+    if rewrite is None or verdict is None:
+        return f"no rule has the text {hash_}"
+    block = program.method("equal").body.block
+    tensors = [v.type for op in block.ops for v in (*op.operands, *op.results)]
+    rank = max((len(dims(t)) for t in tensors if isinstance(t, TensorType)), default=0)
+    if not covers(verdict, rank):
+        return f"{verdict.rule} is proved {verdict.scope}"
+    return writes_otherwise(program, rewrite)
+
+
+def writes_otherwise(program: Program, rewrite: type[Rewrite[Any]]) -> str | None:
+    """Why a rewrite, applied to what is before, does not write what is after; None: it does."""
+    old = [one.owner for one, _ in pairs_of(program) if isinstance(one.owner, Operation)]
+    ops = list(program.method("equal").body.block.ops)
+    places = dict.fromkeys(ops.index(op) for op in (*old, *ops[:-1]))
+    said = [_writes_otherwise(program, rewrite, place) for place in places]
+    return None if None in said else next(iter(said), "nothing is before")
+
+
+def _writes_otherwise(program: Program, rewrite: type[Rewrite[Any]], place: int) -> str | None:
+    """As `writes_otherwise`, at one op."""
+    work = Program(program.module.clone(), program.weights)
+    root = list(work.method("equal").body.block.ops)[place]
+    try:
+        match = rewrite().match(root, work) if isinstance(root, rewrite.anchors) else None
+        if match is None or isinstance(match, Refusal):
+            return f"{rewrite.name} does not match"
+        rewrite().build(match, Rewriter(root, work))
+    except _FAILS as error:
+        return f"{rewrite.name} fails: {error}"
+    (graph, numbers), pairs = _interned(work), pairs_of(work)
+    if graph.are_equal(*([numbers[pair[side]] for pair in pairs] for side in (0, 1))):
+        return None
+    return f"{rewrite.name} writes something else"
+
+
+def _interned(program: Program) -> tuple[Graph, dict[SSAValue, int]]:
+    graph, numbers = Graph(), dict[SSAValue, int]()
+    block = program.method("equal").body.block
+    for argument in block.args:
+        numbers[argument] = graph.new()
+    for op in block.ops:
+        if isinstance(op, ReturnOp):
+            continue
+        results = tuple(graph.new() for _ in op.results)
+        numbers.update(zip(op.results, results, strict=True))
+        operands = tuple(numbers[value] for value in op.operands)
+        graph.define(Definition(op, {}, {}, operands, results, said_by(op)))
+    return graph, numbers
+
+
+def allowed(bound: Bound) -> Bound:
+    """What a statement may be off by where it is run; a thousandth, for roundings."""
+    if bound.exact or not (bound.is_local or bound.magnitudes):
+        return bound
+    return Bound(max(bound.relative, 1e-3), max(bound.absolute, 1e-4), units=bound.units)
+
+
+_MOST_STEPS = 1 << 16
+"""Of a run: a loop in a statement may have no end."""
+
+
+class _Bounded(Interpreter):
+    """An interpreter of so many steps."""
+
+    steps = 0
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        """Evaluate one op, binding its results."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise StepwellError(f"it takes more than {_MOST_STEPS} steps")
+        super().step(op, environment)
+
+
+DRAWS = ("ordinary", "large", "special")
+"""Inputs that a statement is run on."""
+
+
+def runs(program: Program, bound: Bound, seed: int = 0, draw: str = "ordinary") -> str | None:
+    """What differs if a statement is run on random numbers; None: nothing beyond its bound.
+
+    Args:
+        draw: one of `DRAWS`: of any size, or NaN, infinities and zeros among them.
+
+    Raises:
+        StepwellError: it cannot be run here.
+    """
+    from stepwell.validation.compare import differs
+
+    generator = torch.Generator().manual_seed(seed)
+    block = program.method("equal").body.block
+    environment: dict[SSAValue, Any] = {a: _input(a.type, generator, draw) for a in block.args}
+    interpreter = _Bounded(program.weights)
+    try:
+        with torch.no_grad():
+            for op in block.ops:
+                if not isinstance(op, ReturnOp):
+                    interpreter.step(op, environment)
+    except _FAILS as error:
+        raise StepwellError(f"it cannot be run: {error}") from error
+    for old, new in pairs_of(program):
+        difference = differs(environment[old], environment[new], bound, against="tensor")
+        if difference is not None:
+            return str(difference)
+    return None
+
+
+def _input(type_: Any, generator: torch.Generator, draw: str) -> Any:
+    if not isinstance(type_, TensorType):
+        raise StepwellError(f"an input of type {type_}")
+    shape = dims(type_)
+    if not all(isinstance(size, int) for size in shape):
+        raise StepwellError("a symbolic size")
+    sizes = [int(size) for size in shape]  # pyright: ignore[reportArgumentType]
+    dtype, type_quantization = held_dtype(type_), quantization(type_)
+    if type_quantization is not None:
+        return torch.randint(
+            type_quantization.low, type_quantization.high + 1, sizes, generator=generator
+        ).to(dtype)
+    if dtype.is_floating_point and dtype.itemsize > 1:
+        numbers = torch.randn(sizes, generator=generator, dtype=torch.float64)
+        if draw == "large":
+            most = 4 if dtype == torch.float16 else 30
+            numbers *= 10 ** (torch.rand(sizes, generator=generator, dtype=torch.float64) * most)
+        elif draw == "special":
+            among = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0])
+            picked = among[torch.randint(0, len(among), sizes, generator=generator)].double()
+            numbers = torch.where(torch.rand(sizes, generator=generator) < 0.2, picked, numbers)
+        return numbers.to(dtype)
+    least, most = (0, 2)
+    if draw == "large" and dtype != torch.bool and not dtype.is_floating_point:
+        least, most = torch.iinfo(dtype).min // 2, torch.iinfo(dtype).max // 2
+    return torch.randint(least, most, sizes, generator=generator).to(dtype)

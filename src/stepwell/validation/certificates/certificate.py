@@ -1,0 +1,349 @@
+"""A certificate: a program's two texts, and between them what each application rests on."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, field, fields
+from types import NoneType
+from typing import Any, cast
+
+import torch
+
+from stepwell.ir.diagnostics import StepwellError, quoted
+from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.outside.files import as_path, write_atomically
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.types import AnyTensor, dims, element, tensor
+from stepwell.ir.weights import WeightStore
+from stepwell.validation.certificates.application import allowed, follows_rule, hash_of_rule, runs
+from stepwell.validation.certificates.decision import KINDS, Undecided, is_constant
+from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
+from stepwell.validation.certificates.recorder import Application, Recorder
+from stepwell.validation.certificates.renaming import Decisions
+from stepwell.validation.certificates.statements import read
+
+VERSION = 2
+VALUES = "values"
+"""That both sides were run on all values of their bytes."""
+PROVED = ("rule", *KINDS, VALUES, "step", "follows")
+"""What an application may rest on that is a proof."""
+
+QUOTED = re.compile(r'"([^"\n]*)"')
+"""A name in a text; one in another's place is no weight's."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An application, and what it rests on.
+
+    Attributes:
+        step, rewrite, op, node: which, and where.
+        by: `rule`: a proof of the rule; `bits`, `reals`: its own instance was decided, for any
+            weights or `by the numbers of small weights`, of symbolic sizes `at sizes that were
+            tried`; `values`: its sides are as close as its
+            bound says for all values of their bytes; `follows`: nothing had to be proved;
+            `step`: the step as a whole was decided; `run`: it was run; `nothing`: not even that.
+        statement: its text.
+        rule: the hash of the rule's text.
+        reason: why it is not proved.
+    """
+
+    step: str
+    rewrite: str
+    op: str
+    node: str | None
+    by: str
+    statement: str = ""
+    rule: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a lowering rests on; `stepwell verify-certificate` checks it again from its texts."""
+
+    target: str
+    start: str
+    end: str
+    entries: tuple[Entry, ...]
+    weights: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many applications rest on what."""
+        return Counter(entry.by for entry in self.entries)
+
+    @property
+    def proved(self) -> int:
+        """How many applications are proved."""
+        return sum(self.counts[by] for by in PROVED)
+
+    def __str__(self) -> str:
+        count, run = len(self.entries), self.counts["run"]
+        left = count - self.proved - run
+        text = f"{self.proved} of {count} applications proved, {run} run"
+        return text + (f", {left} taken as they are" if left else "")
+
+    def to_json(self) -> str:
+        """All of it, with a digest of it."""
+        rows = {"version": VERSION, **asdict(self)}
+        return json.dumps({**rows, "digest": _digest(rows)}, indent=1)
+
+    def save(self, path: Any) -> None:
+        """Write it to a file."""
+        write_atomically(as_path(path), self.to_json().encode())
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """A certificate from its text.
+
+        Raises:
+            StepwellError: the text is none.
+        """
+        try:
+            held = json.loads(text, object_pairs_hook=_of_pairs)
+            _has_types(held, {**_fields(cls), "version": int, "digest": str})
+            if held.pop("version") != VERSION:
+                raise ValueError("it is of another version of stepwell")
+            if held.pop("digest") != _digest({"version": VERSION, **held}):
+                raise ValueError("it was changed after it was written: its digest is another")
+            rows: list[dict[str, Any]] = held.pop("entries")
+            return cls(entries=tuple(map(_entry_of, rows)), **held)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StepwellError(
+                f"this is no certificate: {error}",
+                help="`stepwell lower --certify FILE` writes one",
+            ) from error
+
+
+_FIELDS = {"str": str, "str | None": (str, NoneType), "dict[str, Any]": dict}
+"""Classes of what stands in JSON, by the types of fields; lists where there is none."""
+
+
+def _fields(cls: type[Any]) -> dict[str, Any]:
+    return {f.name: _FIELDS.get(cast(str, f.type), list) for f in fields(cls)}
+
+
+def _has_types(row: Any, wanted: Mapping[str, Any]) -> None:
+    """Whether a part of a certificate has the fields that it must have, and no others.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if not isinstance(row, dict) or set(cast("dict[str, Any]", row)) != set(wanted):
+        raise ValueError(f"an object with the fields {', '.join(wanted)} is missing")
+    for name, kind in wanted.items():
+        if not isinstance(row[name], kind) or isinstance(row[name], bool):
+            raise ValueError(f"{name} is a {type(cast(Any, row[name])).__name__}")
+
+
+def _entry_of(row: Any) -> Entry:
+    _has_types(row, _fields(Entry))
+    return Entry(**row)
+
+
+def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return found
+
+
+def _digest(rows: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+
+
+def certificate(recorder: Recorder, target: str) -> Certificate:
+    """Decide what each application of a lowering rests on."""
+    program = recorder.program
+    decisions = Decisions(recorder.weights)
+    entries = [_entry(made, decisions) for made in recorder.applications]
+    by_step = {
+        made.step: entry.by
+        for made, entry in zip(recorder.applications, entries, strict=True)
+        if made.op == "the program"
+    }
+    found: list[Entry] = []
+    for application, entry in zip(recorder.applications, entries, strict=True):
+        if entry.by == "nothing" and not application.statements:
+            how = by_step.get(application.step, "bits")
+            kind = "step" if how in PROVED else how
+            entry = Entry(*_place(application), kind, reason="" if kind == "step" else entry.reason)
+        found.append(entry)
+    ends = [recorder.start, str(program)]
+    kept = _weights(recorder.weights, [*(entry.statement for entry in found), *ends], ends)
+    return Certificate(target, recorder.start, str(program), tuple(found), kept)
+
+
+def _place(application: Application) -> tuple[str, str, str, str | None]:
+    return application.step, application.rewrite, application.op, application.node
+
+
+def _decided(text: str, decisions: Decisions) -> str:
+    """The reading in which a statement holds.
+
+    Raises:
+        Undecided: it holds in none; the reason is that of any weights.
+    """
+    try:
+        return decisions.decide(text, KINDS[:2])
+    except Undecided as error:
+        with suppress(Undecided):
+            return decisions.decide(text, KINDS[2:])
+        raise error
+
+
+def _entry(application: Application, decisions: Decisions) -> Entry:
+    if not application.claims:
+        return Entry(*_place(application), "follows")
+    held = allowed(application.bound)
+    reason = "values stand for others"
+    hash_ = hash_of_rule(application.rule)
+    weights = decisions.weights
+    for text in application.statements:
+        if hash_ is not None and follows_rule(read(text, weights)[0], hash_) is None:
+            return Entry(*_place(application), "rule", text, hash_)
+        try:
+            return Entry(*_place(application), _decided(text, decisions), text)
+        except Undecided as error:
+            reason = str(error)
+    for text in application.statements:
+        with suppress(NotOfBytes, StepwellError):
+            if apart_on_all(read(text, weights)[0], held) is None:
+                return Entry(*_place(application), VALUES, text)
+    for text in application.statements:
+        try:
+            program, _ = read(text, weights)
+            if (apart := runs(program, held)) is None:
+                return Entry(*_place(application), "run", text, reason=reason)
+            reason = f"{reason}; run: {apart}"
+        except StepwellError as error:
+            reason = f"{reason}; {error.problems[0].fact}"
+    text = application.statements[0] if application.statements else ""
+    return Entry(*_place(application), "nothing", text, reason=reason)
+
+
+# -- weights -------------------------------------------------------------------------------------
+
+
+def _weights(store: WeightStore, texts: list[str], ends: list[str]) -> dict[str, Any]:
+    """What texts need to know of weights: types, recipes, digests; the numbers of constants.
+
+    Numbers of the model's own are not in it: they are read from the program that is checked.
+    """
+    waiting = _named(store, texts)
+    shown = set(_named(store, ends))
+    weights: dict[str, Any] = {}
+    while waiting:
+        key = waiting.pop()
+        if key in weights:
+            continue
+        recipe = store.recipe_of(key)
+        row: dict[str, Any] = {"digest": store.content_hash(key) if key in shown else ""}
+        weights[key] = row
+        if recipe is not None:
+            row |= {"recipe": recipe[0], "sources": list(recipe[1]), "parameters": recipe[2]}
+            waiting += recipe[1]
+            continue
+        type_ = store.type_of(key)
+        row["digest"] = store.content_hash(key)
+        row["shape"] = list(dims(type_))
+        row["dtype"] = str(torch_dtype(element(type_))).removeprefix("torch.")
+        if "#" in key and is_constant(store, key):
+            row["data"] = base64.b64encode(_bytes(store.get(key).contiguous())).decode()
+    return weights
+
+
+def _named(store: WeightStore, texts: list[str]) -> list[str]:
+    """The weights that texts name, in the store's order."""
+    names = {name for text in texts for name in QUOTED.findall(text)}
+    return [key for key in store if key in names]
+
+
+def _bytes(value: torch.Tensor) -> bytes:
+    return bytes(value.reshape(-1).view(torch.uint8).tolist())
+
+
+def store_of(rows: Mapping[str, Any], given: Sequence[WeightStore]) -> tuple[WeightStore, int]:
+    """The store that a certificate speaks of: numbers are those of programs that are given.
+
+    Returns:
+        The store, in which of other weights the types alone are known; and how many weights of the
+        programs are taken to be made by their recipes, of weights that are not given.
+
+    Raises:
+        StepwellError: a weight is not what its name, its digest or a program says.
+    """
+    store, begun = WeightStore(), set[str]()
+    taken = 0
+
+    def add(key: str) -> None:
+        nonlocal taken
+        if key in store:
+            return
+        row = rows.get(key)
+        if row is None or key in begun:
+            raise StepwellError(f"the weight {quoted(key)} is not described, or made of itself")
+        begun.add(key)
+        holders = [each for each in given if key in each and each.is_known(key)]
+        if "recipe" in row:
+            _has_types(row, {"digest": str, "recipe": str, "sources": list, "parameters": dict})
+            for source in row["sources"]:
+                add(source)
+            derived_key = store.derive(row["recipe"], row["sources"], **row["parameters"])
+            if derived_key != key:
+                raise StepwellError(f"the weight {quoted(key)} is none that {row['recipe']} makes")
+        else:
+            type_ = _type_of(row)
+            if "data" in row:
+                _add_constant(store, key, row)
+            elif holders:
+                store.add(key, holders[0].get(key))
+            else:
+                store.add_unknown(key, type_)
+            if store.type_of(key) != type_:
+                raise StepwellError(f"the weight {quoted(key)} has another type in the program")
+        made = store.recipe_of(key)
+        found = [each for each in holders if made is None or each.recipe_of(key) != made]
+        taken += bool(found) and not store.is_known(key)
+        known = [store] if store.is_known(key) and (found or row["digest"]) else []
+        digests = {each.content_hash(key) for each in (*found, *known)}
+        if (row["digest"] and known) or (found and not known):
+            digests.add(row["digest"])
+        if len(digests) > 1 or any(s.type_of(key) != store.type_of(key) for s in found):
+            raise StepwellError(f"the weight {quoted(key)} has other elements in the program")
+
+    for key in rows:
+        add(key)
+    return store, taken
+
+
+def _type_of(row: Any) -> AnyTensor:
+    wanted = {"digest": str, "shape": list, "dtype": str}
+    _has_types(row, wanted | ({"data": str} if "data" in row else {}))
+    dtype = getattr(torch, row["dtype"], None)
+    is_shape = all(type(size) is int and 0 <= size < 1 << 40 for size in row["shape"])
+    if not isinstance(dtype, torch.dtype) or not is_shape:
+        raise ValueError("a weight has no type")
+    return tensor(row["shape"], element_type(dtype))
+
+
+def _add_constant(store: WeightStore, key: str, row: dict[str, Any]) -> None:
+    """Add a constant that the certificate holds: its name says what its elements are."""
+    dtype = getattr(torch, row["dtype"])
+    data = bytearray(base64.b64decode(row["data"], validate=True))
+    flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+    made = store.constant(flat.reshape(row["shape"]), key.rpartition("#")[0])
+    if made != key or store.content_hash(key) != row["digest"]:
+        raise StepwellError(f"the constant {quoted(key)} has other elements")
+
+
+def parsed(text: str, store: WeightStore) -> Program:
+    """A program of a certificate."""
+    return Program.parse(text, store)

@@ -1,0 +1,278 @@
+"""Whether the pairs of a statement are equal: by numbers of expressions, or by running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+import stepwell.validation.certificates.casts  # pyright: ignore[reportUnusedImport]
+import stepwell.validation.certificates.lookups  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.core import StateOp, WeightOp
+from stepwell.ir.declared.interpretation import Interpreter, rule_for
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import History
+from stepwell.ir.sizes.size import Size
+from stepwell.ir.types import dims, element, symbols_of
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
+from stepwell.validation.certificates.graph import is_repeatable, said_by
+from stepwell.validation.certificates.shadows import NotFollowed, Reading, Shadow
+from stepwell.validation.certificates.statements import MOST_ELEMENTS, elements_of, pairs_of
+from stepwell.validation.derived import C_LIBRARY
+
+SMALL = 4096
+"""Elements of a constant made by a rewrite that are read as the numbers they are."""
+GIVEN = ", by the numbers of small weights"
+"""Behind a reading: small weights of the model are the numbers they are, such as scales."""
+TRIED = ", at sizes that were tried"
+KINDS = ("bits", "reals", f"bits{GIVEN}", f"reals{GIVEN}")
+"""Readings that decide a statement, those that hold for any weights first."""
+_FAILS = (
+    NotFollowed, StepwellError, RuntimeError, ValueError, TypeError, IndexError, KeyError,
+    AttributeError, NotImplementedError, AssertionError,
+)  # fmt: skip
+
+
+_MOST_STEPS = 1 << 16
+"""Of a statement: a loop in it may have no end."""
+_CHOICES = ("control.cond", "tosa.cond_if")
+_WAYS = (True, False)
+
+
+class Undecided(Exception):
+    """Why nothing is known of a statement."""
+
+
+Pairs = Sequence[tuple[SSAValue, SSAValue]]
+
+
+def decide(
+    program: Program,
+    kinds: Sequence[str],
+    seed: int = 0,
+    pairs: Pairs | None = None,
+    numbers: Mapping[float, str] | None = None,
+) -> str:
+    """The first reading in which all pairs of a statement are equal.
+
+    A statement of symbolic sizes is decided at two choices of them, and the reading says so.
+
+    Args:
+        program: the statement: of one method.
+        kinds: readings to try, in order.
+        seed: of the variables.
+        pairs: those of the method's results, where no others are given.
+        numbers: plain numbers that stand for any, with their names.
+
+    Raises:
+        Undecided: they are equal in none, with the reason.
+    """
+    sizes = [] if pairs is not None else list(_at_sizes(program))
+    if sizes:
+        found = [decide(each, kinds, seed, numbers=numbers) for each in sizes]
+        return max(found, key=KINDS.index) + TRIED
+    reason = ""
+    for kind in kinds:
+        plain = kind.removesuffix(GIVEN)
+        run = _Run(program.weights, Reading(plain, seed, numbers), given=plain != kind)
+        try:
+            apart = run.apart(program, pairs_of(program) if pairs is None else pairs)
+        except _FAILS as error:
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            continue
+        if apart is None:
+            return kind
+        reason = apart
+    raise Undecided(reason)
+
+
+def _at_sizes(program: Program) -> Iterator[Program]:
+    """A statement of symbolic sizes, at numbers for them; none of a statement of numbers.
+
+    Raises:
+        Undecided: nothing is known of a size, or it cannot be a number.
+    """
+    (method,) = program.methods.values()
+    types = [a.type for a in method.body.block.args if isinstance(a.type, TensorType)]
+    symbols = sorted(symbols_of(types))
+    if not any(isinstance(d, Size) for t in types for d in dims(t)):
+        return
+    for start in (4, 6):
+        copy = Program(program.module.clone(), program.weights)
+        chosen = {symbol: start + 2 * at for at, symbol in enumerate(symbols)}
+        try:
+            PinSymbolicSizes.of(chosen).apply(copy, History())
+        except _FAILS as error:
+            raise Undecided(f"of symbolic sizes: {error}") from error
+        if elements_of(copy) > MOST_ELEMENTS:
+            raise Undecided("of symbolic sizes: its values have too many elements")
+        yield copy
+
+
+class _Shadows:
+    """A store of shadows."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+
+    def get(self, key: str) -> Any:
+        """The shadow of a weight."""
+        return self._run.weight(key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run.weights, name)
+
+
+class _Shadowing(Interpreter):
+    """An interpreter of regions whose weights are shadows too."""
+
+    run: _Run
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        """Evaluate one op, binding its results."""
+        operands = [environment[value] for value in op.operands]
+        environment.update(zip(op.results, self.run.results(op, operands), strict=True))
+
+
+class _Run:
+    """One run of a statement on shadows."""
+
+    def __init__(self, weights: WeightStore, reading: Reading, given: bool) -> None:
+        self.weights, self.reading, self.given = weights, reading, given
+        held: Any = _Shadows(self)
+        self.interpreter = _Shadowing(held)
+        self.interpreter.run = self
+        self._made: dict[str, Any] = {}
+        self._steps = 0
+
+    def apart(self, program: Program, pairs: Pairs) -> str | None:
+        """What differs, or None."""
+        environment: dict[SSAValue, Any] = {}
+        (method,) = program.methods.values()
+        block = method.body.block
+        for number, argument in enumerate(block.args):
+            environment[argument] = self.input(f"argument {number}", argument.type)
+        with torch.no_grad():
+            for op in block.ops:
+                if not isinstance(op, ReturnOp):
+                    operands = [environment[value] for value in op.operands]
+                    results = self.results(op, operands)
+                    environment.update(zip(op.results, results, strict=True))
+        for old, new in pairs:
+            one, other = environment[old], environment[new]
+            if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+                return "a result is no tensor"
+            if one.dtype != other.dtype or one.shape != other.shape:
+                return f"{one.dtype}{list(one.shape)} is no {other.dtype}{list(other.shape)}"
+            if not torch.equal(self.reading.numbers(one), self.reading.numbers(other)):
+                return f"{self.reading.kind}: they are other expressions"
+        return None
+
+    def input(self, name: str, type_: Any) -> Shadow:
+        """A tensor that is any."""
+        if not isinstance(type_, TensorType):
+            raise NotFollowed(f"an input of type {type_}")
+        shape = dims(type_)
+        if not all(isinstance(size, int) for size in shape):
+            raise NotFollowed("a symbolic size")
+        return self.reading.variable(name, [int(size) for size in shape], held_dtype(type_))  # pyright: ignore[reportArgumentType]
+
+    def results(self, op: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+        """What an op gives: by its own rule, or as a function known by what it says."""
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise NotFollowed(f"more than {_MOST_STEPS} steps")
+        if isinstance(op, WeightOp):
+            return [self.weight(op.key.data)]
+        if isinstance(op, StateOp):
+            return [self.input(f"state {op.key.data}", op.result.type)]
+        rule = rule_for(type(op)) if is_repeatable(op) else None
+        if rule is not None and op.name in _CHOICES and isinstance(operands[0], Shadow):
+            ways = [rule(op, [torch.tensor(w), *operands[1:]], self.interpreter) for w in _WAYS]
+            test = operands[0].reshape([])
+            return [torch.where(test, one, other) for one, other in zip(*ways, strict=True)]
+        if rule is not None:
+            try:
+                if (steps := C_LIBRARY.get(op.name)) is not None:
+                    return [steps(*operands[: _read_by(steps)])]
+                return self._fitting(op, rule(op, operands, self.interpreter))
+            except _FAILS:
+                pass
+        text = f"{said_by(op)}({', '.join(self.reading.name_of(value) for value in operands)})"
+        text += "" if is_repeatable(op) else f" at step {self._steps}"
+        return [
+            self.input(f"{text}#{number}", result.type) for number, result in enumerate(op.results)
+        ]
+
+    def _fitting(self, op: Operation, results: Sequence[Any]) -> Sequence[Any]:
+        """Results of the shapes that are said."""
+        for value, result in zip(results, op.results, strict=True):
+            is_tensor = isinstance(value, Tensor) and isinstance(result.type, TensorType)
+            if is_tensor and list(value.shape) != list(dims(result.type)):
+                raise NotFollowed(f"{op.name} gives another shape")
+        return results
+
+    def weight(self, key: str) -> Any:
+        """A weight: any, but for what a recipe makes of others, and for small constants."""
+        if key not in self._made:
+            self._made[key] = self._weight(key)
+        return self._made[key]
+
+    def _weight(self, key: str) -> Any:
+        recipe = self.weights.recipe_of(key)
+        if recipe is None:
+            if is_constant(self.weights, key, self.given):
+                return self.weights.get(key)
+            type_ = self.weights.type_of(key)
+            shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
+            return self.reading.variable(f"weight {key}", shape, torch_dtype(element(type_)))
+        name, sources, parameters = recipe
+        weights = [self.weight(source) for source in sources]
+        try:
+            return self.weights.evaluated_on(key, weights)
+        except _FAILS:
+            text = (
+                f"{name}{sorted(parameters.items())}({[self.reading.name_of(g) for g in weights]})"
+            )
+            type_ = self.weights.type_of(key)
+            shape = [int(size) for size in dims(type_)]  # pyright: ignore[reportArgumentType]
+            return self.reading.variable(text, shape, torch_dtype(element(type_)))
+
+
+def _read_by(steps: Any) -> int:
+    return 2 if steps is C_LIBRARY["tosa.pow"] else 1
+
+
+def is_constant(weights: WeightStore, key: str, given: bool = False) -> bool:
+    """Whether a weight that is no recipe's is a small constant, whose numbers count.
+
+    Args:
+        weights: the store.
+        key: its key.
+        given: whether the model's own count too.
+    """
+    if weights.recipe_of(key) is not None or not weights.is_known(key):
+        return False
+    count = 1
+    for size in dims(weights.type_of(key)):
+        count *= int(size)  # pyright: ignore[reportArgumentType]
+    return count <= SMALL and (given or "#" in key or count == 1)
+
+
+def held_dtype(type_: Any) -> torch.dtype:
+    """The element type of what is stored."""
+    type_quantization = quantization(type_)
+    return (
+        torch_dtype(element(type_))
+        if type_quantization is None
+        else storage_dtype(type_quantization)
+    )

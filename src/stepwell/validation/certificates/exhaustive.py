@@ -1,0 +1,284 @@
+"""Pairs that a few bytes and truth values decide, element by element: run on all that there are.
+
+Constants of one number are part of the functions, and so are tables for look-ups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.quant.ops import StorageCast
+from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import is_of
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import i1, i8, torch_dtype, ui8
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import EXACT, Bound
+from stepwell.ir.sizes.size import number_of
+from stepwell.ir.types import dims, element, is_static
+from stepwell.validation.certificates.decision import is_constant
+from stepwell.validation.certificates.graph import is_repeatable
+from stepwell.validation.certificates.statements import pairs_of
+
+_MOST_RUNS = 1024
+_MOST_INPUTS = 3
+_MOST_VALUES = 1 << 18
+_BYTE = 256
+_TABLES = ("tosa.table", "cmsis.quantized_activation")
+"""Ops whose second operand is a table, in which the first is looked up."""
+
+
+class NotOfBytes(Exception):
+    """Pairs that are no elementwise functions of few bytes, in the order of elements."""
+
+
+def apart_on_all(
+    program: Program,
+    bound: Bound = EXACT,
+    pairs: Sequence[tuple[SSAValue, SSAValue]] | None = None,
+) -> str | None:
+    """What differs by more than a bound, for some values of the bytes; None where nothing does.
+
+    Args:
+        program: of one method.
+        bound: how far results may be off.
+        pairs: those of the method's results, where no others are given.
+
+    Raises:
+        NotOfBytes: it cannot be decided so.
+    """
+    pairs = pairs_of(program) if pairs is None else pairs
+    ops = _ops_of([value for pair in pairs for value in pair])
+    if not all(map(is_repeatable, ops)):
+        raise NotOfBytes("it draws random numbers")
+    (method,) = program.methods.values()
+    inputs = [a for a in method.body.block.args if _is_read(a, ops, pairs)]
+    try:
+        count, shape = _count(program, inputs, ops, pairs)
+    except NotOfBytes as error:
+        return _apart_by_places(program, inputs, ops, pairs, bound, error)
+    numbers = [_all_of(value) for value in inputs]
+    total = prod(map(len, numbers))
+    if total > _MOST_VALUES:
+        raise NotOfBytes("too many values")
+    if shape:  # All have it, and an axis may be longer for what computes element by element.
+        shape = (-(-total * shape[0] // count), *shape[1:])
+        count = prod(shape)
+    if -(-total // count) > _MOST_RUNS:
+        raise NotOfBytes("too many runs")
+    for begin in range(0, total, count):
+        places = torch.arange(begin, begin + count) % total
+        environment: dict[SSAValue, Any] = {}
+        for value, number in zip(inputs, numbers, strict=True):
+            picked, places = number[places % len(number)], places // len(number)
+            environment[value] = picked.reshape(shape or _shape(value))
+        difference = _apart(program, ops, environment, pairs, bound, has_shape=bool(shape))
+        if difference is not None:
+            return difference
+    return None
+
+
+def _apart(
+    program: Program,
+    ops: dict[Operation, None],
+    environment: dict[SSAValue, Any],
+    pairs: Sequence[tuple[SSAValue, SSAValue]],
+    bound: Bound,
+    has_shape: bool,
+) -> str | None:
+    """What differs on some inputs, which the environment has."""
+    from stepwell.validation.compare import differs
+
+    _run(program, _in_order(program, ops), environment)
+    for old, new in pairs:
+        if has_shape and environment[old].shape != environment[new].shape:
+            raise NotOfBytes("an op computes in its own shape")
+        difference = differs(environment[old], environment[new], bound, against="tensor")
+        if difference is not None:
+            return str(difference)
+    return None
+
+
+def _run(program: Program, ops: Sequence[Operation], environment: dict[SSAValue, Any]) -> None:
+    interpreter = Interpreter(program.weights)
+    with torch.no_grad():
+        for op in ops:
+            try:
+                interpreter.step(op, environment)
+            except (StepwellError, RuntimeError, NotImplementedError) as error:
+                raise NotOfBytes(str(error)) from error
+
+
+def _in_order(program: Program, ops: dict[Operation, None]) -> list[Operation]:
+    (method,) = program.methods.values()
+    return [op for op in method.body.block.ops if op in ops and not isinstance(op, ReturnOp)]
+
+
+def _shape(value: SSAValue) -> list[int]:
+    return [*map(number_of, dims(value.type))]
+
+
+# -- one byte, at another place ------------------------------------------------------------------
+
+_FIRST = 1 << 40
+"""The place of the first element: no constant is a number like it."""
+
+
+def _apart_by_places(
+    program: Program,
+    inputs: Sequence[SSAValue],
+    ops: dict[Operation, None],
+    pairs: Sequence[tuple[SSAValue, SSAValue]],
+    bound: Bound,
+    otherwise: NotOfBytes,
+) -> str | None:
+    """The same where each element is a function of one byte, wherever that stands.
+
+    Where both sides name the same place, all inputs are filled with each value in turn.
+    """
+    moving = {op for op in ops if is_of(op, "movement", "padding") or _is_shape(op)}
+    if not moving or not inputs or not all(is_static(v.type) for v in inputs):
+        raise otherwise
+    numbers = [_all_of(value) for value in inputs]
+    places: dict[SSAValue, Any] = {}
+    first = _FIRST
+    for value in inputs:
+        count = prod(_shape(value))
+        places[value] = torch.arange(first, first + count).reshape(_shape(value))
+        first += count
+    for op in _in_order(program, ops):
+        if isinstance(op, WeightOp):
+            _is_part(op, program)
+            places[op.result] = torch.zeros(_shape(op.result), dtype=torch.int64)
+        elif op in moving:
+            _run(program, [op], places)
+        else:
+            places[op.results[0]] = _place_of_operand(op, places, otherwise)
+    for old, new in pairs:
+        one, other = (torch.where(places[v] < _FIRST, 0, places[v]) for v in (old, new))
+        if not torch.equal(one, other):
+            raise otherwise
+    for at in range(max(map(len, numbers))):
+        environment: dict[SSAValue, Any] = {
+            value: number[at % len(number)].expand(_shape(value))
+            for value, number in zip(inputs, numbers, strict=True)
+        }
+        difference = _apart(program, ops, environment, pairs, bound, has_shape=True)
+        if difference is not None:
+            return difference
+    return None
+
+
+def _is_shape(op: Operation) -> bool:
+    """Whether an op gives no tensor, of nothing: sizes, for a movement."""
+    return not op.operands and not any(isinstance(v.type, TensorType) for v in op.results)
+
+
+def _place_of_operand(op: Operation, places: dict[SSAValue, Any], otherwise: NotOfBytes) -> Any:
+    """The places of what an elementwise op reads, if that is one tensor of its result's shape."""
+    read = [v for v in op.operands if bool((places[v] >= _FIRST).any())]
+    if not _is_elementwise(op) or len(op.results) != 1 or len(read) != 1:
+        raise otherwise
+    if dims(read[0].type) != dims(op.results[0].type):
+        raise otherwise
+    return places[read[0]]
+
+
+def _is_elementwise(op: Operation) -> bool:
+    """Whether an element of a result is a function of those in its place."""
+    is_one = is_of(op, "elementwise") or isinstance(op, StorageCast) or op.name in _TABLES
+    return is_one and not op.regions
+
+
+# -- what decides --------------------------------------------------------------------------------
+
+
+def _count(
+    program: Program,
+    inputs: Sequence[SSAValue],
+    ops: dict[Operation, None],
+    pairs: Sequence[tuple[SSAValue, SSAValue]],
+) -> tuple[int, tuple[int, ...]]:
+    """The elements of each tensor, as many in all, of which each is a function of those before.
+
+    The shape comes with them, if all have one.
+    """
+    if not 1 <= len(inputs) <= _MOST_INPUTS:
+        raise NotOfBytes("it has no input, or many")
+    computed = [op for op in ops if not _is_part(op, program)]
+    made = [v for op in computed for v in op.results]
+    values = [*inputs, *made, *(v for pair in pairs for v in pair)]
+    if not all(isinstance(value.type, TensorType) for value in values):
+        raise NotOfBytes("a number of run time")
+    if not all(is_static(value.type) for value in values):
+        raise NotOfBytes("a symbolic size")
+    shapes = {dims(value.type) for value in values}
+    counts = {prod(map(number_of, shape)) for shape in shapes}
+    for op in computed:
+        if not _is_elementwise(op) and (not is_of(op, "reshape") or op.regions):
+            raise NotOfBytes(f"{op.name} is not elementwise")
+    if len(counts) != 1 or (len(inputs) > 1 and len(shapes) > 1):
+        raise NotOfBytes("shapes broadcast")
+    first = tuple(map(number_of, shapes.pop()))
+    return counts.pop() or 1, () if shapes or 0 in first else first
+
+
+def _is_part(op: Operation, program: Program) -> bool:
+    """Whether an op is a constant of one number, or a table that is looked up in.
+
+    Raises:
+        NotOfBytes: it is another weight.
+    """
+    if not isinstance(op, WeightOp):
+        return False
+    known = is_constant(program.weights, op.key.data, True)
+    is_table = all(u.operation.name in _TABLES and u.index == 1 for u in op.result.uses)
+    count = prod(map(number_of, dims(op.result.type)))
+    if known and (count == 1 or is_table):
+        return True
+    raise NotOfBytes(f"the weight {op.key.data} is any")
+
+
+def _all_of(value: SSAValue) -> Any:
+    value_quantization = quantization(value.type)
+    if value_quantization is None and element(value.type) in (i1, i8, ui8):
+        dtype = torch_dtype(element(value.type))
+        least, most = (
+            (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+        )
+        return torch.arange(least, most + 1).to(dtype)
+    if (
+        value_quantization is None
+        or not value_quantization.is_per_tensor
+        or value_quantization.high - value_quantization.low >= _BYTE
+    ):
+        raise NotOfBytes(f"{value.type} has more values than a byte")
+    return torch.arange(value_quantization.low, value_quantization.high + 1).to(
+        storage_dtype(value_quantization)
+    )
+
+
+def _is_read(
+    value: SSAValue, ops: dict[Operation, None], pairs: Sequence[tuple[SSAValue, SSAValue]]
+) -> bool:
+    return any(value in op.operands for op in ops) or any(value in pair for pair in pairs)
+
+
+def _ops_of(values: Sequence[SSAValue]) -> dict[Operation, None]:
+    ops: dict[Operation, None] = {}
+    waiting = [value.owner for value in values]
+    while waiting:
+        owner = waiting.pop()
+        if isinstance(owner, Operation) and owner not in ops:
+            ops[owner] = None
+            waiting += [value.owner for value in owner.operands]
+    return ops

@@ -1,0 +1,262 @@
+"""What a lowering did, as statements: a watch on its history, and a look behind each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from typing import Any
+
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from stepwell.ir.core import MutateInputOp, UpdateOp
+from stepwell.ir.diagnostics import node_name, op_name
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Bound, Pass, Rewrite, Rewriter, Step, bound_of, step_name
+from stepwell.ir.syntax.text import to_text
+from stepwell.ir.weights import WeightStore
+from stepwell.validation.certificates.graph import Definition, Graph, said_by
+from stepwell.validation.certificates.statements import Cone, TooLarge
+
+WHOLE = 1 << 30
+
+
+@dataclass
+class Application:
+    """One application of a rewrite, or one run of a step that looks at the whole program.
+
+    Attributes:
+        step, rewrite, op, node: which, and where.
+        bound: how far it may move results.
+        statements: texts; the first that can be decided is what it rests on.
+        claims: the pairs of values that are equal by it.
+        rule: the rewrite's class, if it is a rule.
+        hangs_on_step: whether it made values that stand for others, so that the step as a whole
+            must be looked at.
+    """
+
+    step: str
+    rewrite: str
+    op: str
+    node: str | None
+    bound: Bound
+    statements: list[str] = field(default_factory=list[str])
+    claims: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    rule: type[Rewrite[Any]] | None = None
+    hangs_on_step: bool = False
+
+
+@dataclass
+class Recorder:
+    """Numbers for the values of a program as it is lowered, and what is said of them."""
+
+    program: Program
+    graph: Graph = field(default_factory=Graph)
+    weights: WeightStore = field(default_factory=WeightStore)
+    """All weights that there were on the way."""
+    applications: list[Application] = field(default_factory=list[Application])
+    step: str = ""
+    start: str = ""
+    _numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    _values: dict[int, SSAValue] = field(default_factory=dict[int, SSAValue])
+    _types: dict[int, Attribute] = field(default_factory=dict[int, Attribute])
+    _seen: int = 0
+    _outputs: list[int] = field(default_factory=list[int])
+    _before: dict[int, Definition] = field(default_factory=dict[int, Definition])
+
+    def __post_init__(self) -> None:
+        self._outputs = self._taken()
+        self.start = numbered(self.program, self.number)
+
+    # -- numbers and definitions -------------------------------------------------------------
+
+    def number(self, value: SSAValue) -> int:
+        """The number of a value."""
+        if value not in self._numbers:
+            self._renumber(value)
+        return self._numbers[value]
+
+    def _renumber(self, value: SSAValue) -> int:
+        made = self._numbers[value] = self.graph.new()
+        self._types[made], self._values[made] = value.type, value
+        return made
+
+    def type_of(self, number: int) -> Attribute:
+        """The type of a value, as it was."""
+        return self._types[number]
+
+    def _now(self, op: Operation, operands: Sequence[SSAValue]) -> Definition:
+        """An op as it stands."""
+        read = tuple(map(self.number, operands))
+        results = tuple(map(self.number, op.results))
+        held = dict(op.properties), dict(op.attributes)
+        regions = tuple(region.clone() for region in op.regions)
+        return Definition(op, *held, read, results, said_by(op), regions)
+
+    def _define(self, op: Operation) -> Definition:
+        made = self._now(op, op.operands)
+        self.graph.define(made)
+        return made
+
+    def _taken(self) -> list[int]:
+        """Look at the whole program: a value that is no longer what it was gets a new number."""
+        self._before = {}
+        self.weights.entries.update(self.program.weights.entries)
+        for func in self.program.methods.values():
+            for op in func.body.block.ops:
+                if op.results:
+                    made = self._now(op, op.operands)
+                    is_known = made.results[0] in self.graph.definitions
+                    if is_known and not self._stands(made):
+                        for result in op.results:
+                            self._renumber(result)
+                        made = self._now(op, op.operands)
+                    self.graph.define(made)
+                    self._before.update(dict.fromkeys(made.results, made))
+        return [self.number(value) for _, value in observed(self.program)]
+
+    # -- the watch ---------------------------------------------------------------------------
+
+    def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
+        """What stands before is known already."""
+
+    def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
+        """Say what an application says."""
+        from stepwell.translate.rules import RuleRewrite
+
+        self.weights.entries.update(self.program.weights.entries)
+        root = rewriter.root
+        application = Application(
+            self.step,
+            rewrite.name,
+            op_name(root),
+            node_name(root.location),
+            rewrite.bound,
+            rule=type(rewrite) if isinstance(rewrite, RuleRewrite) else None,
+        )
+        fresh, pairs = self._changed(rewriter)
+        application.claims = [
+            pair for pair in pairs if not self.graph.are_equal(pair[:1], pair[1:])
+        ]
+        application.hangs_on_step = bool(rewriter.superseded) or any(
+            self.type_of(a) != self.type_of(b) for a, b in application.claims
+        )
+        if application.claims and not application.hangs_on_step:
+            application.statements = list(self._statements(application.claims, fresh, rewriter))
+        self.applications.append(application)
+        if application.statements:
+            self.graph.unite(application.claims)
+
+    def _changed(self, rewriter: Rewriter) -> tuple[set[int], list[tuple[int, int]]]:
+        """The values that are new, and the pairs that are said to be equal."""
+        pairs: list[tuple[int, int]] = []
+        replaced = [(self.number(old), new) for old, new in rewriter.replaced]
+        heirs = {new for _, new in rewriter.replaced} | set(rewriter.superseded)
+        ops = [
+            op
+            for op in dict.fromkeys((*rewriter.modified, *rewriter.inserted))
+            if op.results and op.parent is not None and isinstance(op.parent_op(), FuncOp)
+        ]
+        for op in ops:
+            for result in op.results:
+                old = self._numbers.pop(result, None)
+                if old is not None and result not in heirs:
+                    pairs.append((old, self.number(result)))
+        fresh = {value for op in ops for value in self._define(op).results}
+        pairs += [(old, self.number(new)) for old, new in replaced]
+        return fresh, pairs
+
+    def _statements(
+        self, pairs: list[tuple[int, int]], fresh: set[int], rewriter: Rewriter
+    ) -> Iterator[str]:
+        known: dict[int, Definition | None] = {}
+
+        def made(value: int) -> Definition | None:
+            if value not in known:
+                known[value] = self._made(value, rewriter)
+            return known[value]
+
+        for deep in (0, 4):
+            cone = Cone(self.graph, made, fresh, deep)
+            try:
+                cone.look(pairs)
+                if all(d.results[0] in fresh or self._stands(d) for d in cone.order):
+                    yield to_text(cone.module(pairs, self.type_of))
+            except (TooLarge, KeyError):
+                return
+
+    def _made(self, value: int, rewriter: Rewriter) -> Definition | None:
+        """A definition as the program stands, and what went as it stood."""
+        held = self._values[value]
+        op = held.owner
+        if not isinstance(op, Operation):
+            return None
+        if self._numbers.get(held) != value:
+            return self.graph.definitions.get(value)
+        operands = rewriter.gone.get(op)
+        if operands is None and op.parent is not None:
+            operands = op.operands
+        return self.graph.definitions.get(value) if operands is None else self._now(op, operands)
+
+    def _stands(self, definition: Definition) -> bool:
+        same = self.graph.find(definition)
+        return same is not None and self.graph.are_equal(same.results, definition.results)
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def behind(self, step: Step, program: Program, applied: int) -> None:
+        """The program as a step left it: what its applications do not explain, it says itself."""
+        before = self._before
+        outputs = self._taken()
+        mine = self.applications[self._seen :]
+        for each in mine:
+            each.step = step_name(step)
+        if not self.graph.are_equal(self._outputs, outputs):
+            name = step_name(step)
+            application = Application(name, name, "the program", None, _bound(step))
+            pairs = zip(self._outputs, outputs, strict=True)
+            application.claims = [p for p in pairs if not self.graph.are_equal(p[:1], p[1:])]
+            application.hangs_on_step = any(each.hangs_on_step for each in mine)
+            now = self._before
+            cone = Cone(self.graph, lambda v: now.get(v) or before.get(v), set(), -1, WHOLE)
+            cone.look(application.claims)
+            application.statements = [to_text(cone.module(application.claims, self.type_of))]
+            self.applications.append(application)
+            self.graph.unite(application.claims)
+        self._seen = len(self.applications)
+        self._outputs = outputs
+
+
+def _bound(step: Step) -> Bound:
+    return bound_of(step) if isinstance(step, Pass) else step.bound
+
+
+def observed(program: Program) -> Iterator[tuple[str, SSAValue]]:
+    """What a caller sees of a program: results, state and inputs that are written; in order."""
+    for name, func in sorted(program.methods.items()):
+        written_: list[tuple[str, SSAValue]] = []
+        for op in func.body.block.ops:
+            if isinstance(op, UpdateOp):
+                written_.append((f"state {op.key.data}", op.value))
+            elif isinstance(op, MutateInputOp):
+                written_.append((f"input {op.index.value.data}", op.value))
+            elif isinstance(op, ReturnOp):
+                yield from ((f"result of {name}", value) for value in op.operands)
+        yield from sorted(written_, key=lambda each: each[0])
+
+
+def numbered(program: Program, number: Any) -> str:
+    """A program's text, with values called by numbers."""
+    copy = program.module.clone()
+    for old, new in zip(program.module.walk(), copy.walk(), strict=True):
+        for one, other in zip(_values(old), _values(new), strict=True):
+            other.name_hint = f"v{number(one)}"
+    return to_text(copy)
+
+
+def _values(op: Operation) -> Iterator[SSAValue]:
+    yield from op.results
+    if isinstance(op, FuncOp):
+        block: Block = op.body.block
+        yield from block.args

@@ -1,0 +1,208 @@
+"""A statement: a method whose results are pairs, of which each two are said to be equal.
+
+    func.func @equal(%v3: tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
+      %v5 = aten.relu.default(%v3) : …
+      %v9 = xnnpack.clamp(%v3) {output_min = 0.0 : f32} : …
+      func.return %v5, %v9
+    }
+
+`%v5` went and `%v9` came; `%v3` is any tensor. Values are called by their numbers in the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from math import prod
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.types import dims
+from stepwell.ir.weights import WeightStore
+from stepwell.validation.certificates.graph import Definition, Graph
+
+NEAR = 12
+"""Ops above a value that went which are part of a statement, where nothing else ends it."""
+
+
+class TooLarge(Exception):
+    """A statement of more ops than are looked at."""
+
+
+Made = Callable[[int], Definition | None]
+"""The definition of a value as the program stands; None: it is an input."""
+
+
+@dataclass
+class Cone:
+    """What leads to the values of a statement.
+
+    Attributes:
+        graph: of all definitions.
+        made: gives definitions.
+        fresh: the values that were defined by what is to be proved.
+        deep: how many ops above those that were read are part of it too; −1: all.
+        most: ops of a statement.
+    """
+
+    graph: Graph
+    made: Made
+    fresh: set[int]
+    deep: int = 0
+    most: int = 400
+    inputs: list[int] = field(default_factory=list[int])
+    order: list[Definition] = field(default_factory=list[Definition])
+    _above: set[int] = field(default_factory=set[int])
+
+    def look(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Find the definitions of a statement, each behind those that it reads.
+
+        Raises:
+            TooLarge: there are more than `most`.
+        """
+        if self.deep >= 0:
+            shared = self._shared([new for _, new in pairs])
+            for _ in range(self.deep):
+                shared = {above for value in shared for above in self._read_by(value) or [value]}
+            self._above = self._all_above(shared)
+        self._define(value for pair in pairs for value in pair)
+
+    def _read_by(self, value: int) -> Sequence[int]:
+        made = self.made(value)
+        return () if made is None else made.operands
+
+    def _all_above(self, values: Iterable[int]) -> set[int]:
+        found: set[int] = set()
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if value not in found:
+                found.add(value)
+                waiting += self._read_by(value)
+        return found
+
+    def _shared(self, values: Sequence[int]) -> set[int]:
+        """What definitions that are new read of what stood there before; no weights."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            made = self.made(value)
+            if made is not None and value in self.fresh:
+                waiting += made.operands
+            elif made is None or made.operands:
+                found.add(value)
+        return found
+
+    def _expands(self, value: int, depth: int) -> bool:
+        made = self.made(value)
+        if made is None:
+            return False
+        if not made.operands:
+            return made.op.name != "stepwell.state"
+        if value in self.fresh or self.deep < 0:
+            return True
+        return value not in self._above and depth < NEAR + self.deep
+
+    def _define(self, values: Iterable[int]) -> None:
+        waiting = [(value, 0, False) for value in values][::-1]
+        begun: set[int] = set()
+        while waiting:
+            value, depth, is_left = waiting.pop()
+            made = self.made(value)
+            if is_left:
+                assert made is not None
+                self.order.append(made)
+            elif value not in begun:
+                begun.add(value)
+                if not self._expands(value, depth):
+                    self.inputs.append(value)
+                    continue
+                assert made is not None
+                if len(begun) > self.most:
+                    raise TooLarge
+                begun |= set(made.results)
+                waiting.append((value, depth, True))
+                waiting += [(each, depth + 1, False) for each in made.operands]
+
+    def module(
+        self, pairs: Sequence[tuple[int, int]], types: Callable[[int], Attribute]
+    ) -> ModuleOp:
+        """The statement."""
+        of = self.graph.of
+        inputs = {of(value): value for value in self.inputs}
+        block = Block(arg_types=[types(value) for value in inputs.values()])
+        known: dict[int, SSAValue] = dict(zip(inputs, block.args, strict=True))
+        for value, result in zip(inputs.values(), block.args, strict=True):
+            result.name_hint = f"v{value}"
+        for made in self.order:
+            if all(of(value) in known for value in made.results):
+                continue
+            op = remade(made, [known[of(value)] for value in made.operands])
+            block.add_op(op)
+            for value, result in zip(made.results, op.results, strict=True):
+                known.setdefault(of(value), result)
+                result.name_hint = f"v{value}"
+        results = [known[of(pair[side])] for side in (0, 1) for pair in pairs]
+        block.add_op(ReturnOp(*results))
+        kind = ([a.type for a in block.args], [v.type for v in results])
+        return ModuleOp([FuncOp("equal", kind, Region(block))])
+
+
+def remade(definition: Definition, operands: Sequence[SSAValue]) -> Operation:
+    """The op of a definition on some operands."""
+    return type(definition.op).create(
+        operands=list(operands),
+        result_types=[result.type for result in definition.op.results],
+        properties=dict(definition.properties),
+        attributes=dict(definition.attributes),
+        regions=[region.clone() for region in definition.regions],
+    )
+
+
+def read(text: str, weights: WeightStore) -> tuple[Program, list[tuple[SSAValue, SSAValue]]]:
+    """A statement from its text: a program, and the pairs of its results."""
+    program = Program.parse(text, weights)
+    return program, pairs_of(program)
+
+
+def pairs_of(program: Program) -> list[tuple[SSAValue, SSAValue]]:
+    """The pairs of a statement."""
+    last = program.method("equal").body.block.last_op
+    assert isinstance(last, ReturnOp)
+    operands = list(last.operands)
+    half = len(operands) // 2
+    return list(zip(operands[:half], operands[half:], strict=True))
+
+
+MOST_ELEMENTS = 1 << 28
+"""Of all values and weights of a statement that is looked at."""
+
+
+def weights_of(program: Program) -> dict[str, None]:
+    """The weights that a statement names, and those that they are made of."""
+    store, found = program.weights, dict[str, None]()
+    waiting = [*program.used_weights()]
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found[key] = None
+            waiting += (store.recipe_of(key) or ("", (), {}))[1]
+    return found
+
+
+def elements_of(program: Program) -> int:
+    """The elements of all values of a statement and of its weights; a symbol counts as 1."""
+    types = [value.type for op in program.module.walk() for value in op.results]
+    types += [a.type for op in program.module.walk() for r in op.regions for a in r.block.args]
+    types += [program.weights.type_of(key) for key in weights_of(program)]
+    shapes = (dims(type_) for type_ in types if isinstance(type_, TensorType))
+    return sum(prod(size for size in shape if isinstance(size, int)) for shape in shapes)

@@ -1,0 +1,432 @@
+"""A certificate, checked again from its texts, without the pipeline that made it.
+
+The ops of its first text are definitions. Each statement must begin at values that are known, say
+of them what stands there, and be provable anew: then its pairs are equal, and all that is computed
+of them. The last text must then give what the first does.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import partial
+from typing import Any, cast
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.ir.core import MutateInputOp, UpdateOp
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.levels import level_of
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Step, bound_of
+from stepwell.ir.verification import find_problems
+from stepwell.ir.weights import WeightStore
+from stepwell.pipelines.pass_pipeline.named_passes import step_classes
+from stepwell.targets.table import find_target
+from stepwell.validation.certificates.application import (
+    DRAWS,
+    allowed,
+    by_hash,
+    follows_rule,
+    runs,
+    writes_otherwise,
+)
+from stepwell.validation.certificates.certificate import (
+    VALUES,
+    Certificate,
+    Entry,
+    parsed,
+    store_of,
+)
+from stepwell.validation.certificates.decision import KINDS, TRIED, Undecided
+from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
+from stepwell.validation.certificates.field import chosen_by
+from stepwell.validation.certificates.graph import ONCE, Definition, Graph, said_by
+from stepwell.validation.certificates.recorder import observed
+from stepwell.validation.certificates.renaming import Decisions
+from stepwell.validation.certificates.statements import (
+    MOST_ELEMENTS,
+    elements_of,
+    pairs_of,
+    weights_of,
+)
+
+_NAME = re.compile(r"v\d{1,18}")
+_READINGS = {
+    f"{kind}{tried}": KINDS[i // 2 * 2 : i + 1]
+    for i, kind in enumerate(KINDS)
+    for tried in ("", TRIED)
+}
+"""Those tried up to each."""
+_IMPLIED = frozenset(("follows", "step", "nothing", "run"))
+"""Labels of applications that state nothing: what they did follows from other statements."""
+_ASSERTIONS = ("aten._assert_", "aten.sym_constrain_range")
+TRUSTED = {
+    "run": "both sides were run on random inputs, and are as close as the rewrite's bound says",
+    "values": "as close as the rewrite's bound says on all values of their bytes, not equal",
+    "sizes": "equal at two choices of the symbolic sizes, not shown for all",
+    "recipes": "weights of the last program are taken to be made of the first one's as they say",
+    "assertions": "the last program no longer asserts what the first one does",
+    "lower-dynamic-linear": "the kernel rounds activations in its own way",
+    "lower-dynamic-convolution": "the kernel rounds activations in its own way",
+}
+"""What is believed without a proof, by label, and why; nothing else is."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What came of checking a certificate.
+
+    Attributes:
+        proved: statements that were proved again.
+        implied: applications that state nothing; the last program follows without them.
+        trusted: by label of `TRUSTED`, how often something is believed that is not proved.
+        faults: what is wrong with it; none, if it holds.
+    """
+
+    proved: int
+    implied: int
+    trusted: Mapping[str, int]
+    faults: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether each step from the first program to the last is proved, or trusted by name."""
+        return not self.faults
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether nothing is merely trusted."""
+        return self.ok and not self.trusted
+
+    def __str__(self) -> str:
+        if self.faults:
+            return "refused: " + "; ".join(self.faults[:3])
+        text = f"{self.proved} statements proved again, {sum(self.trusted.values())} trusted"
+        text += f"; {self.implied} applications state nothing" if self.implied else ""
+        if self.is_proved:
+            return f"proved: {text}"
+        reasons = "; ".join(f"{n} {TRUSTED[label]}" for label, n in self.trusted.items())
+        return f"holds, not proved: {text} ({reasons})"
+
+
+class Refused(Exception):
+    """What a certificate says that is not so."""
+
+
+def verify_certificate(
+    certificate: Certificate,
+    program: Program | None = None,
+    seed: int | None = None,
+    *,
+    source: Program | None = None,
+) -> Verified:
+    """Check a certificate again.
+
+    Args:
+        certificate: what `lower(..., certify=True)` gave.
+        program: what was lowered, as it came out (`lowered.program`, or an artifact that was read):
+            the certificate must speak of it. The numbers of weights are read from it.
+        seed: of the variables, the prime and the digests; None: one that nobody knows.
+        source: what was lowered, as it went in: the first text must be it, and its weights too.
+    """
+    given = [each for each in (source, program) if each is not None]
+    seed = secrets.randbits(62) if seed is None else seed
+    with chosen_by(seed):
+        check = _Check(certificate, seed, [each.weights for each in given])
+        if not check.tried("", check.begin):
+            return Verified(0, 0, {}, tuple(check.faults))
+        if source is not None:
+            check.tried("the source", lambda: check.end(source))
+        for number, entry in enumerate(check.certificate.entries, 1):
+            check.tried(f"application {number}, {entry.rewrite}", partial(check.entry, entry))
+        for last in (check.last, *([] if program is None else [program])):
+            check.tried("the last program", partial(check.end, last))
+        check.tried("the target", check.target)
+    check.trusted["assertions"] = len(check.dropped)
+    return Verified(check.proved, check.implied, dict(+check.trusted), tuple(check.faults))
+
+
+def _bound_of(name: str) -> Bound:
+    """How far a step of the product may be off where it is run; the certificate has no say."""
+    found = [bound_of(cast(Step, each)) for each in step_classes().values() if each.name == name]
+    if not found:
+        raise Refused(f"there is no step {name[:40]!r}, so nothing is run for it")
+    return allowed(max(found, key=lambda each: (each.relative, each.absolute, each.units)))
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, StepwellError):
+        return error.problems[0].fact
+    lines = str(error).splitlines()
+    text = lines[0] if lines else ""
+    return text if isinstance(error, Refused) else f"it cannot be checked: {text or error!r}"
+
+
+@dataclass
+class _Check:
+    certificate: Certificate
+    seed: int
+    given: Sequence[WeightStore]
+    graph: Graph = field(default_factory=Graph)
+    faults: list[str] = field(default_factory=list[str])
+    proved: int = 0
+    implied: int = 0
+    trusted: Counter[str] = field(default_factory=Counter[str])
+    _names: dict[str, int] = field(default_factory=dict[str, int])
+    _types: dict[int, Attribute] = field(default_factory=dict[int, Attribute])
+
+    def tried(self, place: str, step: Callable[[], None]) -> bool:
+        """Take a step of the check; whatever is wrong with the text is a fault, in a sentence."""
+        try:
+            step()
+        except Exception as error:  # Of a text that is not trusted: what cannot be checked is not.
+            text = f"{place}: {_said(error)}" if place else _said(error)
+            self.faults.append(text.encode(errors="backslashreplace").decode())
+            return False
+        return True
+
+    def begin(self) -> None:
+        """Define what the first text says."""
+        by_hash()  # Recipes are known where the rules are.
+        self.certificate = Certificate.from_json(self.certificate.to_json())  # Of its types.
+        self.store, self.trusted["recipes"] = store_of(self.certificate.weights, self.given)
+        self.decisions = Decisions(self.store, self.seed)
+        self.start = parsed(self.certificate.start, self.store)
+        self.last = parsed(self.certificate.end, self.store)
+        for program in (self.start, self.last):
+            if problem := next(find_problems(program.module, program.weights), None):
+                raise Refused(problem.fact)
+        numbers: dict[SSAValue, int] = {}
+        self.effects: dict[str, list[Definition]] = {}
+        self.dropped = set[Definition]()
+        for name, func in self.start.methods.items():
+            effects = self.effects[name] = list[Definition]()
+            for argument in func.body.block.args:
+                numbers[argument] = self._new(argument)
+            for op in func.body.block.ops:
+                for result in op.results:
+                    numbers[result] = self._new(result)
+                made = _definition(op, numbers)
+                if op.results:
+                    self.graph.define(made)
+                if _has_effect(op, made):
+                    effects.append(made)
+        self.wanted = [numbers[value] for _, value in observed(self.start)]
+        self.inputs = {
+            name: [numbers[argument] for argument in func.body.block.args]
+            for name, func in self.start.methods.items()
+        }
+
+    def target(self) -> None:
+        """The target must be known, and one whose programs are of the last program's level."""
+        name, level = self.certificate.target, level_of(self.last.module)
+        stages = find_target(name).stages
+        if level not in ("aten", *stages):
+            raise Refused(f"a program at level {level!r} is none of target {name}")
+        said = self.last.module.attributes.get("tosa.target")
+        if isinstance(said, StringAttr) and find_target(said.data).name != find_target(name).name:
+            raise Refused(f"the last program is for {said.data}, not {name}")
+
+    def _number(self, value: SSAValue) -> int:
+        """The number of a value that a text names."""
+        name = value.name_hint or ""
+        if _NAME.fullmatch(name) is None:
+            raise Refused(f"%{name[:40]} has no number")
+        if name not in self._names:
+            self._names[name] = self.graph.new()
+        return self._names[name]
+
+    def _new(self, value: SSAValue) -> int:
+        number = self._number(value)
+        if number in self._types:
+            raise Refused(f"%{value.name_hint} is defined twice")
+        self._types[number] = value.type
+        return number
+
+    def entry(self, entry: Entry) -> None:
+        """Check one application, and believe its pairs."""
+        if not entry.statement:
+            if entry.by not in _IMPLIED:
+                raise Refused(f"it states nothing, and is said to rest on {entry.by[:40]!r}")
+            self.implied += 1
+            return
+        program = parsed(entry.statement, self.store)
+        self._check_form(program)
+        pairs = self._placed(program)
+        try:
+            label = self._rests_on(entry, program)
+        except (Refused, StepwellError) as error:
+            raise self._with_remedy(program, error) from error
+        if label is None:
+            self.proved += 1
+        else:
+            self.trusted[label] += 1
+        self.graph.unite(pairs)
+
+    def _rests_on(self, entry: Entry, program: Program) -> str | None:
+        """Why a statement is trusted; None where it is proved.
+
+        Raises:
+            Refused: it is neither.
+        """
+        if entry.by == "rule":
+            why = follows_rule(program, entry.rule) if entry.rule else "no rule is named"
+        elif entry.by in _READINGS:
+            try:
+                found = self.decisions.decide(str(program), _READINGS[entry.by])
+                return "sizes" if found.endswith(TRIED) else None
+            except Undecided as error:
+                why = f"it is not so: {error}"
+        elif entry.by == VALUES:
+            try:
+                if apart_on_all(program) is None:
+                    return None
+                why = apart_on_all(program, _bound_of(entry.rewrite))
+                if why is None:
+                    return "values"
+            except NotOfBytes as error:
+                why = f"it is not of bytes: {error}"
+        elif entry.by == "run":
+            bound, classes = _bound_of(entry.rewrite), step_classes().values()
+            named = [c for c in classes if c.name == entry.rewrite and issubclass(c, Rewrite)]
+            is_its = any(writes_otherwise(program, each) is None for each in named)
+            draws = DRAWS[:1] if is_its else DRAWS * 4  # Small tensors hold few special numbers.
+            found = (runs(program, bound, self.seed + n, draw) for n, draw in enumerate(draws))
+            if (why := next(filter(None, found), None)) is None:
+                return "run"
+            why = f"it was run: {why}"
+        elif entry.by == "nothing" and entry.rewrite in TRUSTED:
+            step = cast("type[Rewrite[Any]]", step_classes()[entry.rewrite])
+            if (why := writes_otherwise(program, step)) is None:
+                return entry.rewrite
+        else:
+            why = f"it rests on {entry.by[:40]!r}, which is no proof"
+        if why is not None:
+            raise Refused(why)
+        return None
+
+    def _with_remedy(self, program: Program, error: Exception) -> Exception:
+        """The error; where numbers of weights are missing, also how to give them."""
+        leaves = [k for k in weights_of(program) if self.store.recipe_of(k) is None]
+        bare = [key for key in leaves if not self.store.is_known(key)]
+        hint = f"; no program that is given holds {bare[0]!r}: give the source" if bare else ""
+        return Refused(_said(error) + hint)
+
+    def _check_form(self, program: Program) -> None:
+        """A statement is one method, whose ops compute its pairs and have the types that they say.
+
+        Raises:
+            Refused: it is none.
+        """
+        (method,) = program.methods.values()
+        last = method.body.block.last_op
+        if method.sym_name.data != "equal" or not isinstance(last, ReturnOp):
+            raise Refused("its method is not @equal, or returns nothing")
+        if not last.operands or len(last.operands) % 2:
+            raise Refused("its results are no pairs")
+        ranges = [
+            r for f in self.start.methods.values() if (r := f.attributes.get("stepwell.ranges"))
+        ]
+        method.attributes.pop("stepwell.ranges", None)
+        if ranges:
+            method.attributes["stepwell.ranges"] = ranges[0]
+        if problem := next(find_problems(program.module, self.store, membership=False), None):
+            raise Refused(problem.fact)
+        if (count := elements_of(program)) > MOST_ELEMENTS:
+            raise Refused(f"its values have {count} elements, more than {MOST_ELEMENTS}")
+
+    def _placed(self, program: Program) -> list[tuple[int, int]]:
+        """The pairs of a statement in the program; what it says stands there must stand there."""
+        numbers: dict[SSAValue, int] = {}
+        block = program.method("equal").body.block
+        for argument in block.args:
+            number = numbers[argument] = self._number(argument)
+            if number not in self._types:
+                raise Refused(f"%{argument.name_hint} is no value that is known")
+            if argument.type != self._types[number]:
+                stated, held = argument.type, self._types[number]
+                raise Refused(f"%{argument.name_hint} is {held}, not {stated}")
+        for op in block.ops:
+            if isinstance(op, ReturnOp):
+                continue
+            if not op.results:
+                raise Refused(f"{op.name} gives no value")
+            numbers.update((result, self._number(result)) for result in op.results)
+            made = _definition(op, numbers)
+            if any(value in self._types for value in made.results):
+                same = self.graph.find(made)
+                if same is None or not self.graph.are_equal(same.results, made.results):
+                    raise Refused(f"%{op.results[0].name_hint} is not what is there")
+            else:
+                self.graph.define(made)
+                self._types.update((numbers[result], result.type) for result in op.results)
+        pairs = pairs_of(program)
+        for old, new in pairs:
+            if old.type != new.type:
+                raise Refused(f"{old.type} is said to be equal to {new.type}")
+        return [(numbers[old], numbers[new]) for old, new in pairs]
+
+    def end(self, program: Program) -> None:
+        """A program must give what the first text does, take what it takes, and have its effects.
+
+        Raises:
+            Refused: it does not.
+        """
+        if (mine := list(program.methods)) != (theirs := list(self.start.methods)):
+            raise Refused(f"it has the methods {mine}, the first program {theirs}")
+        numbers: dict[SSAValue, int] = {}
+        for name, func in program.methods.items():
+            first = self.start.methods[name]
+            if func.function_type != first.function_type or func.attributes != first.attributes:
+                raise Refused(f"method @{name} has another signature than the first program's")
+            numbers.update(zip(func.body.block.args, self.inputs[name], strict=True))
+            effects = iter(self.effects[name])
+            for op in func.body.block.ops:
+                for result in op.results:
+                    numbers[result] = self.graph.new()
+                made = _definition(op, numbers)
+                if not _has_effect(op, made):
+                    if op.results:
+                        self.graph.define(made)
+                    continue
+                same = self._next(effects, made)
+                numbers.update(zip(op.results, same.results, strict=True))
+            self._next(effects, None)
+        if [name for name, _ in observed(program)] != [name for name, _ in observed(self.start)]:
+            raise Refused("it writes to other state or inputs than the first program")
+        found = [numbers[value] for _, value in observed(program)]
+        if not self.graph.are_equal(found, self.wanted):
+            raise Refused("it does not follow from the first program")
+
+    def _next(self, effects: Iterator[Definition], wanted: Definition | None) -> Definition:
+        """The next effect of the first program, which must be that of the last; None: no more."""
+        for effect in effects:
+            is_same = wanted is not None and effect.said == wanted.said
+            if wanted and is_same and self.graph.are_equal(effect.operands, wanted.operands):
+                return effect
+            if not effect.op.name.startswith(_ASSERTIONS):
+                raise Refused(f"{effect.op.name} of the first program is not there, or moved")
+            if effect.op.name != "aten._assert_tensor_metadata.default":  # Types are verified.
+                self.dropped.add(effect)
+        if wanted is not None:
+            raise Refused(f"{wanted.op.name} is not in the first program")
+        return cast(Definition, None)
+
+
+def _definition(op: Operation, numbers: Mapping[SSAValue, int]) -> Definition:
+    operands = tuple(numbers[value] for value in op.operands)
+    results = tuple(numbers[value] for value in op.results)
+    return Definition(op, {}, {}, operands, results, said_by(op))
+
+
+def _has_effect(op: Operation, made: Definition) -> bool:
+    """Whether an op draws random numbers, or does something else than to give values."""
+    is_shown = isinstance(op, UpdateOp | MutateInputOp | ReturnOp)  # By `observed`.
+    return made.said.startswith(ONCE) or not (op.results or is_shown)

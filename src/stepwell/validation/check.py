@@ -1,0 +1,203 @@
+"""`check`: interpret a program before and after every step of its lowering, and compare.
+
+Three looks, from near to far. Each application of a rewrite is compared at the values it replaced
+(`watching`). Each step is compared at everything a caller can see: outputs, state, inputs it
+writes. The artifact is compared with the program it was emitted from, on its real engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stepwell.ir.calls.calling import declare_ranges
+from stepwell.ir.context import Context
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.options import OptionValue
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.failures import StepFailure, leave_alone
+from stepwell.ir.rewriting.rewrite import (
+    Step,
+    step_name,
+)
+from stepwell.pipelines.pass_pipeline.pipeline_text import prepared
+from stepwell.program import from_exported_program
+from stepwell.targets.table import find_target
+from stepwell.targets.target import PipelineLike, Target
+from stepwell.validation.checked import Checked
+from stepwell.validation.engine import check_artifact, compare_with_engine
+from stepwell.validation.mx import accuracy_of_payloads
+from stepwell.validation.reducer.reproducer import explained
+from stepwell.validation.reference import check_reference
+from stepwell.validation.result import CheckResult
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what is being checked, its number, how many there are)."""
+
+"""What was carried from step to step may lie in memory otherwise than what a run computes."""
+MEMORY = 1 << 30
+"""Bytes of intermediate values that a check keeps, for looking at single applications."""
+
+
+def check(
+    program: Program | ExportedProgram | Mapping[str, ExportedProgram],
+    target: str,
+    pipeline: PipelineLike | None = None,
+    *,
+    inputs: Sequence[Any] | None = None,
+    reference: torch.nn.Module | None = None,
+    seed: int = 0,
+    artifact: bool = True,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+    **options: OptionValue,
+) -> CheckResult:
+    """Lower a program step by step, checking that no step changes what it computes.
+
+    Args:
+        program: as for `stepwell.lower`; it is not changed.
+        target: as for `stepwell.lower`.
+        pipeline: instead of the target's own.
+        inputs: inputs the model takes, nested as it takes them; samples vary them. Needed where
+            integer inputs have a meaning that their type does not tell (token ids).
+        reference: the torch module; the imported program is compared with it too.
+        seed: of the random samples.
+        artifact: also emit the artifact and run it on its engine.
+        memory: bytes of intermediate values to keep.
+        progress: told about each step.
+        options: as for `stepwell.lower`.
+
+    Raises:
+        StepwellError: the program is not valid, or cannot be lowered at all. What differs is not
+            raised but returned.
+    """
+    chosen_target = find_target(target)
+    given = chosen_target.chosen(options)
+    source = program if isinstance(program, Program) else from_exported_program(program)
+    return check_steps(
+        source,
+        chosen_target,
+        prepared(chosen_target, pipeline, given).steps,
+        given,
+        inputs=inputs,
+        reference=reference,
+        seed=seed,
+        artifact=artifact,
+        memory=memory,
+        progress=progress,
+    )
+
+
+def check_steps(
+    source: Program,
+    target: Target,
+    steps: Sequence[Step],
+    given: Mapping[str, Any],
+    *,
+    inputs: Sequence[Any] | None = None,
+    reference: torch.nn.Module | None = None,
+    seed: int = 0,
+    artifact: bool = True,
+    memory: int = MEMORY,
+    progress: Progress | None = None,
+) -> CheckResult:
+    """`check` of the steps that a lowering is about to take, with the options it was given."""
+    started = time.perf_counter()
+    context = Context(target.name, target.settings(given))
+
+    def fresh() -> Program:
+        program = source.clone()
+        program.context = Context(context.target, context.options, left_alone=context.left_alone)
+        declare_ranges(list(program.methods.values()), context.option("ranges") or {})
+        return program
+
+    fresh().verify()
+    while True:
+        work = fresh()
+        run = Checked(work, memory)
+        run.start(inputs, seed)
+        try:
+            _take(run, steps, reference, progress or _silent, len(steps) + 1 + artifact)
+            break
+        except StepFailure as failure:
+            if not leave_alone(failure, context):
+                raise explained(fresh, steps, failure) from failure
+    if artifact and not run.findings:
+        if progress is not None:
+            progress("artifact", len(steps) + 1, len(steps) + 2)
+        run.add(*check_artifact(target, work, run.recordings, given))
+    return CheckResult(
+        target.name,
+        tuple(run.verdicts),
+        tuple(run.findings),
+        tuple(run.skipped),
+        time.perf_counter() - started,
+        accuracy=accuracy_of_payloads(source, target, run.recordings),
+        deviations=tuple(run.history.deviations),
+        tried=run.tried,
+    )
+
+
+def _take(
+    run: Checked,
+    steps: Sequence[Step],
+    reference: torch.nn.Module | None,
+    tell: Progress,
+    total: int,
+) -> None:
+    """Take every step, comparing; and verify what came of them."""
+    tell("the program itself", 0, total)
+    if reference is not None:
+        run.add(*check_reference(reference, run.program, run.recordings))
+    for number, step in enumerate(steps, 1):
+        tell(step_name(step), number, total)
+        try:
+            run.step(step)
+        except StepFailure as failure:
+            failure.at = number - 1
+            raise
+    tell("verify", len(steps), total)
+    run.verify()
+    run.finish()
+    tell("done", total, total)
+
+
+def check_file(target: Target, artifact: bytes, program: Program, *, seed: int = 0) -> CheckResult:
+    """Compare an artifact that somebody made, on its engine, with the interpreter.
+
+    Args:
+        target: whose engine runs it.
+        artifact: its bytes.
+        program: what was read of them.
+        seed: of the random samples.
+
+    Raises:
+        StepwellError: the program is not valid, runs on no sample, or has no engine here.
+    """
+    if program.level == "cmsis":
+        raise StepwellError(
+            "a Cortex-M program runs in the interpreter here: there is nothing to compare it with",
+            help="check the model: stepwell check MODEL -t cortex-m55",
+        )
+    started = time.perf_counter()
+    work = program.clone()
+    work.verify()
+    run = Checked(work, 0)
+    run.start(None, seed)
+    run.add(*compare_with_engine(target, artifact, work, run.recordings))
+    return CheckResult(
+        target.name,
+        tuple(run.verdicts),
+        tuple(run.findings),
+        tuple(run.skipped),
+        time.perf_counter() - started,
+    )
+
+
+def _silent(what: str, number: int, of: int) -> None:
+    """Tells nobody."""

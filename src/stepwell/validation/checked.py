@@ -1,0 +1,332 @@
+"""What `check` keeps of a program on its way down: recordings, and each step held against them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from typing import Any
+
+from stepwell.ir.calls.calling import bind_inputs
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import (
+    Bound,
+    Converted,
+    History,
+    Pass,
+    Rewrite,
+    Step,
+    Together,
+    apply_step,
+    bound_of,
+    step_name,
+)
+from stepwell.validation.compare import deviation, differs
+from stepwell.validation.histories import make_histories
+from stepwell.validation.locate import locate
+from stepwell.validation.recording import NotRecorded, Recording, record, recorded_bytes
+from stepwell.validation.result import Finding, StepVerdict
+from stepwell.validation.rounding import rounds_floats, sensitivity
+from stepwell.validation.samples import Sample, make_samples
+from stepwell.validation.step_observer import (
+    Margin,
+    Watcher,
+    describe_bound,
+    tolerated,
+    total_bound,
+)
+
+Crossing = tuple[Sequence[Converted], Sequence[Converted]]
+"""How a step converts each input and each output of a method, if it does."""
+
+FOLLOWED = Bound(1e-4, 1e-6, "values that followed each step, against a whole run at the end")
+
+
+@dataclass
+class Checked:
+    """A program on its way down, with what it computed before the step at hand."""
+
+    program: Program
+    memory: int
+    recordings: dict[str, list[Recording]] = field(default_factory=dict[str, list[Recording]])
+    verdicts: list[StepVerdict] = field(default_factory=list[StepVerdict])
+    findings: list[Finding] = field(default_factory=list[Finding])
+    skipped: list[str] = field(default_factory=list[str])
+    history: History = field(default_factory=History)
+    tried: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """The labels of each method's samples on which the program runs."""
+    _left: int = 0
+    """Bytes that inner values may still take."""
+    margins: list[Margin] = field(default_factory=list[Margin])
+    """What each value that was replaced leaves of its bounds, where it was asked for."""
+    asks_for_margins: bool = False
+
+    def _example(self, method: str) -> list[Any] | None:
+        """The inputs that the program was exported with, where it has them and still takes them."""
+        if method not in self.program.samples:
+            return None
+        args, kwargs = self.program.samples[method]
+        try:
+            return bind_inputs(self.program.method(method), args, kwargs)
+        except StepwellError:
+            return None  # Sizes were pinned to others since.
+
+    def start(self, inputs: Sequence[Any] | None, seed: int) -> None:
+        """Record the program as it came, on every sample on which it runs."""
+        self._left = self.memory
+        for name, func in self.program.methods.items():
+            example = bind_inputs(func, inputs) if inputs is not None else self._example(name)
+            kept = self._recorded(name, make_samples(func, example, seed))
+            if not kept:
+                raise StepwellError(
+                    f"method @{name} runs on no sample",
+                    help="give inputs that the model takes: check(..., inputs=example_inputs); "
+                    + "; ".join(self.skipped[:3]),
+                )
+            self.recordings[name] = kept
+        samples = {name: [run.sample for run in runs] for name, runs in self.recordings.items()}
+        for name, histories in make_histories(self.program, samples, seed).items():
+            self.recordings[name] += self._recorded(name, histories)
+        for name, runs in self.recordings.items():
+            self.tried[name] = tuple(run.sample.label for run in runs)
+
+    def _recorded(self, method: str, samples: Sequence[Sample]) -> list[Recording]:
+        """The samples on which a method runs, with what it computed there."""
+        kept: list[Recording] = []
+        for sample in samples:
+            try:
+                recording = record(self.program.method(method), self.program.weights, sample)
+            except StepwellError as error:
+                if not sample.guessed:
+                    fact = error.problems[0].fact
+                    self.skipped.append(f"@{method} on {sample.label}: the program fails: {fact}")
+                continue
+            self._left = self._within(recording, self._left)
+            kept.append(recording)
+        return kept
+
+    def _within(self, recording: Recording, left: int) -> int:
+        """Forget a recording's inner values if they are more than may be kept."""
+        size = recorded_bytes(recording)
+        if size > left and left < self.memory:
+            recording.values.clear()
+            return left
+        return left - size
+
+    def step(self, step: Step) -> None:
+        """Apply one step and compare."""
+        name = step_name(step)
+        every = [run for runs in self.recordings.values() for run in runs]
+        if not isinstance(step, Rewrite | Together) and any(run.followed_to for run in every):
+            self._run_followed()  # A pass is compared with what runs, not with what followed.
+        watcher = Watcher(self.program, self.history, self.recordings, name)
+        watcher.margins = [] if self.asks_for_margins else None
+        crossings = {
+            method: step.crossing(func) if isinstance(step, Pass) else ((), ())
+            for method, func in self.program.methods.items()
+        }
+        self.history.watch = watcher
+        applied = apply_step(step, self.program, self.history)
+        self.history.watch = None
+        started = time.perf_counter()
+        bounds = [
+            *watcher.bounds,
+            *([] if isinstance(step, Rewrite | Together) else [bound_of(step)]),
+        ]
+        bound = total_bound(bounds)
+        floats = tolerated(bounds)
+        if not applied:
+            self.verdicts.append(
+                StepVerdict(name, 0, describe_bound(bound_of(step)), 0, 0, 0.0, 0.0, True)
+            )
+            return
+        is_jumpy = not bound.exact and rounds_floats(self.program)
+        is_covered = watcher.compared > 0 and not watcher.not_compared
+        follow = (bound.is_local and watcher.trusted) or (is_jumpy and is_covered)
+        wanted, not_followed = self._wanted(follow, crossings)
+        is_whole = isinstance(step, Rewrite | Together) and not watcher.not_compared
+        after, failures = self._again(name, crossings, is_whole)
+        findings = list(watcher.findings) + failures
+        largest = watcher.largest
+        compared = 0
+        for method, befores in self.recordings.items():
+            for before in befores:
+                now = after[method].get(before.sample.label)
+                expected = wanted.get(id(before))
+                if now is None or expected is None or not (bound.exact or before.sample.plain):
+                    continue
+                compared += 1
+                for what, old in expected.items():
+                    new = now.observed().get(what)
+                    largest = max(largest, deviation(old, new))
+                    difference = differs(old, new, floats, against="tensor")
+                    if difference is not None and not watcher.findings:
+                        findings.append(locate(name, what, difference, before, now, bound))
+        self.margins += watcher.margins or []
+        self.verdicts.append(
+            StepVerdict(
+                name,
+                applied,
+                describe_bound(bound),
+                compared,
+                watcher.compared,
+                largest,
+                time.perf_counter() - started,
+                not findings,
+                _note(watcher.not_compared, not_followed, watcher.underived),
+            )
+        )
+        self.findings += findings
+        self.recordings = {method: list(runs.values()) for method, runs in after.items()}
+
+    def _wanted(
+        self, follow: bool, crossings: Mapping[str, Crossing]
+    ) -> tuple[dict[int, dict[str, Any]], int]:
+        """What each recording (by identity) must show after a step; how many cannot tell.
+
+        A unit of an inner value becomes any number of them at the outputs, and so does a last bit
+        that decides a rounding to integers. There each application was compared at the value it
+        replaced, and the outputs must be what the recording became that took every such value over.
+        """
+        wanted: dict[int, dict[str, Any]] = {}
+        unknown = 0
+        for method, befores in self.recordings.items():
+            for before in befores:
+                try:
+                    seen = (
+                        before.followed(self.program.method(method))
+                        if follow
+                        else before.observed()
+                    )
+                except NotRecorded:
+                    unknown += 1
+                    continue
+                for index, convert in enumerate(crossings[method][1]):
+                    if convert is not None:
+                        seen[f"output {index}"] = convert(seen[f"output {index}"])
+                wanted[id(before)] = seen
+        return wanted, unknown
+
+    def _again(
+        self, step: str, crossings: Mapping[str, Crossing], is_whole: bool = False
+    ) -> tuple[dict[str, dict[str, Recording]], list[Finding]]:
+        """Record every sample anew; a sample that fails now is a finding.
+
+        Args:
+            step: the step's name.
+            crossings: how it converts what crosses the border of each method.
+            is_whole: whether every application was compared at the values that it replaced: then
+                samples that are followed need not be run.
+        """
+        left = self.memory
+        after: dict[str, dict[str, Recording]] = {}
+        failures: list[Finding] = []
+        for name, befores in self.recordings.items():
+            func = self.program.method(name)
+            after[name] = {}
+            for before in befores:
+                kept, sample = bool(before.values), _converted(before.sample, crossings[name][0])
+                try:
+                    if is_whole and sample.followed and kept:
+                        with suppress(NotRecorded):
+                            after[name][sample.label] = before.on(func)
+                            continue
+                    recording = record(func, self.program.weights, sample)
+                except StepwellError as error:
+                    problem = error.problems[0]
+                    fact = f"fails where it ran before the step: {problem.fact}"
+                    failures.append(
+                        Finding(step, None, None, None, problem.where, sample.label, fact)
+                    )
+                    continue
+                if kept:
+                    left = self._within(recording, left)
+                else:
+                    recording.values.clear()
+                after[name][sample.label] = recording
+        return after, failures
+
+    def finish(self) -> None:
+        """Run every sample that was followed, whole, at the last."""
+        started, before = time.perf_counter(), len(self.findings)
+        largest, compared = self._run_followed()
+        if compared:
+            bound = describe_bound(FOLLOWED)
+            seconds, ok = time.perf_counter() - started, len(self.findings) == before
+            self.verdicts.append(
+                StepVerdict("all steps", 1, bound, compared, 0, largest, seconds, ok)
+            )
+
+    def _run_followed(self) -> tuple[float, int]:
+        """Run samples anew, those that were followed among them: how far apart, and how many."""
+        largest, compared = 0.0, 0
+        after, failures = self._again("all steps", dict.fromkeys(self.recordings, ((), ())))
+        self.findings += failures
+        for method, runs in self.recordings.items():
+            for run in runs:
+                now = after[method].get(run.sample.label)
+                if run.followed_to is None or now is None or not run.sample.plain:
+                    continue
+                compared += 1
+                shown = now.observed()
+                pairs = {what: (old, shown.get(what)) for what, old in run.followed_to.items()}
+                bound = FOLLOWED
+                if any(differs(old, new, bound, against="tensor") for old, new in pairs.values()):
+                    bound = self._with_noise(method, run)
+                for what, (old, new) in pairs.items():
+                    largest = max(largest, deviation(old, new))
+                    difference = differs(old, new, bound, against="tensor")
+                    if difference is not None and not self.findings:
+                        self.findings.append(locate("all steps", what, difference, run, now, bound))
+        self.recordings = {method: list(runs.values()) for method, runs in after.items()}
+        return largest, compared
+
+    def _with_noise(self, method: str, run: Recording) -> Bound:
+        """Where floats are rounded to integers, noise becomes more than it was."""
+        if not rounds_floats(self.program):
+            return FOLLOWED
+        sample, func = run.sample, self.program.method(method)
+        moved = sensitivity(func, self.program.weights, sample.inputs, dict(sample.state))
+        return replace(FOLLOWED, relative=FOLLOWED.relative + moved)
+
+    def verify(self) -> None:
+        """The lowered program is valid at its level."""
+        try:
+            self.program.verify()
+        except StepwellError as error:
+            for problem in error.problems:
+                self.findings.append(
+                    Finding("verify", None, None, None, problem.where, "", problem.fact)
+                )
+
+    def add(
+        self,
+        verdicts: Sequence[StepVerdict],
+        findings: Sequence[Finding],
+        skipped: Sequence[str],
+    ) -> None:
+        """Take over what another look found."""
+        self.verdicts += verdicts
+        self.findings += findings
+        self.skipped += skipped
+
+
+def _converted(sample: Sample, how: Sequence[Converted]) -> Sample:
+    """The sample as callers give it to a method whose border moved."""
+    if not any(how):
+        return sample
+    pairs = zip(sample.inputs, how, strict=True)
+    return replace(sample, inputs=tuple(v if f is None else f(v) for v, f in pairs))
+
+
+def _note(not_compared: int, not_followed: int, underived: Sequence[str]) -> str:
+    notes = [f"{not_compared} applications judged by the outputs only"] if not_compared else []
+    if not_followed:
+        notes.append(f"{not_followed} samples not compared: their inner values are not kept")
+    if underived:
+        why = ", ".join(sorted(set(underived))[:3])
+        notes.append(f"{len(underived)} values within 2e-05, not a derived bound: {why}")
+    return "; ".join(notes)

@@ -1,0 +1,392 @@
+"""A method as plain data that can be edited and written again, with types inferred anew.
+
+Values are numbers. A source is an input or a weight; a step is an op whose operands stand in its
+`arguments`. What is written again has the types that its dialect infers; where a dialect states
+them (the casts of `quant`, CMSIS-NN's operators), those that its meaning gives on zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from itertools import zip_longest
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.declared.inference import infer
+from stepwell.ir.declared.interpretation import Interpreter, rule_for
+from stepwell.ir.dtypes import element_type, torch_dtype
+from stepwell.ir.outside.xdsl_private import set_type
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.signature import Port, get_signature, set_signature
+from stepwell.ir.sizes.size import Size
+from stepwell.ir.syntax.text import parse_module
+from stepwell.ir.types import Dim, dims, element, tensor
+from stepwell.ir.verification import find_problems
+from stepwell.ir.weights import WeightStore
+from stepwell.validation.contracts.fills import Fill, fill_of, weight_tensor
+
+MOST_ELEMENTS = 1 << 16
+"""Elements of the largest tensor that a variant may have."""
+
+
+class Dropped(Exception):
+    """A variant that is no program: it does not verify, or its own meaning refuses it."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A value, by number."""
+
+    number: int
+
+
+@dataclass
+class Source:
+    """An input (no key) or a weight.
+
+    Attributes:
+        value: its number.
+        type: a tensor's, or a run-time number's.
+        key: of the weight; None for an input.
+        kind: of the weight.
+        fill: what its elements are.
+        lying: how a weight lies in memory: "dense", "transposed", "expanded" or "sliced".
+        order: the dim order of an input.
+    """
+
+    value: int
+    type: Attribute
+    key: str | None = None
+    kind: str = "parameter"
+    fill: Fill = "random"
+    lying: str = "dense"
+    order: tuple[int, ...] | None = None
+
+
+@dataclass
+class Step:
+    """An op. `arguments` are by schema for an op of PyTorch, else `operands` in order.
+
+    Attributes:
+        cls: of the op.
+        arguments: by name; values are `Ref`s, also in lists.
+        properties, attributes: as the op has them; those of a schema op are in `arguments`.
+        types: of its results, as stated before any edit.
+        results: their numbers.
+        regions: the op that has them, to be cloned; None for an op without.
+    """
+
+    cls: type[Operation]
+    arguments: dict[str, Any]
+    properties: dict[str, Attribute]
+    attributes: dict[str, Attribute]
+    types: list[Attribute]
+    results: list[int]
+    regions: Operation | None
+
+
+@dataclass
+class Draft:
+    """One method, editable."""
+
+    sources: list[Source]
+    steps: list[Step]
+    returned: list[int]
+    name: str
+    module: dict[str, Attribute]
+    func: dict[str, Attribute]
+    ranges: dict[str, tuple[int, int | None]] = field(
+        default_factory=dict[str, tuple[int, int | None]]
+    )
+    is_blind: bool = False
+    """Whether the rewrite sees weights without data: their types alone."""
+    orders: tuple[tuple[int, ...] | None, ...] = ()
+    """The dim orders of what is returned, from the first on."""
+
+    def copy(self) -> Draft:
+        """An independent copy; ops and attributes are shared."""
+        return Draft(
+            [replace(source) for source in self.sources],
+            [
+                replace(
+                    step,
+                    arguments=_copied(step.arguments),
+                    properties=dict(step.properties),
+                    attributes=dict(step.attributes),
+                    types=list(step.types),
+                    results=list(step.results),
+                )
+                for step in self.steps
+            ],
+            list(self.returned),
+            self.name,
+            self.module,
+            dict(self.func),
+            dict(self.ranges),
+            self.is_blind,
+            self.orders,
+        )
+
+    def fresh(self) -> int:
+        """A number that no value has."""
+        numbers = [source.value for source in self.sources]
+        numbers += [number for step in self.steps for number in step.results]
+        return max(numbers, default=0) + 1
+
+    def build(self) -> Program:
+        """The program.
+
+        Raises:
+            Dropped: there is none: types cannot be inferred, or do not verify.
+        """
+        return _Builder(self).build()
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        held = cast(dict[str, Any], value)
+        return {name: _copied(item) for name, item in held.items()}
+    return [_copied(item) for item in cast(list[Any], value)] if isinstance(value, list) else value
+
+
+def mapped(value: Any, change: Any) -> Any:
+    """An argument with `change` applied to each `Ref`, in lists too."""
+    if isinstance(value, Ref):
+        return change(value)
+    if isinstance(value, list):
+        return [mapped(item, change) for item in cast(list[Any], value)]
+    return value
+
+
+def refs_in(value: Any) -> list[Ref]:
+    """The `Ref`s of an argument, in order."""
+    refs: list[Ref] = []
+    mapped(value, refs.append)
+    return refs
+
+
+def draft_of(text: str) -> Draft:
+    """The only method of a text as a draft."""
+    module = parse_module(text)
+    func = next(op for op in module.ops if isinstance(op, FuncOp))
+    signature = get_signature(func)
+    numbers: dict[SSAValue, Any] = {}
+    sources: list[Source] = []
+    steps: list[Step] = []
+    returned: list[int] = []
+    for argument, port in zip(func.body.block.args, signature.runtime_inputs, strict=True):
+        numbers[argument] = Ref(len(numbers))
+        sources.append(Source(numbers[argument].number, argument.type, order=port.dim_order))
+    for op in func.body.block.ops:
+        if isinstance(op, ReturnOp):
+            returned = [numbers[value].number for value in op.operands]
+            continue
+        for result in op.results:
+            numbers[result] = Ref(len(numbers))
+        made = [numbers[result].number for result in op.results]
+        if isinstance(op, WeightOp):
+            key = op.key.data
+            sources.append(Source(made[0], op.result.type, key, op.kind.data, fill_of(key)))
+            continue
+        given = {str(i): numbers[value] for i, value in enumerate(op.operands)}
+        properties = dict(op.properties)
+        if isinstance(op, SchemaOp):
+            given = {name: _numbered(value, numbers) for name, value in op.present().items()}
+            properties = {}
+        types = [result.type for result in op.results]
+        attributes = dict(op.attributes)
+        steps.append(
+            Step(type(op), given, properties, attributes, types, made, op if op.regions else None)
+        )
+    kept = {name: v for name, v in func.attributes.items() if not name.startswith("stepwell.")}
+    return Draft(
+        sources,
+        steps,
+        returned,
+        func.sym_name.data,
+        dict(module.attributes),
+        kept,
+        dict(signature.ranges),
+        orders=tuple(port.dim_order for port in signature.runtime_outputs),
+    )
+
+
+def _numbered(value: Any, numbers: Mapping[SSAValue, Any]) -> Any:
+    if isinstance(value, SSAValue):
+        return numbers[value]
+    if isinstance(value, list):
+        return [_numbered(item, numbers) for item in cast(list[Any], value)]
+    return value
+
+
+class _Builder:
+    """Writes a draft, running it on zeros along the way."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.values: dict[int, SSAValue] = {}
+        self.known: dict[int, Any] = {}
+        """Run-time values on zeros, for steps whose types only their meaning tells."""
+        self.weights = WeightStore()
+
+    def build(self) -> Program:
+        draft = self.draft
+        inputs = [source for source in draft.sources if source.key is None]
+        block = Block(arg_types=[source.type for source in inputs])
+        for source, argument in zip(inputs, block.args, strict=True):
+            self.values[source.value] = argument
+            _check_size(source.type)
+        for source in draft.sources:
+            if source.key is not None:
+                self._weight(source, block)
+        for step in draft.steps:
+            self._step(step, block)
+        try:
+            values = [self.values[number] for number in draft.returned]
+        except KeyError:
+            raise Dropped("a value is returned that nothing gives") from None
+        block.add_op(ReturnOp(*values))
+        types = [value.type for value in values]
+        func = FuncOp(draft.name, ([s.type for s in inputs], types), Region(block))
+        func.attributes.update(draft.func)
+        self._sign(func, inputs, values)
+        module = ModuleOp([func], attributes=dict(draft.module))
+        program = Program(module, self.weights)
+        problems = list(find_problems(module, self.weights, membership=False))
+        if problems:
+            raise Dropped(problems[0].fact)
+        return program
+
+    def _sign(self, func: FuncOp, inputs: Sequence[Source], values: Sequence[SSAValue]) -> None:
+        orders = [
+            order if order is not None and len(order) == len(dims(value.type)) else None
+            for order, value in zip_longest(self.draft.orders[: len(values)], values)
+        ]
+        if not any(source.order for source in inputs) and not any(orders) and not self.draft.ranges:
+            return
+        signature = get_signature(func)
+        ports = tuple(Port(f"input_{i}", s.order) for i, s in enumerate(inputs))
+        outputs = tuple(
+            replace(port, dim_order=order)
+            for port, order in zip(signature.outputs, orders, strict=True)
+        )
+        ranges = dict(self.draft.ranges)
+        set_signature(func, replace(signature, inputs=ports, outputs=outputs, ranges=ranges))
+
+    def _weight(self, source: Source, block: Block) -> None:
+        assert source.key is not None
+        _check_size(source.type)
+        if any(isinstance(dim, Size) for dim in dims(source.type)):
+            raise Dropped("a weight has a symbolic size")
+        if source.key not in self.weights:
+            try:
+                made = weight_tensor(source.type, source.fill, source.lying)
+            except Exception as error:  # A dtype has no such numbers.
+                raise Dropped(f"no such weight: {error}") from None
+            self.weights.add(source.key, made)
+        op = WeightOp(source.key, source.type, source.kind)
+        block.add_op(op)
+        self.values[source.value] = op.result
+
+    def _step(self, step: Step, block: Block) -> None:
+        def value(ref: Ref) -> SSAValue:
+            try:
+                return self.values[ref.number]
+            except KeyError:
+                raise Dropped("a value is read that nothing gives") from None
+
+        arguments = {name: mapped(item, value) for name, item in step.arguments.items()}
+        try:
+            op = self._made(step, arguments)
+        except Dropped:
+            raise
+        except Exception as error:  # Kernels raise whatever they like.
+            raise Dropped(f"{step.cls.name}: {str(error)[:200]}") from None
+        block.add_op(op)
+        for result in op.results:
+            _check_size(result.type)
+        self.values.update(zip(step.results, op.results, strict=False))
+
+    def _made(self, step: Step, arguments: dict[str, Any]) -> Operation:
+        if step.regions is not None:
+            op = step.regions.clone()
+            op.operands = list(arguments.values())
+            return op
+        if issubclass(step.cls, SchemaOp):
+            op = step.cls.from_arguments(arguments)
+            op.attributes.update(
+                {n: a for n, a in step.attributes.items() if n == "aten.keywords_from"}
+            )
+            return op
+        op = step.cls.create(
+            operands=list(arguments.values()),
+            result_types=step.types,
+            properties=step.properties,
+            attributes=step.attributes,
+        )
+        inferred = infer(op) if isinstance(op, IRDLOperation) else None
+        if inferred is not None:
+            for result, type_ in zip(op.results, inferred, strict=True):
+                set_type(result, type_)
+        elif not isinstance(op, UpdateOp | MutateInputOp | StateOp):
+            self._evaluated(op)
+        return op
+
+    def _evaluated(self, op: Operation) -> None:
+        """Give an op the shapes that its meaning gives, on zeros of its operands' types."""
+        if any(not _is_static(value.type) for value in (*op.operands, *op.results)):
+            return
+        rule = rule_for(type(op))
+        if rule is None:
+            return
+        zeros = [zeros_of(value.type) for value in op.operands]
+        with torch.no_grad():
+            made = rule(op, zeros, Interpreter(self.weights))
+        for result, value in zip(op.results, made, strict=True):
+            if isinstance(value, torch.Tensor) and isinstance(result.type, TensorType):
+                result_element = element(result.type)
+                if quantization(result.type) is None:
+                    result_element = element_type(value.dtype)
+                set_type(result, tensor(list(value.shape), result_element))
+
+
+def _is_static(type_: Attribute) -> bool:
+    return not isinstance(type_, TensorType) or all(isinstance(d, int) for d in dims(type_))
+
+
+def zeros_of(type_: Attribute) -> Any:
+    """Zeros of a tensor type (of its storage, if it is quantized); zero for a number."""
+    if not isinstance(type_, TensorType):
+        return 0
+    type_quantization = quantization(type_)
+    dtype = (
+        storage_dtype(type_quantization)
+        if type_quantization is not None
+        else torch_dtype(element(type_))
+    )
+    return torch.zeros([d for d in dims(type_) if isinstance(d, int)], dtype=dtype)
+
+
+def elements_of(shape: Sequence[Dim]) -> int:
+    """How many elements a tensor has, symbolic sizes counted as 1."""
+    return math.prod(d for d in shape if isinstance(d, int))
+
+
+def _check_size(type_: Attribute) -> None:
+    if not isinstance(type_, TensorType):
+        return
+    if any(isinstance(d, int) and d < 0 for d in dims(type_)):
+        raise Dropped("a negative size")
+    if elements_of(dims(type_)) > MOST_ELEMENTS:
+        raise Dropped("too many elements to try")

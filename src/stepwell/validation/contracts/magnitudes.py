@@ -1,0 +1,235 @@
+"""Bounds, tried on numbers of every size: what is promised holds from 1e-30 to 1e30.
+
+Each value that a rewrite's example replaces is compared, element by element, with what both sides
+round there (`checking/derived.py`), and a rule's stated bound with that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import is_float, torch_dtype
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Together
+from stepwell.ir.types import dims, element
+from stepwell.program import Program
+from stepwell.validation.checked import Checked
+from stepwell.validation.contracts.draft import Dropped, draft_of
+from stepwell.validation.contracts.driver import documented, steps_of, subject_of
+from stepwell.validation.contracts.fills import value_of
+from stepwell.validation.recording import record
+from stepwell.validation.samples import Sample
+from stepwell.validation.step_observer import Margin, describe_bound
+
+KINDS = ("moderate", "hundreds", "each operand of a size", "sizes mixed", "canceling")
+"""How operands are filled, each of them several times."""
+DECADES = 30
+"""Powers of ten to either side of 1."""
+_BOUNDED = 1e-3
+"""A share of the result above which a bound is no multiple of it: something cancels."""
+WIDE = 10
+"""A stated bound that is so many times wider than what is derived is told."""
+
+
+@dataclass
+class Sized:
+    """What came of one subject.
+
+    Attributes:
+        elements: that were compared and are finite on both sides.
+        exceeded: of these, by label of the sample.
+        classes: elements that are finite on one side alone, or another infinity.
+        short: elements at which a stated bound is less than the derived one.
+        width: by how much the stated bound is wider than the derived one, at the median.
+        needed: the largest share of the stated bound that the derived one takes up.
+        relative: the derived bound as a share of the result, at the largest.
+        stated: what the rule says.
+        closest: the largest share of a derived bound that was taken up.
+        underived: why bounds could not be derived.
+        declared: what rewrites said that an application loses (`Rewrite.deviates`).
+    """
+
+    name: str
+    is_stated: bool = False
+    elements: int = 0
+    exceeded: Counter[str] = field(default_factory=Counter[str])
+    classes: Counter[str] = field(default_factory=Counter[str])
+    short: int = 0
+    width: float = 0.0
+    needed: float = 0.0
+    relative: float = 0.0
+    stated: Bound | None = None
+    closest: float = 0.0
+    underived: Counter[str] = field(default_factory=Counter[str])
+    declared: Counter[str] = field(default_factory=Counter[str])
+    example: str = ""
+
+    @property
+    def loses_classes(self) -> bool:
+        """Whether a number became infinite, or none, where it was neither."""
+        return self.classes.total() > 0
+
+    @property
+    def is_true(self) -> bool:
+        """Whether bounds hold, none is less than is derived, and lost classes are declared."""
+        return not self.exceeded and not self.short and (not self.loses_classes or self.declares)
+
+    @property
+    def derived(self) -> str:
+        """The derived bound in numbers: in terms of the magnitudes of the stated one, if one is."""
+        if self.stated is None:
+            is_relative = 0 < self.relative < _BOUNDED
+            return f"{_up(self.relative)} relative" if is_relative else "element by element"
+        scaled = self.stated.times(self.needed)
+        return describe_bound(replace(scaled, reason=""), _up)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether ten times less could be stated."""
+        return self.stated is not None and self.needed * WIDE < 1
+
+    @property
+    def declares(self) -> bool:
+        """Whether the rewrites said that an application may lose a class of numbers."""
+        return bool(self.declared)
+
+
+def subjects() -> Iterator[str]:
+    """What states a bound that is derived."""
+    for name in documented():
+        if any(isinstance(s, Rewrite) and s.bound.derived for s in steps_of(name)):
+            yield name
+
+
+def sized(name: str, rounds: int = 2) -> Sized:
+    """Try one subject's examples on numbers of every size.
+
+    Args:
+        name: as `subjects` gives it.
+        rounds: how many samples of each kind.
+    """
+    subject, found = subject_of(name), Sized(name)
+    rewrites = tuple(step for step in subject.steps if isinstance(step, Rewrite))
+    for before in subject.examples:
+        try:
+            program = Program.of(draft_of(before).build())
+        except Dropped as reason:
+            found.underived[str(reason)] += 1
+            continue
+        run = Checked(program, 1 << 28, asks_for_margins=True)
+        func = run.program.method()
+        run.recordings[func.sym_name.data] = kept = []
+        for sample in samples(func, rounds):
+            try:
+                kept.append(record(func, run.program.weights, sample))
+            except StepwellError:
+                continue
+        run.step(Together("magnitudes", rewrites))
+        for verdict in run.verdicts:
+            if "not a derived bound" in verdict.note:
+                found.underived[verdict.note.partition("bound: ")[2]] += 1
+        for taken in run.history.deviations:
+            found.declared[taken.loses] += 1
+        for margin in run.margins:
+            _add(found, margin)
+    return found
+
+
+def _add(found: Sized, margin: Margin) -> None:
+    old, new = margin.old, margin.new
+    if not isinstance(old, Tensor) or not old.is_floating_point() or old.dtype.itemsize == 1:
+        return
+    before, after = old.double(), new.double()
+    finite = before.isfinite() & after.isfinite()
+    derived = torch.zeros_like(before) if margin.allowance is None else margin.allowance
+    gap = torch.where(finite, (before - after).abs(), 0.0)
+    found.elements += int(finite.sum())
+    other = ~finite & ~((before == after) | (before.isnan() & after.isnan()))
+    # Where a bound overflows too, the order of a kernel's sums decides between an infinity and NaN.
+    other &= before.isfinite() | after.isfinite() | derived.isfinite()
+    found.classes[margin.sample] += int(other.sum())
+    over = gap > derived
+    if bool(over.any()):
+        found.exceeded[margin.sample] += int(over.sum())
+        share = torch.where(over, gap / derived, 0.0).argmax()
+        at = tuple(t.reshape(-1)[share].item() for t in (before, after, derived))
+        found.example = f"{margin.sample}: {at[0]!r} became {at[1]!r}, bound {at[2]:.3g}"
+    held = finite & (derived > 0) & derived.isfinite()
+    if bool(held.any()):
+        found.closest = max(found.closest, float((gap / derived)[held].max()))
+    normal = held & (before.abs() > torch.finfo(old.dtype).smallest_normal)
+    if bool(normal.any()):
+        found.relative = max(found.relative, float((derived / before.abs())[normal].max()))
+    stated = margin.stated
+    if stated.magnitudes or stated.relative or stated.absolute:
+        found.is_stated = True
+        found.stated = replace(stated, allowance=None)
+        allowed = stated.absolute + stated.relative * before.abs()
+        allowed = allowed if stated.allowance is None else allowed + stated.allowance
+        denormal = torch.finfo(old.dtype).smallest_normal
+        less = held & (allowed * 1.0001 + denormal < derived)
+        found.short += int(less.sum())
+        if bool(less.any()):
+            worst = torch.where(less, derived / allowed, 0.0).argmax()
+            at = tuple(t.reshape(-1)[worst].item() for t in (before, allowed, derived))
+            found.example = f"{margin.sample}: at {at[0]!r} stated {at[1]:.3g}, derived {at[2]:.3g}"
+        usual = held & (derived > denormal)
+        if bool(usual.any()):
+            found.needed = max(found.needed, float((derived / allowed)[usual].max()))
+        if bool(usual.any()) and margin.sample.startswith("moderate"):
+            found.width = max(found.width, float((allowed / derived)[usual].median()))
+
+
+def _up(number: float) -> str:
+    """Two digits, rounded up."""
+    if number <= 0 or not math.isfinite(number):
+        return f"{number:g}"
+    step = 10.0 ** (math.floor(math.log10(number)) - 1)
+    return f"{math.ceil(number / step * 0.9999999) * step:.2g}"
+
+
+def samples(func: FuncOp, rounds: int) -> Iterator[Sample]:
+    """Inputs of a method: every kind, so many times."""
+    random = torch.Generator().manual_seed(0)
+    for kind in KINDS:
+        for number in range(rounds):
+            shared = torch.randn(1 << 16, generator=random, dtype=torch.float64)
+            inputs: list[Any] = []
+            for type_ in func.function_type.inputs.data:
+                if not isinstance(type_, TensorType):
+                    inputs.append(0.5)
+                    continue
+                shape = [d if isinstance(d, int) else 3 for d in dims(type_)]
+                if quantization(type_) is not None or not is_float(element(type_)):
+                    inputs.append(value_of(type_, "random", shape, random))
+                else:
+                    numbers = _numbers(kind, shape, shared, len(inputs), random)
+                    inputs.append(numbers.to(torch_dtype(element(type_))))
+            yield Sample(f"{kind} {number}", tuple(inputs), True)
+
+
+def _numbers(
+    kind: str, shape: list[int], shared: Tensor, place: int, random: torch.Generator
+) -> Tensor:
+    real = torch.randn(shape, generator=random, dtype=torch.float64)
+    if kind == "hundreds":
+        return real * 100
+    if kind == "each operand of a size":
+        return real * 10.0 ** (DECADES * (2 * torch.rand((), generator=random) - 1))
+    if kind == "sizes mixed":
+        return real * 10.0 ** (DECADES * (2 * torch.rand(shape, generator=random) - 1))
+    if kind == "canceling":
+        base = shared[: max(real.numel(), 1)].reshape(shape)
+        return base * (-1.0) ** place * (1 + 1e-6 * real) * 100
+    return real

@@ -1,0 +1,299 @@
+"""One variant against one rewrite: dropped, not matched, refused, applied, or wrong."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation
+
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
+from stepwell.ir.dtypes import is_float
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import EXACT, History, Pass, Rewrite, Together, bound_of
+from stepwell.ir.types import BoolType, FloatType, dims, element
+from stepwell.ir.verification import find_problems
+from stepwell.ir.weights import UnknownValue
+from stepwell.program import Program
+from stepwell.validation.checked import Checked
+from stepwell.validation.compare import differs
+from stepwell.validation.contracts.draft import Draft, Dropped
+from stepwell.validation.contracts.fills import UNRULY, Fill, value_of
+from stepwell.validation.recording import Recording, record
+from stepwell.validation.samples import Sample
+from stepwell.validation.step_observer import tolerated, total_bound
+
+Outcome = Literal["dropped", "not matched", "refused", "applied", "wrong"]
+
+Filling = tuple[str, Fill, Fill, bool]
+SAMPLES: tuple[Filling, ...] = (
+    ("random", "random", "zeros", True),
+    ("ties and whole numbers", "integers", "random", True),
+    ("zeros", "zeros", "integers", True),
+    ("negative", "negative", "negative", True),
+    ("special values", "special", "random", False),
+    ("denormals", "denormal", "rolled", False),
+    ("extremes", "extremes", "extremes", False),
+)
+"""(label, how floats are filled, how integers are, whether a bounded step promises anything)."""
+DISTINCT: tuple[Filling, ...] = (("distinct", "distinct", "distinct", True),)
+"""The sample for what sorts."""
+ROWS: tuple[Filling, ...] = tuple((label, real, "rows", plain) for label, real, _, plain in SAMPLES)
+"""Samples whose integers name rows."""
+MODERATE = 0.75
+"""Floats up to this power of the largest one are of moderate size."""
+HUGE = 1e30
+"""The largest factor that a bound speaks of."""
+SYMBOL = 3
+"""The value of a symbolic size, where its range allows it."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a variant; `why` in words, for all but what applied."""
+
+    outcome: Outcome
+    why: str = ""
+
+
+def try_variant(
+    rewrites: Sequence[Rewrite[Any] | Pass],
+    draft: Draft,
+    samples: Sequence[Filling] = SAMPLES,
+) -> Verdict:
+    """Apply rewrites to a variant, and compare it with what it was on every sample.
+
+    Args:
+        rewrites: driven together to a fixed point; or one pass.
+        draft: the variant.
+        samples: how inputs are filled.
+
+    Returns:
+        "dropped" if the variant is no program, or its own meaning refuses every sample.
+    """
+    try:
+        program = draft.build()
+    except Dropped as reason:
+        return Verdict("dropped", str(reason))
+    unruly = is_unruly(draft)
+    work = Program.of(program)
+    try:
+        run = _recorded(work, samples, unruly)
+    except StepwellError as error:
+        return Verdict("dropped", error.problems[0].fact)
+    except Exception as error:  # Kernels raise whatever they like.
+        return Verdict("dropped", _traced(error))
+    step = _step_of(rewrites)
+    if draft.is_blind:
+        return _without_data(step, run)
+    try:
+        run.step(step)
+    except UnsupportedError as error:  # A pass refuses a whole program.
+        return Verdict("refused", error.problems[0].fact)
+    except Exception as error:  # Whatever it is: nothing may escape a rewrite.
+        return Verdict("wrong", f"raises {_traced(error)}")
+    problems = [
+        problem
+        for problem in find_problems(work.module, work.weights, membership=False)
+        if not _awaits_narrowing(problem)
+    ]
+    if problems:
+        return Verdict("wrong", f"does not verify: {problems[0]}")
+    if run.findings:
+        found = run.findings[0]
+        return Verdict("wrong", f"on {found.sample}: {found.what} [{found.bound}]")
+    if run.history.events:
+        return Verdict("applied")
+    if run.history.refusals:
+        return Verdict("refused", next(iter(run.history.refusals.values())).reason)
+    return Verdict("not matched")
+
+
+def _step_of(rewrites: Sequence[Rewrite[Any] | Pass]) -> Pass:
+    found = [rewrite for rewrite in rewrites if isinstance(rewrite, Rewrite)]
+    if found:
+        return Together("contract", tuple(found))
+    (whole,) = rewrites
+    assert isinstance(whole, Pass)
+    return whole
+
+
+def _without_data(step: Pass, run: Checked) -> Verdict:
+    """What a step makes of weights without data, which are given back before it is compared."""
+    work, history = run.program, History()
+    held = dict(work.weights.entries)
+    for key in held:
+        type_ = work.weights.type_of(key)
+        del work.weights.entries[key]
+        work.weights.add_unknown(key, type_)
+    try:
+        applied = step.apply(work, history)
+    except (UnsupportedError, UnknownValue) as error:
+        if isinstance(step, Together):
+            return Verdict("wrong", f"raises without data: {_traced(error)}")
+        return Verdict("refused", error.problems[0].fact)
+    except Exception as error:  # Whatever it is: nothing may escape a rewrite.
+        return Verdict("wrong", f"raises without data: {_traced(error)}")
+    finally:
+        work.weights.entries.update(held)
+    if not applied:
+        return Verdict("refused" if history.refusals else "not matched", "without data")
+    grouped = isinstance(step, Together)
+    bounds = [r.bound for r in step.rewrites] if grouped else [bound_of(step)]
+    # Nothing follows each application here: a step of an integer is one of the result's.
+    whole = total_bound(bounds * applied)
+    bound = replace(tolerated(bounds * applied), units=whole.units, varies=whole.varies)
+    for befores in run.recordings.values():
+        for before in befores:
+            if not bound.exact and not before.sample.plain:
+                continue
+            now = record(work.method(), work.weights, before.sample)
+            for what, old in before.observed().items():
+                difference = differs(old, now.observed()[what], bound, against="tensor")
+                if difference is not None:
+                    return Verdict("wrong", f"without data, on {before.sample.label}: {difference}")
+    return Verdict("applied")
+
+
+def _awaits_narrowing(problem: Problem) -> bool:
+    """TOSA's pipeline ends by making 64-bit integers 32-bit ones, or refusing them in words."""
+    return "has no form on" in problem.fact and "i64" in problem.fact.split("; it")[0]
+
+
+FILLS = (
+    "where",
+    "masked_fill",
+    "full",
+    "clamp",
+    "pad",
+    "hardtanh",
+    "maximum",
+    "minimum",
+    ".eq.",
+    ".ne.",
+)
+"""Ops that put a number in a place or compare with it: an infinite one is as good as another."""
+
+
+def is_unruly(draft: Draft) -> bool:
+    """Whether weights or factors overflow or are not numbers."""
+    if any(source.fill in UNRULY for source in draft.sources if source.key is not None):
+        return True
+    return any(
+        isinstance(value, float) and not abs(value) <= HUGE
+        for step in draft.steps
+        if not any(word in step.cls.name for word in FILLS)
+        for value in step.arguments.values()
+    )
+
+
+def _traced(error: Exception) -> str:
+    """An exception with the places it came through, innermost last."""
+    frames = [
+        f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)[-4:]
+    ]
+    text = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {text} ({' > '.join(frames)})"
+
+
+def _recorded(work: Program, samples: Sequence[Filling], unruly: bool) -> Checked:
+    """A check that has recorded the variant on every sample on which it runs."""
+    run = Checked(work, 1 << 28)
+    func = work.method()
+    floats = any(_is_float(v.type) for op in func.walk() for v in (*op.operands, *op.results))
+    kept: list[Recording] = []
+    failure = ""
+    for sample in samples_of(func, samples, floats=floats, unruly=unruly):
+        try:
+            made = record(func, work.weights, sample)
+        except StepwellError as error:
+            failure = error.problems[0].fact
+            continue
+        if sample.plain and overflows(made):
+            made.sample = replace(sample, plain=False)
+        kept.append(made)
+    if kept and _draws(func):
+        again = record(func, work.weights, kept[0].sample).observed()
+        if any(differs(v, again[k], EXACT) for k, v in kept[0].observed().items()):
+            raise StepwellError("it draws random numbers")
+    if not kept:
+        raise StepwellError(f"it runs on no sample: {failure}")
+    run.recordings[func.sym_name.data] = kept
+    return run
+
+
+RANDOM = ("dropout", "rand", "bernoulli", "normal", "attention")
+"""What the names of ops say that may draw random numbers."""
+
+
+def _draws(func: FuncOp) -> bool:
+    return any(word in op.name for op in func.walk() for word in RANDOM)
+
+
+def overflows(recording: Recording) -> bool:
+    """Whether floats come near the largest of their type, or cease to be finite on the way.
+
+    There a factor that moves makes another sum overflow; a bound speaks of moderate numbers.
+    """
+    for value, held in recording.values.items():
+        if not isinstance(held, torch.Tensor) or not held.is_floating_point() or not held.numel():
+            continue
+        if held.dtype.itemsize == 1:
+            continue
+        limit = torch.finfo(held.dtype).max ** MODERATE
+        finite = held[held.isfinite()]
+        if finite.numel() and float(finite.double().abs().max()) > limit:
+            return True
+        owner = value.owner
+        if isinstance(owner, Operation) and finite.numel() < held.numel():
+            values = [recording.values.get(operand) for operand in owner.operands]
+            if "inf" not in str(owner) and all(_is_finite(tensor) for tensor in values):
+                return True
+    return False
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, torch.Tensor) or bool(value.isfinite().all())
+
+
+def _is_float(type_: Any) -> bool:
+    if not isinstance(type_, TensorType):
+        return isinstance(type_, FloatType)
+    return quantization(type_) is None and is_float(element(type_))
+
+
+def samples_of(
+    func: FuncOp, samples: Sequence[Filling] = SAMPLES, *, floats: bool, unruly: bool = False
+) -> list[Sample]:
+    """The run-time inputs that a variant is tried on.
+
+    Args:
+        func: the method.
+        samples: how its inputs are filled.
+        floats: whether it computes with floats. A bound speaks of floats: integers alone must be
+            right at their extremes too.
+        unruly: its weights overflow or are not numbers, so that only exact steps promise anything.
+    """
+    random = torch.Generator().manual_seed(0)
+    types = func.function_type.inputs.data
+    made: list[Sample] = []
+    for label, real, whole, plain in samples:
+        inputs: list[Any] = []
+        for type_ in types:
+            if isinstance(type_, TensorType):
+                shape = [d if isinstance(d, int) else SYMBOL for d in dims(type_)]
+                fill = real if _is_float(type_) or quantization(type_) is not None else whole
+                value = value_of(type_, fill, shape, random)
+                inputs.append(value)
+            else:
+                numbers: dict[type[Attribute], Any] = {BoolType: True, FloatType: 0.5}
+                inputs.append(numbers.get(type(type_), SYMBOL))
+        made.append(Sample(label, tuple(inputs), (plain or not floats) and not unruly))
+    return made

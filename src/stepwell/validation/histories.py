@@ -1,0 +1,203 @@
+"""What may stand in a program's mutable buffers before a call, and calls in a row.
+
+A step that forgets a cache is right on the first call. So each method is also tried from states
+that it cannot have yet (random, special, counters about a buffer's length) and from those that it
+has after calls of all methods, whose outputs came back as inputs where they fit. If one call from
+any of them gives the same outputs and leaves the same state, so do all that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from xdsl.dialects.func import FuncOp
+
+from stepwell.ir.core import StateOp
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.weights import WeightStore
+from stepwell.validation.samples import Fill, Sample, every_class, mixed, normal
+
+CALLS = 6
+"""Calls in a row, of all methods in turn."""
+SMALL = 1 << 15
+"""Integers up to here are an ordinary counter's; types that reach no further are tried at both
+ends."""
+LARGEST = 1e4
+"""Numbers beyond this are no plain ones."""
+
+State = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a method, on inputs at the program's border."""
+
+    method: str
+    inputs: tuple[Any, ...]
+
+
+def state_of(program: Program) -> dict[str, torch.Tensor]:
+    """The first value of every mutable buffer, by key."""
+    return {
+        op.key.data: program.weights.get(op.key.data)
+        for func in program.methods.values()
+        for op in func.body.block.ops
+        if isinstance(op, StateOp)
+    }
+
+
+def read_by(func: FuncOp) -> set[str]:
+    """The keys of the buffers that a method reads."""
+    return {op.key.data for op in func.body.block.ops if isinstance(op, StateOp)}
+
+
+def make_histories(
+    program: Program, samples: Mapping[str, Sequence[Sample]], seed: int
+) -> dict[str, list[Sample]]:
+    """Samples of each method from other states, most telling first.
+
+    Args:
+        program: as it came.
+        samples: those of each method from the first state, on which it runs.
+        seed: of the random numbers.
+    """
+    first = state_of(program)
+    if not first:
+        return {name: [] for name in samples}
+    random = torch.Generator().manual_seed(seed)
+    states = _drawn(first, random) + _after_calls(program, samples)
+    made: dict[str, list[Sample]] = {}
+    for name, given in samples.items():
+        keys, made[name] = read_by(program.method(name)), []
+        base = next((s for s in given if s.plain and s.label == "random"), given[0])
+        for label, state, guessed in states:
+            values = {key: value for key, value in state.items() if key in keys}
+            if values:
+                sample = replace(
+                    base,
+                    label=f"{base.label}, {label}",
+                    state=values,
+                    plain=base.plain and all(map(_is_plain, values.values())),
+                    followed=True,
+                    guessed=guessed,
+                )
+                made[name].append(sample)
+    return made
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    if not value.is_floating_point() or not value.numel():
+        return True
+    return bool(value.double().abs().amax() < LARGEST)  # A NaN is not below.
+
+
+def _drawn(first: State, random: torch.Generator) -> list[tuple[str, State, bool]]:
+    """States that are filled: label, values, whether the program may have no meaning there."""
+    whole = {key: value for key, value in first.items() if _is_whole(value)}
+    floats = {key: _filled(value, normal, random) for key, value in first.items()}
+    found: list[tuple[str, State, bool]] = []
+    if len(whole) < len(first):
+        for label, fill in (("random", normal), ("mixed", mixed), ("special", every_class)):
+            state = {key: _filled(value, fill, random) for key, value in first.items()}
+            found.append((f"{label} state", state, False))
+    for label, at in _counts(first):
+        state = {
+            key: torch.full_like(value, _within(at, value.dtype)) if key in whole else floats[key]
+            for key, value in first.items()
+        }
+        if whole:
+            found.append((f"{label} in state", state, True))
+    return found
+
+
+def _counts(first: State) -> list[tuple[str, int]]:
+    """Integers to try: small, odd, at the lengths of buffers and about them, at the ends."""
+    lengths = {size for value in first.values() for size in value.shape if size > 1}
+    longest = max(lengths, default=4)
+    every = dict.fromkeys((1, 2, longest - 1, longest, 2 * longest + 1))
+    ends = [("the greatest integers", SMALL - 1), ("the least integers", -SMALL)]
+    small = any(_is_whole(v) and torch.iinfo(v.dtype).max < SMALL * 2 for v in first.values())
+    return [(str(n), n) for n in every] + (ends if small else [])
+
+
+def _within(number: int, dtype: torch.dtype) -> int:
+    info = torch.iinfo(dtype)
+    return max(info.min, min(info.max, number))
+
+
+def _is_whole(value: torch.Tensor) -> bool:
+    dtype = value.dtype
+    return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
+
+
+def _filled(value: torch.Tensor, fill: Fill, random: torch.Generator) -> torch.Tensor:
+    if value.dtype == torch.bool:
+        return torch.randint(0, 2, value.shape, generator=random).bool()
+    if value.is_floating_point() and value.dtype.itemsize > 1:
+        return fill(value.shape, value.dtype, random)
+    return value
+
+
+def calls_of(samples: Mapping[str, Sequence[Sample]]) -> list[Call]:
+    """Calls in a row: every method in turn, each time on other plain inputs."""
+    plain = {
+        name: [s for s in each if s.plain and not s.state and not s.guessed]
+        for name, each in samples.items()
+    }
+    names = [name for name, each in plain.items() if each]
+    if not names:
+        return []
+    count = max(CALLS, 2 * len(names))
+    return [
+        Call(name, plain[name][(at // len(names)) % len(plain[name])].inputs)
+        for at in range(count)
+        for name in (names[at % len(names)],)
+    ]
+
+
+def _after_calls(
+    program: Program, samples: Mapping[str, Sequence[Sample]]
+) -> list[tuple[str, State, bool]]:
+    """What stands in the buffers after the first call, and after the last."""
+    found: list[tuple[str, State, bool]] = []
+    state, last = dict(state_of(program)), ()
+    calls = calls_of(samples)
+    for at, call in enumerate(calls, 1):
+        func = program.method(call.method)
+        try:
+            last, state = called(func, program.weights, fed(call.inputs, last), state)
+        except StepwellError:
+            break
+        if at in (1, len(calls)):
+            found.append((f"after {at} call{'s' * (at > 1)}", dict(state), False))
+    return found
+
+
+def called(
+    func: FuncOp, weights: WeightStore, inputs: Sequence[Any], state: State
+) -> tuple[tuple[Any, ...], dict[str, torch.Tensor]]:
+    """One call from a state: outputs, and the state behind it."""
+    outcome = Interpreter(weights, dict(state)).call(func, inputs)
+    return outcome.outputs, {**state, **outcome.state}
+
+
+def fed(inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Inputs, of which the first that has an output's type and shape comes back as that output."""
+    for index, value in enumerate(inputs):
+        for output in outputs:
+            if (
+                isinstance(value, torch.Tensor)
+                and isinstance(output, torch.Tensor)
+                and value.is_floating_point()
+                and (value.dtype, value.shape) == (output.dtype, output.shape)
+                and value.stride() == output.stride()
+                and _is_plain(output)
+            ):
+                return (*inputs[:index], output.clone(), *inputs[index + 1 :])
+    return tuple(inputs)

@@ -1,0 +1,254 @@
+"""One interpretation of a method that remembers the value of every SSA value.
+
+Float kernels may give other last bits for another memory layout, so every value is made dense
+before it goes on: the result of a step then depends on its numbers alone, and an exact rewrite
+upstream changes nothing downstream. Dense is meant to the letter, since kernels are picked by it:
+the strides of axes of size 1 too, and a beginning where an allocation begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import Any
+
+import torch
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from stepwell.dialects.quant.ops import dequantize
+from stepwell.dialects.quant.types import quantization
+from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
+from stepwell.ir.declared.interpretation import Interpreter, Outcome, rule_for
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError, describe_op, op_name
+from stepwell.ir.records import dataclass
+from stepwell.ir.types import TensorType
+from stepwell.ir.weights import WeightStore
+from stepwell.validation.samples import Sample
+
+
+class NotRecorded(Exception):
+    """A value that was never computed in this run, and cannot be computed now."""
+
+
+@dataclass
+class RecordingInterpreter(Interpreter):
+    """An interpreter of dense values that keeps them all in `values`."""
+
+    values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        """Evaluate an op, make its results dense, remember them."""
+        super().step(op, environment)
+        for result in op.results:
+            environment[result] = self.values[result] = dense(environment[result], result)
+
+    def run_region(
+        self,
+        region: Region,
+        arguments: Sequence[Any],
+        outer: dict[SSAValue, Any] | None = None,
+    ) -> tuple[Any, ...]:
+        """Run a region, remembering its arguments too."""
+        self.values.update(zip(region.block.args, arguments, strict=True))
+        return super().run_region(region, arguments, outer)
+
+
+def as_real(value: SSAValue, number: Any) -> Any:
+    """What was computed for a value, as real numbers: what a quantized type stores, dequantized."""
+    stored = quantization(value.type) if isinstance(value.type, TensorType) else None
+    is_stored = isinstance(number, torch.Tensor) and not number.is_floating_point()
+    return dequantize(number, stored) if stored is not None and is_stored else number
+
+
+ALIGNED = 64
+"""Bytes: what torch's allocator gives; a library of products may round by how its operands lie."""
+
+
+def dense(value: Any, of: SSAValue) -> Any:
+    """A tensor in row-major order, but for readers to which its strides are part of its meaning."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if any("as_strided" in op_name(use.operation) for use in of.uses):
+        return value
+    if not value.is_contiguous() or (value.numel() and value.data_ptr() % ALIGNED):
+        value = value.clone(memory_format=torch.contiguous_format)
+    strides = [1] * value.dim()
+    for axis in reversed(range(value.dim() - 1)):
+        strides[axis] = strides[axis + 1] * max(value.shape[axis + 1], 1)
+    return value if list(value.stride()) == strides else value.as_strided(value.shape, strides)
+
+
+@dataclass
+class Recording:
+    """One run of one method on one sample.
+
+    Attributes:
+        sample: what it ran on.
+        outcome: what the method gave.
+        values: every SSA value's run-time value; grows as rewrites add ops.
+    """
+
+    sample: Sample
+    outcome: Outcome
+    interpreter: RecordingInterpreter
+    followed_to: dict[str, Any] | None = None
+    """What a caller sees of the program as it stands, where steps were followed since the run."""
+    stale: set[Operation] = field(default_factory=set[Operation])
+    """Ops whose values changed (within a bound) upstream; evaluated anew when asked for."""
+    _has_history: dict[SSAValue, bool] = field(default_factory=dict[SSAValue, bool])
+
+    @property
+    def values(self) -> dict[SSAValue, Any]:
+        """Every SSA value's run-time value."""
+        return self.interpreter.values
+
+    def observed(self) -> dict[str, Any]:
+        """Everything a caller of the method can see, by name."""
+        if self.followed_to is not None:
+            return dict(self.followed_to)
+        seen: dict[str, Any] = {f"output {i}": v for i, v in enumerate(self.outcome.outputs)}
+        seen |= {f"state {key}": value for key, value in self.outcome.state.items()}
+        seen |= {f"input {i} as left": v for i, v in self.outcome.mutated_inputs.items()}
+        return seen
+
+    def followed(self, func: FuncOp) -> dict[str, Any]:
+        """`observed` as the program stands now, from the values that followed each rewrite.
+
+        Raises:
+            NotRecorded: an inner value was forgotten, or cannot be computed outside its region.
+        """
+        if not self.values:
+            raise NotRecorded
+        seen: dict[str, Any] = {}
+        for op in func.body.block.ops:
+            if isinstance(op, ReturnOp):
+                seen |= {f"output {i}": self.value(v) for i, v in enumerate(op.operands)}
+            elif isinstance(op, UpdateOp):
+                seen[f"state {op.key.data}"] = self.value(op.value)
+            elif isinstance(op, MutateInputOp):
+                seen[f"input {op.index.value.data} as left"] = self.value(op.value)
+        return seen
+
+    def on(self, func: FuncOp) -> Recording:
+        """The recording as it stands after a step that was followed.
+
+        Raises:
+            NotRecorded: an inner value was forgotten, or cannot be computed outside its region.
+            StepwellError: an op that the step wrote fails.
+        """
+        return replace(self, followed_to=self.followed(func))
+
+    def has_history(self, value: SSAValue) -> bool:
+        """Whether a value hangs on the buffers that the sample fills; else it is another sample's.
+
+        The state of a sample aside, it is the method's random one, which is looked at in full.
+        """
+        if not self.sample.state:
+            return True
+        known = self._has_history
+        waiting = [value]
+        while waiting:
+            at = waiting[-1]
+            owner = at.owner
+            if at in known:
+                waiting.pop()
+                continue
+            if not isinstance(owner, Operation) or owner.regions or owner.parent is None:
+                known[at] = isinstance(owner, Operation) or _is_within(owner)
+                continue
+            if isinstance(owner, StateOp):
+                known[at] = True
+                continue
+            missing = [operand for operand in owner.operands if operand not in known]
+            waiting += missing
+            if not missing:
+                known[at] = any(known[operand] for operand in owner.operands)
+        return known[value]
+
+    def value(self, wanted: SSAValue) -> Any:
+        """The run-time value of an SSA value, evaluating ops that were written since the run.
+
+        Raises:
+            NotRecorded: it depends on something that this run cannot know.
+        """
+        if wanted not in self.values:
+            owner = wanted.owner
+            if not isinstance(owner, Operation) or owner.parent is None:
+                raise NotRecorded
+            for result, value in zip(owner.results, self.evaluate(owner), strict=True):
+                self.values[result] = value
+        return self.values[wanted]
+
+    def invalidate(self, value: SSAValue) -> None:
+        """Forget what was computed from a value, so that it is computed from the new one."""
+        waiting = [use.operation for use in value.uses]
+        while waiting:
+            op = waiting.pop()
+            if op in self.stale:
+                continue
+            self.stale.add(op)
+            for result in op.results:
+                self.values.pop(result, None)
+                waiting += [use.operation for use in result.uses]
+            if op.regions:
+                for inner in op.walk():
+                    for block in (b for region in inner.regions for b in region.blocks):
+                        for argument in block.args:
+                            self.values.pop(argument, None)
+                    for result in inner.results:
+                        self.values.pop(result, None)
+            parent = op.parent_op()
+            if parent is not None and parent.results:
+                waiting.append(parent)
+
+    def evaluate(self, op: Operation) -> tuple[Any, ...]:
+        """The results of an op on the recorded values of its operands.
+
+        Raises:
+            NotRecorded: an operand is not known, or the op cannot run outside its region.
+        """
+        if isinstance(op, UpdateOp | MutateInputOp):
+            raise NotRecorded
+        self.stale.discard(op)
+        operands = [self.value(operand) for operand in op.operands]
+        rule = rule_for(type(op))
+        if rule is None:
+            raise NotRecorded
+        try:
+            with torch.no_grad():
+                results = rule(op, operands, self.interpreter)
+        except (KeyError, UnsupportedError):
+            raise NotRecorded from None
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise StepwellError(f"{op_name(op)}: {reason}", describe_op(op)) from error
+        return tuple(dense(v, r) for v, r in zip(results, op.results, strict=True))
+
+
+def _is_within(block: Block) -> bool:
+    """Whether a block stands in an op of a method, whose arguments come from anywhere."""
+    return not isinstance(block.parent_op(), FuncOp)
+
+
+def record(func: FuncOp, weights: WeightStore, sample: Sample) -> Recording:
+    """Run a method on a sample, remembering everything."""
+    interpreter = RecordingInterpreter(weights, dict(sample.state))
+    for argument, value in zip(func.body.block.args, sample.inputs, strict=True):
+        interpreter.values[argument] = value
+    outcome = interpreter.call(func, sample.inputs)
+    return Recording(sample, outcome, interpreter)
+
+
+def recorded_bytes(recording: Recording) -> int:
+    """Bytes that a recording holds beyond the program's own weights."""
+    own: set[int] = set()
+    total = 0
+    for key, value in recording.values.items():
+        if isinstance(key.owner, WeightOp | StateOp) or not isinstance(value, torch.Tensor):
+            continue
+        storage = value.untyped_storage()
+        if storage.data_ptr() not in own:
+            own.add(storage.data_ptr())
+            total += storage.nbytes()
+    return total

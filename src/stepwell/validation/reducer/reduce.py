@@ -1,0 +1,207 @@
+"""`reduce`: the smallest program on which a step still fails in the same way.
+
+Any part of a method is a method: ops that are left out give their values as arguments, and what
+nobody reads any more is returned. So ops are left out in ever smaller runs, as Lithium and `ddmin`
+do (Zeller and Hildebrandt, Simplifying and isolating failure-inducing input, 2002), as long as the
+rest fails as the whole did: the same step in the same way, or as a command of the user's says.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from xdsl.dialects.builtin import FunctionType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.validation.reducer.reproducer import Header, Reproducer, fails
+
+Interesting = Callable[[Program], bool]
+Progress = Callable[[int, int], None]
+"""Called with (ops that are left, programs tried)."""
+
+_OF_WHOLE = ("stepwell.inputs", "stepwell.outputs", "stepwell.in_spec", "stepwell.out_spec")
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What is left.
+
+    Attributes:
+        reproducer: the small one.
+        before, after: the number of ops.
+        tried: how many programs were looked at.
+    """
+
+    reproducer: Reproducer
+    before: int
+    after: int
+    tried: int
+
+
+def reduce(
+    reproducer: Reproducer,
+    interesting: Interesting | None = None,
+    progress: Progress | None = None,
+) -> Reduced:
+    """Make a reproducer small.
+
+    Args:
+        reproducer: what to start from; it stays as it is.
+        interesting: whether a program still shows what it is about; by default that the step fails
+            in the way that the header says.
+        progress: told about each program that is tried.
+
+    Raises:
+        StepwellError: the whole program is not interesting.
+    """
+    header = reproducer.header
+    test = interesting
+    if test is None:
+        header = _with_failure(reproducer)
+        test = _fails_as(header)
+    elif not test(reproducer.program):
+        raise StepwellError(
+            "the whole program is not interesting", help="the command must exit with 0 on it"
+        )
+    search = _Search(test, progress or _silent)
+    program = search.methods(reproducer.program)
+    for name in list(program.methods):
+        program = search.ops(program, name)
+    before, after = _count(reproducer.program), _count(program)
+    return Reduced(Reproducer(program, header), before, after, search.tried)
+
+
+def by_command(command: str, header: Header) -> Interesting:
+    """Whether a command exits with 0, given the program as a file (`{}` in it, or at its end)."""
+    words = shlex.split(command)
+
+    def interesting(program: Program) -> bool:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "candidate.mlir"
+            Reproducer(program, header).save(path)
+            told = [word.replace("{}", str(path)) for word in words]
+            told += [] if "{}" in command else [str(path)]
+            return subprocess.run(told, capture_output=True, check=False).returncode == 0
+
+    return interesting
+
+
+def _fails_as(header: Header) -> Interesting:
+    """Whether the header's step fails on a program in the header's way."""
+    steps = header.steps()
+
+    def interesting(program: Program) -> bool:
+        found = fails(program, steps)
+        return found is not None and found.signature == header.fails
+
+    return interesting
+
+
+def _with_failure(reproducer: Reproducer) -> Header:
+    """The header with how the step fails, found by running it."""
+    found = fails(reproducer.program, reproducer.header.steps())
+    if found is None:
+        raise StepwellError(
+            "the step does not fail on the program",
+            help="--test COMMAND says what is interesting instead",
+        )
+    return replace(reproducer.header, fails=found.signature)
+
+
+def _silent(left: int, tried: int) -> None:
+    """Tells nobody."""
+
+
+def _count(program: Program) -> int:
+    return sum(1 for func in program.methods.values() for _ in func.body.block.ops)
+
+
+@dataclass
+class _Search:
+    interesting: Interesting
+    progress: Progress
+    tried: int = 0
+
+    def accepts(self, program: Program) -> bool:
+        self.tried += 1
+        self.progress(_count(program), self.tried)
+        try:
+            return self.interesting(program)
+        except StepwellError:
+            return False
+
+    def methods(self, program: Program) -> Program:
+        """Leave out methods."""
+        for name in list(program.methods):
+            if len(program.methods) > 1:
+                rest = program.clone()
+                rest.method(name).detach()
+                program = rest if self.accepts(rest) else program
+        return program
+
+    def ops(self, program: Program, method: str) -> Program:
+        """Leave out ops of a method, in ever shorter runs, until each that is left is needed."""
+        kept = list(range(len(list(program.method(method).body.block.ops)) - 1))
+        best = program
+        size = max(len(kept) // 2, 1)
+        while kept:
+            at, shrunk = 0, False
+            while at < len(kept):
+                rest = kept[:at] + kept[at + size :]
+                candidate = cut(program, method, rest)
+                if self.accepts(candidate):
+                    kept, best, shrunk = rest, candidate, True
+                else:
+                    at += size
+            if size == 1 and not shrunk:
+                break
+            size = size if shrunk and size == 1 else max(size // 2, 1)
+        return best
+
+
+def cut(program: Program, method: str, kept: Collection[int]) -> Program:
+    """The program with some ops of a method alone, by their numbers in its block."""
+    copy = program.clone()
+    func = copy.method(method)
+    block = func.body.block
+    last = block.last_op
+    if last is not None and isinstance(last, ReturnOp):
+        last.detach()
+        last.erase()
+    body, wanted = list(block.ops), set(kept)
+    for number in range(len(body) - 1, -1, -1):
+        if number not in wanted:
+            _leave_out(body[number], func)
+    unread: list[SSAValue] = [r for op in block.ops for r in op.results if r.first_use is None]
+    block.add_op(ReturnOp(*unread))
+    for argument in reversed(block.args):
+        if argument.first_use is None:
+            block.erase_arg(argument)
+    inputs, outputs = [a.type for a in block.args], [value.type for value in unread]
+    func.properties["function_type"] = FunctionType.from_lists(inputs, outputs)
+    for name in _OF_WHOLE:
+        func.attributes.pop(name, None)
+    for name in ("arg_attrs", "res_attrs"):
+        func.properties.pop(name, None)
+    return copy
+
+
+def _leave_out(op: Operation, func: FuncOp) -> None:
+    """Erase an op; what others read of it becomes an argument."""
+    block = func.body.block
+    for result in op.results:
+        if result.first_use is not None:
+            argument = block.insert_arg(result.type, len(block.args))
+            argument.name_hint = result.name_hint
+            result.replace_all_uses_with(argument)
+    op.detach()
+    op.erase()

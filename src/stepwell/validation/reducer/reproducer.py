@@ -1,0 +1,366 @@
+"""Reproducers: the program as it was just before a step failed, and that one step, as a text.
+
+    // stepwell reproducer: `stepwell opt repro.mlir --load my_rewrite.py` runs the step again
+    // step: my-rewrite{limit=4}
+    // load: my_rewrite.py
+    // context: {"target": "xnnpack", "numerics": "torch"}
+    // fails: my-rewrite raises ZeroDivisionError in build
+
+Steps are deterministic, so what led to a failure is found by taking the same way again: nothing is
+kept while all goes well. `reducing.py` makes a reproducer small.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from xdsl.ir import Operation
+
+from stepwell.dialects import make_known
+from stepwell.ir.context import Context
+from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError, describe_op, op_name
+from stepwell.ir.outside.files import read_bytes, write_atomically
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.failures import StepFailure, first_line, placed
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import (
+    History,
+    Rewrite,
+    Rewriter,
+    Step,
+    apply_step,
+    parts_of,
+    step_name,
+)
+from stepwell.ir.syntax.inline_values import take_values, too_large, with_values
+from stepwell.ir.syntax.storage import pack_tensors, unpack_tensors, weights_path
+from stepwell.ir.syntax.text import ask_for_more, parse_module, to_text
+from stepwell.ir.verification import find_problems
+from stepwell.ir.weights import WeightStore
+from stepwell.pipelines.pass_pipeline.named_passes import given_to, weights_of
+from stepwell.pipelines.pass_pipeline.pipeline_text import parse_steps, spell_step
+from stepwell.plugins.plugins import load_entry_points, load_plugin
+from stepwell.plugins.registry import REGISTRY
+
+HEADER = "// stepwell reproducer"
+MOST_LOOKS = 1 << 22
+"""Ops that are verified, at most, to find the one application of a step that broke a program."""
+
+Make = Callable[[], Program]
+"""Gives the program that a pipeline began with, anew each time."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first lines of a reproducer say."""
+
+    step: str
+    load: tuple[str, ...] = ()
+    context: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    fails: tuple[str, str] | None = None
+
+    @classmethod
+    def read(cls, text: str) -> Header | None:
+        """The header of a text, or None if it is no reproducer."""
+        if not text.startswith(HEADER):
+            return None
+        lead = re.match(r"(?://.*\n)*", text)
+        said = dict[str, list[str]]()
+        for key, value in re.findall(r"^// (\w+): (.*)$", lead[0] if lead else "", re.M):
+            said.setdefault(key, []).append(value.strip())
+        if "step" not in said:
+            return None
+        try:
+            context = json.loads(said.get("context", ["{}"])[0])
+            step, kind = json.loads(said["fails"][0]) if "fails" in said else ("", "")
+        except ValueError as error:
+            raise StepwellError(f"the reproducer's header does not read: {error}") from None
+        fails = (step, kind) if step else None
+        return cls(said["step"][0], tuple(said.get("load", ())), context, fails)
+
+    def __str__(self) -> str:
+        load = "".join(f" --load {file}" for file in self.load)
+        lines = [
+            f"{HEADER}: `stepwell opt FILE{load}` runs the step again,",
+            f"// `stepwell reduce FILE{load}` makes it small",
+            f"// step: {self.step}",
+            *(f"// load: {file}" for file in self.load),
+            f"// context: {json.dumps(dict(self.context), default=str)}",
+        ]
+        if self.fails:
+            lines.append(f"// fails: {json.dumps(list(self.fails))}")
+        return "\n".join(lines) + "\n"
+
+    def steps(self) -> tuple[Step, ...]:
+        """The step.
+
+        Raises:
+            StepwellError: it stands in a file that was not loaded.
+        """
+        missing = [file for file in self.load if str(Path(file).resolve()) not in REGISTRY.plugins]
+        if missing:
+            raise StepwellError(
+                f"the reproducer's step stands in {', '.join(missing)}, which is not loaded",
+                help="--load it, if you trust what it does when it is run: the text alone runs "
+                "nothing",
+            )
+        return parse_steps(self.step)
+
+    def lowering(self) -> Context:
+        """The context of the lowering in which the step failed."""
+        held = dict(self.context)
+        return Context(str(held.pop("target", "")), held)
+
+
+@dataclass(frozen=True)
+class Reproducer:
+    """A program, the step that fails on it, and how."""
+
+    program: Program
+    header: Header
+
+    def text(self, constants: int = 64) -> str:
+        """The file; larger constants are keys."""
+        module = with_values(self.program.module, self.program.weights, constants)
+        return f"{self.header}{to_text(module, locations=True)}\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the text, and beside it the constants that do not stand in it."""
+        place = Path(path)
+        weights = self.program.weights
+        large = sorted(too_large(self.program.module, weights, 64))
+        if large:
+            packed = pack_tensors({key: weights.get(key) for key in large})
+            write_atomically(weights_path(place), packed)
+        write_atomically(place, self.text().encode())
+
+    def command(self, path: str | Path) -> str:
+        """What replays it."""
+        return " ".join(["stepwell opt", str(path), *(f"--load {f}" for f in self.header.load)])
+
+    @classmethod
+    def open(cls, path: Path, header: Header | None = None) -> Reproducer:
+        """A reproducer from its file, with the constants beside it.
+
+        Args:
+            path: of the text.
+            header: instead of the one in the text.
+
+        Raises:
+            StepwellError: there is no header, or the file does not read.
+        """
+        text = read_bytes(path).decode(errors="replace")
+        held = header or Header.read(text)
+        if held is None:
+            raise StepwellError(
+                f"{path} is no reproducer", help=f"its first line begins {HEADER!r}"
+            )
+        make_known()
+        ask_for_more(load_entry_points)
+        module = parse_module(text, name=path.name, locate=True)
+        store, beside = WeightStore(), weights_path(path)
+        for key, tensor in unpack_tensors(beside).items() if beside.exists() else ():
+            store.add(key, tensor)
+        take_values(module, store)
+        given_to(module, store, held.lowering())
+        return cls(Program(module, weights_of(module), context=held.lowering()), held)
+
+
+def fails(program: Program, steps: Sequence[Step]) -> StepFailure | None:
+    """How steps fail on a copy of a program, or None."""
+    copy = program.clone()
+    try:
+        for step in steps:
+            Pipeline("replayed", (step,)).run(copy)
+            if problem := next(_problems(copy), None):
+                return _broken(step, None, problem, 0)
+    except StepFailure as failure:
+        return failure
+    except StepwellError:
+        return None
+    return None
+
+
+def explained(
+    make: Make, steps: Sequence[Step], error: StepwellError, *, reproduce: bool = True
+) -> StepwellError:
+    """The error with its cause found, and a reproducer, if a step made the mistake.
+
+    Args:
+        make: the program that the steps began with.
+        steps: the pipeline's.
+        error: what came of them; a `StepFailure` knows its step, while a `VerificationError` at the
+            end, or a failure on a program that was broken before, asks which step broke it.
+        reproduce: whether a reproducer is wanted.
+    """
+    failure = error if isinstance(error, StepFailure) else None
+    if failure is None and not isinstance(error, VerificationError):
+        return error
+    last = len(steps) if failure is None or failure.at is None else failure.at
+    failure = _first_break(make, steps[:last]) or failure
+    if reproduce and failure is not None and failure.at is not None:
+        failure.reproducer = _reproducer(make, steps, failure.at, failure)
+    return failure or error
+
+
+class _Stop(Exception):
+    """The application that was waited for is about to be made."""
+
+
+@dataclass
+class _StopBefore:
+    """A watch that ends a run before one application."""
+
+    number: int
+    made: int = 0
+
+    def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
+        if self.made == self.number:
+            raise _Stop
+        self.made += 1
+
+    def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
+        pass
+
+
+def _problems(program: Program) -> Any:
+    return find_problems(program.module, program.weights, membership=False)
+
+
+def _first_break(make: Make, steps: Sequence[Step]) -> StepFailure | None:
+    """The failure of the first step after which the program does not verify."""
+    program, history = make(), History()
+    for at, step in enumerate(steps):
+        try:
+            apply_step(step, program, history)
+        except StepwellError:
+            return None
+        if problem := next(_problems(program), None):
+            application = _breaking_application(make, steps, at) or _broken(step, None, problem, 0)
+            application.at = at
+            return application
+    return None
+
+
+@dataclass
+class _Verifying:
+    """A watch that verifies after each application, and remembers the first that broke it."""
+
+    program: Program
+    left: int = MOST_LOOKS
+    made: int = 0
+    op: tuple[str, str | None] = ("", None)
+    root: Operation | None = None
+
+    def before(self, rewrite: Rewrite[Any], op: Operation, match: Any) -> None:
+        self.op, self.root = (op_name(op), describe_op(op)), op
+
+    def after(self, rewrite: Rewrite[Any], rewriter: Rewriter) -> None:
+        self.left -= sum(1 for _ in self.program.module.walk())
+        if self.left < 0:
+            raise _Stop
+        if problem := next(_problems(self.program), None):
+            failure = _broken(rewrite, self.op, problem, self.made)
+            assert self.root is not None
+            raise placed(failure, rewrite.name, self.root, first_line(rewrite, "build"))
+        self.made += 1
+
+
+def _breaking_application(make: Make, steps: Sequence[Step], at: int) -> StepFailure | None:
+    """The failure of the one application in a step that broke the program."""
+    program = make()
+    for step in steps[:at]:
+        apply_step(step, program, History())
+    history = History()
+    history.watch = _Verifying(program)
+    try:
+        steps[at].apply(program, history)
+    except StepFailure as failure:
+        return failure
+    except (_Stop, StepwellError):
+        return None
+    return None
+
+
+def _broken(
+    step: Step, op: tuple[str, str | None] | None, problem: Problem, applications: int
+) -> StepFailure:
+    name, where = op or (None, None)
+    subject = f"{name}: " if name else ""
+    phase = "build" if isinstance(step, Rewrite) else "apply"
+    return StepFailure(
+        f"{subject}{step_name(step)} breaks the program: {problem.fact}",
+        where or problem.where,
+        f"what it writes begins at {first_line(step, phase)}",
+        step=step_name(step),
+        kind="breaks",
+        applications=applications,
+    )
+
+
+def _reproducer(
+    make: Make, steps: Sequence[Step], at: int, failure: StepFailure
+) -> Reproducer | None:
+    """The smallest of three that fails in the same way: one rewrite, its step, all the way."""
+    part = next((p for p in parts_of(steps[at]) if step_name(p) == failure.step), None)
+    tries: list[tuple[Program, Sequence[Step]]] = []
+    if failure.kind != "endless" and (part is not None or isinstance(steps[at], Rewrite)):
+        tries.append((_before(make, steps, at, failure.applications), [part or steps[at]]))
+    tries.append((_before(make, steps, at, 0), [steps[at]]))
+    tries.append((make(), steps[: at + 1]))
+    for program, some in tries:
+        again = fails(program, some)
+        if again is not None and again.signature == failure.signature:
+            text, files = _spelled(some)
+            context = {"target": program.context.target, **program.context.options}
+            return Reproducer(program, Header(text, files, context, failure.signature))
+    return None
+
+
+def _before(make: Make, steps: Sequence[Step], at: int, applications: int) -> Program:
+    """The program just before an application of a step."""
+    program = make()
+    for step in steps[:at]:
+        apply_step(step, program, History())
+    if applications:
+        history = History()
+        history.watch = _StopBefore(applications)
+        with suppress(_Stop, Exception):  # A match that raises has changed nothing.
+            steps[at].apply(program, history)
+    return program
+
+
+def _spelled(steps: Sequence[Step]) -> tuple[str, tuple[str, ...]]:
+    """The text of steps, and the files that have to be loaded for it."""
+    files: dict[str, None] = {}
+    texts: list[str] = []
+    for step in steps:
+        for held in (*parts_of(step), step):
+            files.update(dict.fromkeys(_files_of(type(held))))
+        texts.append(spell_step(step, foreign=True) or step_name(step))
+    return ",".join(texts), tuple(files)
+
+
+def _files_of(cls: type[Step]) -> list[str]:
+    """The file that has to be loaded for a class of step; none for those known without one."""
+    for plugin in REGISTRY.plugins.values():
+        if cls.name in plugin.brings.get("steps", ()) and REGISTRY.steps.get(cls.name) is cls:
+            return [plugin.origin] if plugin.digest else []
+    if f"{cls.__module__}.".startswith("stepwell."):
+        return []
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return [file] if file else []
+
+
+def load_for(header: Header, trust: bool) -> None:
+    """Load the files that a reproducer names, if its reader trusts them."""
+    for file in header.load if trust else ():
+        load_plugin(file)

@@ -1,0 +1,107 @@
+"""What the last bits of floats become further down.
+
+Two float kernels agree to about 1e-6. Where a program quantizes what they give, that decides the
+rounding of some elements, and the outputs of a deep network then move by far more; so they do
+where nearly equal numbers cancel. How far is measured: the program is interpreted with noise of
+that size in every float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import AnyFloat, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.ir.core import StateOp, WeightOp
+from stepwell.ir.declared.interpretation import Interpreter
+from stepwell.ir.diagnostics import op_name
+from stepwell.ir.dtypes import bf16, f16
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.types import element
+from stepwell.ir.weights import WeightStore
+from stepwell.validation.compare import deviation
+
+NOISE = 1e-6
+"""What float kernels may differ by, of the largest number in a tensor; halves, by a step."""
+_MX = ("stepwell_mx.", "tosa_mxfp.", "tosa.cast_to_block_scaled")
+"""Ops that round floats to a payload, whose type may be a float too."""
+
+TRIALS, MARGIN = 3, 4.0
+"""Noises tried, and how much further than the worst of them an engine may go."""
+
+
+def rounds_floats(program: Program) -> bool:
+    """Whether some op makes integers (quantized ones too), MX payloads or halves of floats."""
+    return any(
+        op_name(op).startswith(_MX)
+        or any(
+            isinstance(r.type, TensorType) and element(r.type) in (f16, bf16) for r in op.results
+        )
+        or (
+            _is_float(operand)
+            and any(isinstance(r.type, TensorType) and not _is_float(r) for r in op.results)
+        )
+        for op in program.module.walk()
+        if not op.regions
+        for operand in op.operands
+    )
+
+
+def _is_float(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and isinstance(element(value.type), AnyFloat)
+
+
+@dataclass
+class NoisyInterpreter(Interpreter):
+    """Disturbs every float that an op computes."""
+
+    generator: torch.Generator = field(default_factory=torch.Generator)
+
+    def step(self, op: Operation, environment: dict[SSAValue, Any]) -> None:
+        """Evaluate an op, then move its float results."""
+        super().step(op, environment)
+        if isinstance(op, WeightOp | StateOp):
+            return
+        for result in op.results:
+            value = environment[result]
+            if isinstance(value, torch.Tensor) and _is_computed(value):
+                noise = torch.rand(value.shape, generator=self.generator, dtype=value.dtype)
+                largest = value[value.isfinite()].abs().amax() if value.isfinite().any() else 0.0
+                size = max(NOISE, torch.finfo(value.dtype).eps)
+                environment[result] = value + (2.0 * noise - 1.0) * (size * largest)
+
+
+def _is_computed(value: torch.Tensor) -> bool:
+    """Whether a tensor holds floats that operators compute with, not MX codes or scales."""
+    return value.is_floating_point() and value.dtype.itemsize > 1 and value.numel() > 0
+
+
+def sensitivity(
+    func: FuncOp,
+    weights: WeightStore,
+    inputs: tuple[Any, ...],
+    state: Mapping[str, torch.Tensor] | None = None,
+) -> float:
+    """How far float noise moves outputs, relative to the largest number in each; with a margin.
+
+    Args:
+        func: the method.
+        weights: of its program.
+        inputs: what it is called with.
+        state: what stands in mutable buffers; else their first values.
+    """
+    held = dict(state or {})
+    exact = Interpreter(weights, dict(held)).call(func, inputs).outputs
+    worst = 0.0
+    for seed in range(TRIALS):
+        noisy = NoisyInterpreter(weights, dict(held), generator=torch.Generator().manual_seed(seed))
+        outputs = noisy.call(func, inputs).outputs
+        moved = [deviation(a, b) for a, b in zip(exact, outputs, strict=True)]
+        worst = max([worst, *moved])
+    return MARGIN * worst

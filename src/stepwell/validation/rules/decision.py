@@ -1,0 +1,364 @@
+"""One pair of values decided: are elements the same, bit for bit or as real numbers?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.ir.dtypes import f64, i64, is_float
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Bound
+from stepwell.ir.types import dims
+from stepwell.ir.weights import WeightStore
+from stepwell.validation.rules.axioms import laws
+from stepwell.validation.rules.expressions import held_as
+from stepwell.validation.rules.numbers import Number, Path, Tokens, Unproven
+from stepwell.validation.rules.reals import Reals
+from stepwell.validation.rules.scalars import Bits, Domain
+from stepwell.validation.rules.solver import z3
+from stepwell.validation.rules.tensors import Tensors
+
+GLANCE, QUICK, SLOW = 100_000, 1_500_000, 2_000_000
+"""Steps of the solver, which hang on no machine's speed: bit for bit where that is not claimed,
+where it is, and over the reals.
+"""
+_MOST_MILLISECONDS = 60_000
+
+
+class Proof(IntEnum):
+    """How far two values are provably the same; what is greater is said more strongly."""
+
+    NONE = 0
+    REALS = 1
+    ZEROS = 2
+    """Bit for bit but for the sign of a zero."""
+    BITS = 3
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is proved of one pair.
+
+    Attributes:
+        has_symbols: whether sizes were symbols.
+        reason: why no more is.
+        counterexample: what elements and numbers are in a solver's counterexample, where every
+            function in what it was asked is what the op computes.
+    """
+
+    proof: Proof
+    has_symbols: bool
+    reason: str = ""
+    counterexample: Mapping[str, int | float | bool] | None = None
+
+
+def decide(
+    one: SSAValue,
+    other: SSAValue,
+    weights: WeightStore,
+    tokens: Tokens,
+    path: Path,
+    bound: Bound,
+    most: Proof = Proof.BITS,
+    of_finite: bool = False,
+) -> Decision:
+    """Compare two values that the same arguments reach.
+
+    Args:
+        one, other: of one program.
+        bound: of the rule. Where it is exact it must be bit for bit, else real numbers are tried
+            too; half of what it allows relatively is for roundings.
+        most: what more is proved is of no use: of another instance no more is.
+        of_finite: whether the rule is of finite numbers alone, so that real ones are tried even
+            where it is exact.
+
+    Raises:
+        Unproven: what ops mean is not known.
+    """
+    if one is other:
+        return Decision(Proof.BITS, True)
+    is_exact = bound.exact and not of_finite
+    is_exact |= not is_float(held_as(one.type))
+    if most is Proof.REALS and not is_exact:
+        return _in(Reals(), one, other, weights, tokens, path, bound, SLOW)
+    decision = _in(
+        Bits(), one, other, weights, tokens, path, bound, QUICK if bound.exact else GLANCE
+    )
+    if decision.proof is Proof.NONE and not is_exact:
+        return _in(Reals(), one, other, weights, tokens, path, bound, SLOW)
+    return decision
+
+
+def _in(
+    domain: Domain,
+    one: SSAValue,
+    other: SSAValue,
+    weights: WeightStore,
+    tokens: Tokens,
+    path: Path,
+    bound: Bound,
+    patience: int,
+) -> Decision:
+    limits = (bound.relative, bound.absolute)
+    _preset(domain, path)
+    tensors = Tensors(domain, tokens, weights, *limits, maps_alone=True)
+    index = tensors.index_of(one)
+    if any(d != e for d, e in zip(dims(one.type), dims(other.type), strict=False)):
+        return Decision(Proof.NONE, tensors.has_symbols, "the shapes differ")
+    try:
+        return _at([index], one, other, tensors, path, patience)
+    except Unproven:
+        if not all(isinstance(size, int) for size in dims(one.type)):
+            raise
+    tensors = Tensors(domain, tokens, weights, *limits)
+    return _at(_indices(one), one, other, tensors, path, patience)
+
+
+def _preset(domain: Domain, path: Path) -> None:
+    """Numbers that a condition says are those that it says; 0.0 may be −0.0 too."""
+    for node, answer in path.conditions:
+        if answer and node.function == "equal":
+            for one, other in (node.operands, node.operands[::-1]):
+                if other.function != "constant" or one.function != "variable":
+                    continue
+                if one not in domain.numbers:
+                    held = int(other.operands[0]) if one.is_int else float(other.operands[0])
+                    term = domain.constant(held, i64 if one.is_int else f64)
+                    if domain.is_exact and not one.is_int and not held:
+                        is_below = z3.Bool(f"${one.operands[0]}.is_below")
+                        term = z3.If(is_below, domain.constant(-0.0, f64), term)
+                    domain.numbers[one] = term
+
+
+def _at(
+    indices: list[tuple[Any, ...]],
+    one: SSAValue,
+    other: SSAValue,
+    tensors: Tensors,
+    path: Path,
+    patience: int,
+) -> Decision:
+    """The elements at some indices; the least that is proved of one is proved of all."""
+    domain = tensors.domain
+    proofs: list[Proof] = []
+    reason, counterexample = "", None
+    for at in indices:
+        left, right = tensors.at(one, at), tensors.at(other, at)
+        if left.of != right.of:
+            return Decision(Proof.NONE, tensors.has_symbols, f"{left.of} is no {right.of}")
+        conditions = [domain.condition(node, answer) for node, answer in path.conditions]
+        proof, reason, counterexample = _equal(
+            domain, left.term, right.term, conditions, tensors, is_float(left.of), patience
+        )
+        proofs.append(proof)
+        if proof is Proof.NONE:
+            break
+    least = min(proofs, default=Proof.BITS)
+    return Decision(least, tensors.has_symbols, reason, counterexample)
+
+
+def _indices(value: SSAValue) -> list[tuple[Any, ...]]:
+    """Every index, where all sizes are numbers."""
+    found: list[tuple[Any, ...]] = [()]
+    for size in dims(value.type):
+        found = [(*at, z3.IntVal(i)) for at in found for i in range(int(size))]  # pyright: ignore[reportArgumentType]
+    return found
+
+
+def _equal(
+    domain: Domain,
+    left: Any,
+    right: Any,
+    conditions: list[Any],
+    tensors: Tensors,
+    are_floats: bool,
+    patience: int,
+) -> tuple[Proof, str, Mapping[str, int | float | bool] | None]:
+    best = Proof.BITS if domain.is_exact else Proof.REALS
+    left, right = z3.simplify(left), z3.simplify(right)
+    if left.eq(right):
+        return best, "", None
+    facts = [*conditions, *domain.facts, *tensors.ranges]
+    if isinstance(domain, Reals):
+        facts += laws(domain)
+        facts += tensors.finite
+    left, right, facts, is_placed = _with_equal_places(left, right, facts, tensors)
+    if left.eq(right):
+        return best, "", None
+    facts = _reached(facts, left, right)
+    question = [*facts, left != right]
+    answer = _check(question, patience)
+    if answer == z3.unsat:
+        return best, "", None
+    if not domain.is_exact and are_floats and (tensors.relative or tensors.absolute):
+        apart, size = (z3.If(t < 0, -t, t) for t in (left - right, left))
+        allowed = domain.constant(tensors.relative / 2, f64) * size
+        allowed = allowed + domain.constant(tensors.absolute, f64)
+        question = [*facts, apart > 2 * allowed]
+        if _check([*facts, apart > allowed], patience) == z3.unsat:
+            return best, "within half of its bound", None
+        answer = _check(question, patience)
+    if domain.is_exact and are_floats:
+        nans = z3.And(z3.fpIsNaN(left), z3.fpIsNaN(right))
+        if _check([*facts, z3.Not(z3.Or(nans, z3.fpEQ(left, right)))], patience) == z3.unsat:
+            return Proof.ZEROS, "the sign of a zero", None
+    kind = "bit for bit" if domain.is_exact else "over the reals"
+    is_sure = answer == z3.sat and is_placed and _is_concrete(question, tensors)
+    said = "the solver has a counterexample" if answer == z3.sat else "the solver gives up"
+    if answer == z3.sat and not is_sure:
+        said += " in which what has no meaning here is any function"
+    numbers = _model_of(question, patience) if is_sure else None
+    return Proof.NONE, f"{kind}: {said}", numbers
+
+
+def _is_concrete(assertions: list[Any], tensors: Tensors) -> bool:
+    """Whether all that is not interpreted are elements of inputs, numbers of the rule, indices."""
+    inputs = set(tensors.names.values())
+    for term in _subterms(assertions):
+        if z3.is_app_of(term, z3.Z3_OP_DIV) and not z3.is_rational_value(term.arg(1)):
+            return False  # Of 0 it is any.
+        if not z3.is_app(term) or term.decl().kind() != z3.Z3_OP_UNINTERPRETED:
+            continue
+        name = term.decl().name()
+        is_known = name.startswith("$") or name.split("!")[0].split(".")[0] in inputs
+        if name.endswith(".whole") or not (is_known or z3.is_int(term)):
+            return False
+    return True
+
+
+def _subterms(terms: list[Any]) -> Iterator[Any]:
+    waiting, seen = list(terms), set[int]()
+    while waiting:
+        each = waiting.pop()
+        if each.get_id() not in seen:
+            seen.add(each.get_id())
+            yield each
+            waiting += each.children()
+
+
+def _model_of(assertions: list[Any], patience: int) -> dict[str, int | float | bool]:
+    """The numbers of a counterexample, by the names of elements and of numbers of the rule."""
+    solver = _solver(assertions, patience)
+    found: dict[str, int | float | bool] = {}
+    if solver.check() != z3.sat:
+        return found
+    model = solver.model()
+    for declaration in model.decls():
+        value: Any = model[declaration]
+        if z3.is_bv_value(value):
+            found[declaration.name()] = value.as_signed_long()
+        elif z3.is_bool(value):
+            found[declaration.name()] = z3.is_true(value)
+        elif z3.is_fp_value(value) and (value.isNaN() or value.isInf()):
+            name = "nan" if value.isNaN() else "-inf" if value.isNegative() else "inf"
+            found[declaration.name()] = float(name)
+        elif z3.is_fp_value(value) or z3.is_rational_value(value):
+            real = z3.simplify(z3.fpToReal(value)) if z3.is_fp_value(value) else value
+            found[declaration.name()] = float(real.as_fraction())
+    return found
+
+
+def go_together(conditions: list[tuple[Number, bool]]) -> bool:
+    """Whether answers about numbers may all be so; yes, where the solver does not know."""
+    domain = Bits()
+    try:
+        terms = [domain.condition(node, answer) for node, answer in conditions]
+    except Unproven:
+        return True
+    return _check([*domain.facts, *terms], GLANCE) != z3.unsat
+
+
+def _reached(facts: list[Any], left: Any, right: Any) -> list[Any]:
+    """The facts without those of places alone, where no place is left in what is compared."""
+    if any(_has_places(term) for term in (left, right)):
+        return facts
+    return [fact for fact in facts if not _has_places(fact)]
+
+
+def _has_places(term: Any) -> bool:
+    for each in _subterms([term]):
+        is_place = z3.is_int(each) and z3.is_const(each) and not z3.is_int_value(each)
+        if is_place and not each.decl().name().startswith("$"):
+            return True
+    return False
+
+
+_ANSWERS: dict[tuple[str, ...], Any] = {}
+"""What the solver said of texts: the same is asked of many shapes."""
+
+
+def _check(assertions: list[Any], patience: int) -> Any:
+    key = (str(patience), *sorted({assertion.sexpr() for assertion in assertions}))
+    if key not in _ANSWERS:
+        _ANSWERS[key] = _asked(assertions, patience)
+    return _ANSWERS[key]
+
+
+def _asked(assertions: list[Any], patience: int) -> Any:
+    return _solver(assertions, patience).check()
+
+
+def _solver(assertions: list[Any], patience: int) -> Any:
+    solver = z3.Solver()
+    solver.set("rlimit", patience)
+    solver.set("timeout", _MOST_MILLISECONDS)
+    solver.add(*assertions)
+    return solver
+
+
+def _with_equal_places(
+    left: Any, right: Any, facts: list[Any], tensors: Tensors
+) -> tuple[Any, Any, list[Any], bool]:
+    """Elements of inputs as constants: one for those whose places are provably the same.
+
+    With them whether those that are two stand at two places for certain.
+    """
+    found = _applications([left, right, *facts], tensors.weight_names | set(tensors.names.values()))
+    constants: list[tuple[Any, Any]] = []
+    substitutions: list[tuple[Any, Any]] = []
+    for each in found:
+        same = next((c for a, c in constants if _at_one_place(a, each, tensors)), None)
+        if same is None:
+            same = z3.Const(f"{each.decl().name()}.{len(constants)}", each.sort())
+            constants.append((each, same))
+        substitutions.append((each, same))
+    if not substitutions:
+        return left, right, facts, True
+    counted = Counter(each.decl().name() for each, _ in constants)
+    is_placed = all(
+        counted[e.decl().name()] == 1 or all(map(z3.is_int_value, e.children()))
+        for e, _ in constants
+    )
+    changed = [z3.simplify(z3.substitute(t, *substitutions)) for t in (left, right)]
+    facts = [z3.substitute(f, *substitutions) for f in facts]
+    return changed[0], changed[1], facts, is_placed
+
+
+def _at_one_place(one: Any, other: Any, tensors: Tensors) -> bool:
+    if one.decl() != other.decl():
+        return False
+    pairs = [(one.arg(n), other.arg(n)) for n in range(one.num_args())]
+    return all(a.eq(b) or tensors.equal(a, b) for a, b in pairs)
+
+
+def _applications(terms: list[Any], names: set[str]) -> list[Any]:
+    """The elements of inputs in some terms, those inside first."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+
+    def look(term: Any) -> None:
+        if term.get_id() in seen:
+            return
+        seen.add(term.get_id())
+        for child in term.children():
+            look(child)
+        if z3.is_app(term) and term.num_args() and term.decl().name().split("!")[0] in names:
+            found.setdefault(term.get_id(), term)
+
+    for term in terms:
+        look(term)
+    return list(found.values())

@@ -1,0 +1,492 @@
+"""Conditions dropped one at a time: without one, a rule is wrong, or the condition says what for.
+
+What a condition keeps a rule from are the programs that match without it and not with it; one of
+those must become something else, or nothing that is written at all. A condition with a label
+(`where reads_once(%a) for cost`) is no part of the statement that is proved: the proof that is kept
+is of the rule without it (`verdicts.prove`), and here it is shown to be what it says: `termination`
+(the rule fires on its own result), `cost` (the program has no fewer ops) or `overflow` (a number is
+lost to infinity, or to zero). Where there is no such proof, what the condition refuses is run,
+as is what `target`, `accuracy` and `choice` refuse: it is the same without the condition, within
+the rule's bound, or the target has no op for it. `accuracy` refuses halves, to which more ops round
+behind than before, or what would lose digits; `choice` what the model, an option or a table of
+choices says otherwise. The programs are those that the rule's text says it is `not for`, and those
+that are drafted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+from inspect import signature
+from itertools import chain, islice
+from math import prod
+from typing import Any
+
+from torch import Tensor
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.ir.core import WeightOp
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import bf16, f16
+from stepwell.ir.outside.xdsl_private import put_before
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.sizes.size import number_of
+from stepwell.ir.types import dims, element
+from stepwell.translate.rules.compiling import Matched, Matcher, Namespace, compile_rule
+from stepwell.translate.rules.examples import missed, root_of
+from stepwell.translate.rules.notation import Computed, Miss, Rule, Where
+from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.translate.rules.writing import Writer
+from stepwell.validation.rules.counterexamples import (
+    Counterexample,
+    differs,
+    failure_of,
+    inputs_of,
+    sizes_of,
+    values_of,
+)
+from stepwell.validation.rules.drafts import drafts
+from stepwell.validation.rules.hashes import hash_of, whole_hash_of
+from stepwell.validation.rules.instantiation import FAILS, NotWritten, Written, applied, drafted
+from stepwell.validation.rules.kept_verdicts import Dropped, Kind, known
+from stepwell.validation.rules.numbers import Unproven
+from stepwell.validation.rules.verdicts import UNNEEDED
+
+_TRIED, _ALIKE = 60, 3
+"""Programs that a condition refuses and that are run, and those of one instance."""
+
+
+def conditions(rule: Rule) -> list[Where]:
+    """The conditions of a rule that can be dropped: what computes a hole cannot."""
+    return [clause for clause in rule.where if not clause.binds]
+
+
+def spelled(clause: Where) -> str:
+    """A condition in short."""
+    kind = "unless" if clause.is_guard else "where not" if clause.negated else "where"
+    return f"{kind} {clause.predicate}({', '.join(map(_term, clause.arguments))})"
+
+
+def _term(term: Any) -> str:
+    if isinstance(term, Computed):
+        return f"{term.function}({', '.join(map(_term, term.arguments))})"
+    name = getattr(term, "name", None)
+    if name is None:
+        return str(term)
+    return f"{'%' if type(term).__name__ == 'ValueName' else '$'}{name}"
+
+
+def taken(rewrite: type[RuleRewrite]) -> list[str]:
+    """What a rule's text says that it is not for, and that it takes all the same.
+
+    Raises:
+        NotWritten: it is no program.
+    """
+    found: list[str] = []
+    for form in rewrite.rule.forms:
+        for miss in form.misses:
+            without = _Without(rewrite, form, conditions(form)[0], miss)
+            programs = chain.from_iterable(without.drafts())
+            found += [miss.text for program in programs if without._applies(program)]
+    return found
+
+
+def without_each(name: str, rewrite: type[RuleRewrite]) -> Iterator[Dropped]:
+    """Each condition, and what becomes of the rule without it."""
+    for clause in conditions(rewrite.rule):
+        yield dropped(name, rewrite, clause)
+
+
+def dropped(name: str, rewrite: type[RuleRewrite], clause: Where) -> Dropped:
+    """What becomes of a rule without a condition."""
+    show = _labeled if clause.label else _needed
+    kind, reason = show(rewrite, clause)
+    hash_ = whole_hash_of(rewrite)
+    return Dropped(name, spelled(clause), clause.label, kind, _short(reason), hash_)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) < 160 else line[:157] + "…"
+
+
+# -- what a condition keeps a rule from ----------------------------------------------------------
+
+
+@dataclass
+class _Without:
+    """One form of a rule without a condition, for what its text says that it is not for, or for
+    what is drafted.
+    """
+
+    rewrite: type[RuleRewrite]
+    form: Rule
+    clause: Where
+    miss: Miss | None = None
+
+    def __post_init__(self) -> None:
+        """Compile both.
+
+        Raises:
+            StepwellError: it is no rule without.
+        """
+        left = tuple(c for c in self.form.where if c is not self._mine())
+        self.bare = replace(self.form, where=left)
+        namespace = self.rewrite.namespace
+        stated = self.miss.example if self.miss else {}
+        options = {
+            option.name: _named(stated.get(option.name, option.default), namespace)
+            for option in self.form.options
+        }
+        self.whole: Matcher = compile_rule(self.form, namespace, options)
+        self.matcher: Matcher = compile_rule(self.bare, namespace, options)
+        self.writer = Writer(self.bare, self.rewrite.namespace)
+
+    def _mine(self) -> Where:
+        alike = (self.clause.predicate, self.clause.arguments, self.clause.negated)
+        return next(c for c in self.form.where if (c.predicate, c.arguments, c.negated) == alike)
+
+    def drafts(self) -> Iterator[Iterator[Program]]:
+        """What may stand before."""
+        if self.miss:
+            form = missed(self.form, self.miss)
+            first, last = (drafted(self.rewrite, form, {}, states=True) for _ in range(2))
+            _make_last(self.root(last))
+            return iter([iter([first, last])])
+        return chain(drafts(self.rewrite, self.form), [self._by_tables()])
+
+    def _by_tables(self) -> Iterator[Program]:
+        """Programs of which a table of choices says something else than costs do."""
+        if "program" not in signature(self.rewrite.namespace[self.clause.predicate]).parameters:
+            return
+        for program in islice(chain.from_iterable(drafts(self.rewrite, self.form)), _TRIED):
+            self._applies(program)
+            for choice in list(program.context.choices.values()):
+                for other in set(choice.costs) - {choice.chosen}:
+                    program.context.options = {"tuned": {choice.key: other}}
+                    yield program
+
+    def root(self, program: Program) -> Operation:
+        """The op that is replaced."""
+        return root_of(program, self.form)
+
+    def programs(self) -> Iterator[tuple[Program, Refusal | None]]:
+        """Programs that the condition alone keeps the rule from, with the reason if it gives one.
+
+        Raises:
+            Unproven: without the condition, others fail.
+        """
+        tried = 0
+        for instance in self.drafts():
+            alike = 0
+            for program in instance:
+                refused = self._refused(program)
+                if refused:
+                    yield program, refused[0]
+                    alike += 1
+                if alike == _ALIKE:
+                    break
+            tried += alike
+            if tried >= _TRIED:
+                return
+
+    def applications(self) -> Iterator[tuple[Program, None]]:
+        """A few programs to which the rule applies as it is."""
+        count = 0
+        for instance in self.drafts():
+            for program in instance:
+                if self._applies(program):
+                    yield program, None
+                    count += 1
+                if count == _ALIKE * _ALIKE:
+                    return
+
+    def _applies(self, program: Program) -> bool:
+        try:
+            return isinstance(self.whole(self.root(program), program), Matched)
+        except (*FAILS, StepwellError):
+            return False
+
+    def _refused(self, program: Program) -> tuple[Refusal | None] | None:
+        """What the condition says of a program, if it alone keeps the rule from it."""
+        root = self.root(program)
+        try:
+            whole = self.whole(root, program)
+        except (*FAILS, StepwellError):
+            return None
+        if isinstance(whole, Matched):
+            return None
+        try:
+            return (whole,) if isinstance(self.matcher(root, program), Matched) else None
+        except (*FAILS, StepwellError) as error:
+            raise Unproven(f"another condition fails: {_said(error)}") from error
+
+
+def _make_last(root: Operation) -> None:
+    """What a root alone reads of what has no operand before, made right in front of it."""
+    for value in root.operands:
+        maker = value.owner
+        is_free = isinstance(maker, Operation) and not any(
+            isinstance(v.owner, Operation) for v in maker.operands
+        )
+        if isinstance(maker, Operation) and is_free and value.has_one_use():
+            maker.detach()
+            put_before(maker, root)
+
+
+def _named(name: str, namespace: Namespace) -> Any:
+    """What a module holds under a name, perhaps within something else."""
+    first, *rest = name.split(".")
+    return reduce(getattr, rest, namespace[first])
+
+
+def _withouts(rewrite: type[RuleRewrite], clause: Where) -> Iterator[_Without]:
+    """Each form of a rule without a condition, for the programs of its text first."""
+    for form in rewrite.rule.forms:
+        for miss in (*form.misses, None):
+            yield _Without(rewrite, form, clause, miss)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def _needed(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
+    count = 0
+    try:
+        for without in _withouts(rewrite, clause):
+            for program, _ in without.programs():
+                count += 1
+                if (wrong := _wrong(without, program)) is not None:
+                    return "refuted", wrong
+    except NotWritten as error:
+        return "open", f"a program of its text is none: {error.problems[0].fact}"
+    except StepwellError as error:
+        return "refuted", error.problems[0].fact
+    if not count:
+        return "open", "no program was drafted that it refuses"
+    return "open", f"{count} programs that it refuses are right without it"
+
+
+def _wrong(form: _Without, program: Program) -> str | None:
+    """What is wrong with what a rule writes without a condition."""
+    lost = _lost(form, program)
+    if lost:
+        return lost
+    inputs = ", ".join(str(a.type) for a in program.method().body.block.args)
+    try:
+        written = applied(form.bare, program, form.matcher, form.writer)
+    except (Unproven, NotWritten) as error:
+        return f"of {inputs}: {error.problems[0].fact}"
+    if written is None:
+        return None
+    if written.misfits:
+        return f"of {inputs}: {written.misfits[0]}"
+    if not _can_run(program):
+        return None
+    if not form.bare.after:
+        return _fails(form.root(program), program)
+    found = differs(written, form.rewrite.bound, is_strict=True)
+    if isinstance(found, Counterexample):
+        return str(found)
+    is_laid_out = form.bare.after[-1].forwards is not None or any(
+        name == "memory_format" for name, _ in form.bare.root.arguments
+    )
+    return _lies_otherwise(written) if is_laid_out and found == "agrees" else None
+
+
+def _fails(assertion: Operation, program: Program) -> str | None:
+    """That an op without results, which would go, fails."""
+    error = failure_of(assertion, program)
+    return None if error is None else f"it fails, and nothing would: {error}"
+
+
+def _lies_otherwise(written: Written) -> str | None:
+    """What is replaced by an operand, or has a memory format, and lay in another order."""
+    arguments = written.program.method().body.block.args
+    for pair in written.pairs:
+        one, other = values_of(written.program, inputs_of(written.program), list(pair))
+        if isinstance(one, Tensor) and one.stride() != other.stride():
+            return f"of {arguments[0].type}: it lies by {one.stride()}, then by {other.stride()}"
+    return None
+
+
+def _can_run(program: Program) -> bool:
+    """Whether its inputs have sizes that are numbers, or symbols that may be any."""
+    return sizes_of(program) is not None
+
+
+def _lost(form: _Without, program: Program) -> str | None:
+    """A result that something reads and for which nothing stands behind."""
+    defined = {name for line in form.bare.after for name in line.results}
+    root = form.root(program)
+    for name, result in zip(form.bare.root.results, root.results, strict=True):
+        if name not in defined and result.first_use is not None:
+            return f"%{name} is read, and nothing gives it"
+    return None
+
+
+# -- labels --------------------------------------------------------------------------------------
+
+
+def _labeled(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
+    try:
+        return (_of_target if clause.label in UNNEEDED else _of_statement)(rewrite, clause)
+    except (Unproven, StepwellError) as error:
+        return "open", error.problems[0].fact
+
+
+def _of_statement(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
+    """The rule is right without it, by its proof or as far as what it refuses shows."""
+    proof = known().get(hash_of(rewrite))
+    said = "proved without it"
+    if proof is None or not proof.is_proved or not proof.of_labels:
+        ran = _run(rewrite, clause)
+        if ran.wrong or not ran.same:
+            return "open", f"the rule is not proved without it{ran.wrong}"
+        said = f"{ran.same} that it refuses are the same within its bound"
+    show = {"termination": _fires_again, "cost": _is_no_better, "overflow": _overflows}
+    for form in _withouts(rewrite, clause):
+        found = form.applications() if clause.label == "termination" else form.programs()
+        for program, _ in found:
+            if (shown := show[clause.label](form, program)) is not None:
+                return "labeled", f"{said}; {shown}"
+    return "open", f"{said}; that it is for {clause.label} was not shown"
+
+
+@dataclass
+class _Ran:
+    """What became of programs that a condition refuses, without it.
+
+    Attributes:
+        same: how many are the same within the rule's bound.
+        unwritten: how many cannot be written.
+        reason: what the condition says of the first.
+        rounds: that more ops round than before, or that digits are lost.
+        wrong: one that is not the same.
+    """
+
+    same: int = 0
+    unwritten: int = 0
+    reason: str = ""
+    rounds: str = ""
+    wrong: str = ""
+
+
+def _run(rewrite: type[RuleRewrite], clause: Where) -> _Ran:
+    ran = _Ran()
+    for form in _withouts(rewrite, clause):
+        for program, refusal in form.programs():
+            ran.reason = ran.reason or ("" if refusal is None else refusal.reason)
+            try:
+                written = applied(form.bare, program, form.matcher, form.writer)
+            except (Unproven, NotWritten):
+                written = None
+            if written is None or written.misfits:
+                ran.unwritten += 1
+                continue
+            found = differs(written, rewrite.bound) if _can_run(program) else "agrees"
+            if isinstance(found, Counterexample):
+                ran.wrong = f"; it is needed: {found}"
+                return ran
+            ran.same += 1
+            ran.rounds = ran.rounds or _rounds_more(written) or _is_further_off(written, rewrite)
+    return ran
+
+
+def _of_target(rewrite: type[RuleRewrite], clause: Where) -> tuple[Kind, str]:
+    """What it refuses is the same without it, or no program of the target."""
+    ran = _run(rewrite, clause)
+    if ran.wrong:
+        return "open", ran.wrong.removeprefix("; ")
+    if clause.label == "accuracy" and ran.same:
+        kind = "labeled" if ran.rounds else "open"
+        return kind, f"{ran.same} the same within its bound; {ran.rounds}"
+    if clause.label == "choice" and ran.same:
+        return "labeled", f"{ran.same} that it refuses are the same within its bound"
+    if not ran.same + ran.unwritten:
+        return "open", "no program was drafted that it refuses"
+    said = f"{ran.unwritten} that the target has no op for, {ran.same} the same"
+    return "labeled" if ran.reason else "open", f"refuses “{ran.reason}”: {said}"
+
+
+def _rounds_more(written: Written) -> str:
+    """How many ops round to halves, for how many that did."""
+    of = element(written.pairs[0][1].type)
+    if of not in (f16, bf16):
+        return ""
+    before = sum(op.name.startswith("aten.") for op in _read_by_results(written.program))
+    after = sum(element(op.results[0].type) == of for op in written.fresh)
+    return f"{after} ops round to {of} for {before}" if after > before else ""
+
+
+_DIGITS = 1e-6
+"""Of a result: what no bound of single numbers loses of a number that keeps its digits."""
+
+
+def _is_further_off(written: Written, rewrite: type[RuleRewrite]) -> str:
+    """A number that loses its digits, within a bound of greater magnitudes."""
+    if not rewrite.bound.magnitudes or not _can_run(written.program):
+        return ""
+    of_result = replace(rewrite.bound, magnitudes=(), relative=_DIGITS)
+    found = differs(written, of_result, is_strict=True)
+    return str(found) if isinstance(found, Counterexample) else ""
+
+
+def _fires_again(form: _Without, program: Program) -> str | None:
+    """Whether what a rule writes is what it is about, without the condition."""
+    written = applied(form.bare, program, form.matcher, form.writer)
+    if written is None:
+        return None
+    ops = {new.owner for _, new in written.pairs} | set(written.fresh)
+    again = [op for op in ops if isinstance(op, Operation) and _fires(form, op, program)]
+    return f"it fires on its own {again[0].name}" if again else None
+
+
+def _fires(form: _Without, op: Operation, program: Program) -> bool:
+    try:
+        return isinstance(form.matcher(op, program), Matched)
+    except (*FAILS, StepwellError):
+        return False
+
+
+def _is_no_better(form: _Without, program: Program) -> str | None:
+    before, held = len(_read_by_results(program)), _numbers_held(program)
+    written = applied(form.bare, program, form.matcher, form.writer)
+    if written is None:
+        return None
+    for old, new in written.pairs:
+        old.replace_all_uses_with(new)
+    after, more = len(_read_by_results(program)), _numbers_held(program)
+    if after >= before:
+        return f"{after} ops for {before}"
+    return f"{more} numbers of weights for {held}" if more >= held > 0 else None
+
+
+def _numbers_held(program: Program) -> int:
+    """How many numbers the weights are that results hang on."""
+    weights = (op for op in _read_by_results(program) if isinstance(op, WeightOp))
+    return sum(number_of(prod(dims(op.result.type))) for op in weights)
+
+
+def _read_by_results(program: Program) -> set[Operation]:
+    last = program.method().body.block.last_op
+    assert last is not None
+    found, waiting = set[Operation](), list[SSAValue](last.operands)
+    while waiting:
+        owner = waiting.pop().owner
+        if isinstance(owner, Operation) and owner not in found:
+            found.add(owner)
+            waiting += owner.operands
+    return found
+
+
+def _overflows(form: _Without, program: Program) -> str | None:
+    written = applied(form.bare, program, form.matcher, form.writer)
+    if written is None or not _can_run(program):
+        return None
+    found = differs(written, form.rewrite.bound, of_classes=True)
+    return str(found) if isinstance(found, Counterexample) else None

@@ -1,0 +1,231 @@
+"""An instance as IR: the ops that stand before, and those that the rule writes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from types import FunctionType
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.inference import infer
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewriter import Rewriter
+from stepwell.ir.types import FloatType, IntType, is_static
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.rules.compiling import Matched, Matcher, Namespace, compile_rule
+from stepwell.translate.rules.examples import Example, elements_of, root_of
+from stepwell.translate.rules.notation import Computed, Line, Rule, Term
+from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.translate.rules.writing import Found, Writer
+from stepwell.validation.rules.instances import Instance, Unknown
+from stepwell.validation.rules.numbers import Number, Path, Rebound, Tokens, Unproven, taking
+
+FAILS = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionError,
+         NotImplementedError, ZeroDivisionError, OverflowError)  # fmt: skip
+"""What functions and predicates raise of what they are not meant for."""
+
+
+class NotWritten(StepwellError):
+    """An instance that is no program: shapes or element types that no op takes."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A program in which both stand: what a rule replaces, and by what.
+
+    Attributes:
+        pairs: each value that is replaced, and the one that replaces it.
+        misfits: what is wrong with the types of what was written.
+        fresh: the ops that were written.
+        named: the values before, by their names in the rule.
+    """
+
+    program: Program
+    pairs: tuple[tuple[SSAValue, SSAValue], ...]
+    misfits: tuple[str, ...]
+    fresh: tuple[Operation, ...]
+    named: Mapping[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+
+
+class _Draft(Example):
+    """An example of an instance; results have the types that their ops infer."""
+
+    def __init__(
+        self, rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any], states: bool
+    ) -> None:
+        self.states = states
+        super().__init__(rewrite, replace(rule, example={**rule.example, **given}))
+        for name, value in self.holes.items():
+            if isinstance(value, Unknown):
+                type_ = IntType("late") if value.is_int else FloatType("late")
+                self.holes[name] = self.block.insert_arg(type_, len(self.block.args))
+
+    def line(self, line: Line) -> Line:
+        """The types of results are inferred, unless they cannot be."""
+        found = super().line(line)
+        return found if self.states else replace(found, result_types=())
+
+
+def drafted(
+    rewrite: type[RuleRewrite], rule: Rule, given: Mapping[str, Any], *, states: bool = False
+) -> Program:
+    """The program that stands before; `states`: of the types that the rule's text says.
+
+    Raises:
+        NotWritten: no op takes such types.
+    """
+    refused: Exception | None = None
+    for stated in (states, not states):
+        try:
+            draft = _Draft(rewrite, rule, given, stated)
+            program = Program(draft.module(), WeightStore())
+            for op in program.module.walk():
+                op.verify(verify_nested_ops=False)
+                if isinstance(op, WeightOp) and not is_static(op.result.type):
+                    raise NotWritten("a weight has sizes that are numbers")
+                if isinstance(op, WeightOp) and op.key.data not in program.weights:
+                    program.weights.add(op.key.data, elements_of(op))
+            if stated and (wrong := _misfits((), list(program.module.walk()), is_sure=states)):
+                raise NotWritten(wrong[0])
+            return program
+        except (
+            StepwellError, VerifyException, RuntimeError, ValueError, TypeError, IndexError,
+            AssertionError, KeyError, AttributeError, NotImplementedError,
+        ) as error:  # fmt: skip
+            refused = error
+    raise NotWritten(str(refused).splitlines()[0] if str(refused) else "no op takes this")
+
+
+class _SymbolicWriter(Writer):
+    """A writer whose functions compute with symbolic numbers, and whose ops have tokens."""
+
+    def __init__(self, rule: Rule, namespace: Namespace, tokens: Tokens) -> None:
+        self.tokens = tokens
+        super().__init__(rule, namespace)
+
+    def value(self, term: Term, values: Found) -> Any:
+        """What a term stands for, as ops hold it."""
+        found = super().value(term, values)
+        return (
+            found
+            if isinstance(term, Computed) and isinstance(found, Mapping)
+            else self.tokens.lowered(found)
+        )
+
+
+class Statement:
+    """A form of a rule, perhaps without one of its conditions, as what is to be proved."""
+
+    def __init__(self, rewrite: type[RuleRewrite], rule: Rule) -> None:
+        self.rewrite, self.rule = rewrite, rule
+        self.tokens = Tokens()
+        rebound = Rebound()
+        self.namespace: dict[str, Any] = {
+            name: taking(rebound(value), self.tokens) if isinstance(value, FunctionType) else value
+            for name, value in rewrite.namespace.items()
+        }
+        self._matcher: Matcher = compile_rule(rule, self.namespace)
+        self._writer = _SymbolicWriter(rule, self.namespace, self.tokens)
+        self._plain: tuple[Matcher, Writer] | None = None
+
+    def written(self, instance: Instance, path: Path) -> Written | None:
+        """Both sides on one path; None where a condition does not hold.
+
+        Raises:
+            NotWritten: no op takes such types.
+        """
+        self.tokens.__init__()
+        self.tokens.path = path
+        given = {name: self._token(value) for name, value in instance.given.items()}
+        program = drafted(self.rewrite, self.rule, given)
+        return applied(self.rule, program, self._matcher, self._writer)
+
+    def concrete(self, given: Mapping[str, Any]) -> Written | None:
+        """Both sides of numbers that are known, by the rule's own matcher."""
+        if self._plain is None:
+            self._plain = (
+                compile_rule(self.rule, self.rewrite.namespace),
+                Writer(self.rule, self.rewrite.namespace),
+            )
+        return applied(self.rule, drafted(self.rewrite, self.rule, given), *self._plain)
+
+    def before(self, given: Mapping[str, Any]) -> Program:
+        """What stands before, of numbers that are known."""
+        return drafted(self.rewrite, self.rule, given)
+
+    def _token(self, value: Any) -> Any:
+        if not isinstance(value, Unknown) or value.is_late:
+            return value
+        node = Number("variable", (value.name,), value.is_int)
+        return self.tokens.lowered(
+            self.tokens.int(node) if value.is_int else self.tokens.float(node)
+        )
+
+
+def applied(rule: Rule, program: Program, matcher: Matcher, writer: Writer) -> Written | None:
+    """Both sides, where a rule's form is applied to the last op of a program.
+
+    Raises:
+        Unproven: what stands behind cannot be written.
+    """
+    root = root_of(program, rule)
+    present = set(program.module.walk())
+    try:
+        found = matcher(root, program)
+        if not isinstance(found, Matched):
+            return None
+        values = writer.write(root, found.found, Rewriter(root, program))
+    except (StepwellError, RecursionError) as error:
+        if isinstance(error, Unproven):
+            raise
+        raise Unproven(f"it cannot be written: {str(error).splitlines()[0]}") from error
+    except (*FAILS, RuntimeError) as error:
+        raise Unproven(f"its functions fail: {type(error).__name__}: {error}") from error
+    defined = {name for line in rule.after for name in line.results}
+    pairs = tuple(
+        (old, values[f"%{name}"])
+        for name, old in zip(rule.root.results, root.results, strict=True)
+        if name in defined
+    )
+    fresh = tuple(op for op in program.module.walk() if op not in present)
+    named = {name: value for name, value in found.found.items() if isinstance(value, SSAValue)}
+    try:
+        misfits = tuple(_misfits(pairs, fresh))
+    except FAILS as error:
+        raise Unproven(f"what it writes has no type: {type(error).__name__}: {error}") from error
+    return Written(program, pairs, misfits, fresh, named)
+
+
+def _misfits(
+    pairs: Sequence[tuple[SSAValue, SSAValue]],
+    fresh: Sequence[Operation],
+    *,
+    is_sure: bool = False,
+) -> list[str]:
+    """Types that are not what they replace, or not what the op gives; `is_sure`: where one is
+    stated that cannot be inferred, the model knows more.
+    """
+    found = [f"{old.type} becomes {new.type}" for old, new in pairs if old.type != new.type]
+    for op in fresh:
+        makers = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
+        if any(m.parent is op.parent and not m.is_before_in_block(op) for m in makers):
+            found.append(f"{op.name} reads what is made behind it")
+        try:
+            inferred = infer(op)
+        except (StepwellError, VerifyException) as error:
+            if is_sure:
+                continue
+            found.append(
+                f"{op.name} is written of what it does not take: {str(error).splitlines()[0]}"
+            )
+            continue
+        for made, result in zip(inferred or (), op.results, strict=False):
+            if str(made) != str(result.type):
+                found.append(f"{op.name} gives {made} where {result.type} is said")
+    return found

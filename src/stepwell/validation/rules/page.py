@@ -1,0 +1,47 @@
+"""The tables of `docs/proofs.md`: a verdict a rule, and what its conditions are for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from stepwell.validation.rules.kept_verdicts import Dropped
+from stepwell.validation.rules.verdicts import SAID, Verdict
+
+START = "<!-- written by `stepwell prove --table docs/proofs.md` -->"
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """The verdicts as Markdown: how many of each kind, and a row a rule."""
+    counted = Counter(verdict.kind for verdict in verdicts)
+    lines = [START, "", "| verdict | rules |", "|---|---|"]
+    lines += [f"| {said} | {counted[kind]} |" for kind, said in SAID.items()]
+    lines += ["", "| rule | verdict | for |", "|---|---|---|"]
+    for verdict in verdicts:
+        why = verdict.scope if verdict.is_proved else verdict.reason.replace("|", "¦")
+        lines.append(f"| `{verdict.rule}` | {SAID[verdict.kind]} | {_short(why)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) < 140 else line[:137] + "…"
+
+
+def conditions(rows: Sequence[Dropped]) -> str:
+    """What becomes of rules without each condition: counts, and those that are not refuted."""
+    counted = Counter((row.kind, row.label) for row in rows)
+    lines = ["", "| condition | count |", "|---|---|"]
+    for (kind, label), count in sorted(counted.items(), key=lambda each: -each[1]):
+        lines.append(f"| {kind}{f', for {label}' if label else ''} | {count} |")
+    lines += ["", "| rule | condition | shown |", "|---|---|---|"]
+    for row in rows:
+        if row.kind != "refuted":
+            said = f"{row.kind}{f', for {row.label}' if row.label else ''}: {row.reason}"
+            lines.append(f"| `{row.rule}` | `{row.condition}` | {_short(said.replace('|', '¦'))} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_table(page: str, verdicts: Sequence[Verdict], rows: Sequence[Dropped]) -> str:
+    """A page with its tables anew; what stands before them stays."""
+    return page.partition(START)[0] + table(verdicts) + conditions(rows)

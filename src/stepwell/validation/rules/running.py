@@ -1,0 +1,128 @@
+"""Verdicts on many rules, each in a process of its own: none hangs on what was asked before.
+
+A solver's terms have numbers in the order in which they are made, and its search goes by them: in a
+process of its own a rule has the same verdict whichever rules are put before it.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import pickle
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import wait
+from typing import Any, TypeVar, cast
+
+from stepwell.dialects.symbols import Symbols
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import f32
+from stepwell.ir.sizes.size import Size
+from stepwell.ir.types import tensor
+from stepwell.validation.rules.guards import without_each
+from stepwell.validation.rules.kept_verdicts import Dropped
+from stepwell.validation.rules.solver import z3
+from stepwell.validation.rules.verdicts import Verdict, prove, rules
+
+T = TypeVar("T")
+
+
+def prove_each(
+    names: Sequence[str], jobs: int | None = None, seconds: float = math.inf
+) -> Iterator[Verdict]:
+    """The verdicts on rules, in their order.
+
+    Args:
+        names: of rules, as `rules()` has them.
+        jobs: processes at once; as many as there are cores where none is given.
+        seconds: of wall time for all; a rule without a verdict by then is open.
+    """
+    for name, found in zip(names, _each(_proved, names, jobs, seconds), strict=True):
+        yield Verdict(name, "open", reason=found) if isinstance(found, str) else found
+
+
+def without_conditions(
+    names: Sequence[str], jobs: int | None = None, seconds: float = math.inf
+) -> Iterator[list[Dropped]]:
+    """For each rule what becomes of it without each of its conditions."""
+    for name, found in zip(names, _each(_dropped, names, jobs, seconds), strict=True):
+        yield [Dropped(name, "", "", "open", found)] if isinstance(found, str) else found
+
+
+def _proved(name: str) -> Verdict:
+    return replace(prove(rules()[name]), rule=name)
+
+
+def _dropped(name: str) -> list[Dropped]:
+    return list(without_each(name, rules()[name]))
+
+
+def _each(
+    function: Callable[[str], T], names: Sequence[str], jobs: int | None, seconds: float
+) -> Iterator[T | str]:
+    """Call a function on each name, each in a forked process: nothing is imported twice.
+
+    A result comes as bytes: tensors would otherwise be shared with a process that has ended. The
+    string in place of a result says why there is none.
+    """
+    rules()
+    _import_all()
+    is_forked = "fork" in multiprocessing.get_all_start_methods()
+    context: Any = multiprocessing.get_context("fork" if is_forked else "spawn")
+    end = time.monotonic() + seconds
+    waiting, running, found = list(names)[::-1], dict[Any, Any](), dict[str, T | str]()
+    try:
+        for name in names:
+            while name not in found:
+                while waiting and len(running) < (jobs or os.cpu_count() or 1):
+                    receiver, sender = context.Pipe(duplex=False)
+                    process = context.Process(target=_send, args=(sender, function, waiting[-1]))
+                    process.start()
+                    sender.close()
+                    running[receiver] = (waiting.pop(), process)
+                left = end - time.monotonic()
+                if left <= 0:
+                    found[name] = f"{LATE} of {seconds:g} seconds"
+                    break
+                for receiver in wait([*running], None if math.isinf(left) else left):
+                    each, process = running.pop(receiver)
+                    found[each] = f"{FAILED}: its process ended without a verdict"
+                    with suppress(EOFError):
+                        found[each] = pickle.loads(cast(Any, receiver).recv_bytes())
+                    process.join()
+            yield found[name]
+    finally:
+        for _, process in running.values():
+            process.kill()
+
+
+LATE, FAILED = "there is no verdict within the limit", "the prover failed"
+"""How reasons begin that say nothing of a rule."""
+
+
+def _send(sender: Any, function: Callable[[str], T], name: str) -> None:
+    """Send the pickled result of a function; what it raises as a sentence, traceback on stderr."""
+    try:
+        found: T | str = function(name)
+    except StepwellError as error:
+        found = error.problems[0].fact
+    except Exception as error:
+        traceback.print_exc()
+        found = f"{FAILED}: {type(error).__name__}: {error}"
+    sender.send_bytes(pickle.dumps(found))
+
+
+def _import_all() -> None:
+    """Import what the first symbolic size and the first question to the solver import.
+
+    That is some 750 modules of torch's, two CPU seconds, which each process would spend again.
+    """
+    z3.get_version()
+    symbols = Symbols()
+    fake = symbols.fake(tensor([Size.symbol("n"), 2], f32))
+    with symbols.on_fakes():
+        fake.flatten()

@@ -1,0 +1,383 @@
+"""The verdict on a rule: over all its forms, instances and paths."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import field, replace
+from functools import cache
+from typing import Literal
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.engine_behavior import engines
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Bound
+from stepwell.ir.sizes.size import UNKNOWN
+from stepwell.ir.types import IntType, dims, is_static, symbols_of
+from stepwell.translate.rules.examples import root_of
+from stepwell.translate.rules.notation import Rule
+from stepwell.translate.rules.rewrite import RuleRewrite
+from stepwell.validation.certificates.decision import Undecided
+from stepwell.validation.certificates.decision import decide as decide_expressions
+from stepwell.validation.certificates.exhaustive import NotOfBytes, apart_on_all
+from stepwell.validation.certificates.field import chosen_by
+from stepwell.validation.rules.counterexamples import Counterexample, failure_of, search
+from stepwell.validation.rules.decision import Decision, Proof, decide, go_together
+from stepwell.validation.rules.hashes import hash_of
+from stepwell.validation.rules.instances import Instance, Instances
+from stepwell.validation.rules.instantiation import NotWritten, Statement, Written
+from stepwell.validation.rules.numbers import Path, Unproven, paths
+from stepwell.validation.rules.recipes import POSITIVE
+from stepwell.validation.rules.steps import step_between
+
+Pair = tuple[SSAValue, SSAValue]
+Kind = Literal["bits", "zeros", "reals", "refuted", "open"]
+_KINDS: dict[Proof, Kind] = {Proof.BITS: "bits", Proof.ZEROS: "zeros", Proof.REALS: "reals"}
+SAID: dict[Kind, str] = {
+    "bits": "proved bit for bit",
+    "zeros": "proved bit for bit but for the sign of a zero",
+    "reals": "proved over the reals",
+    "refuted": "refuted",
+    "open": "open",
+}
+
+
+@dataclass
+class Verdict:
+    """What is proved of a rule.
+
+    Attributes:
+        rule: its name.
+        kind: how far both sides are the same.
+        scope: for which shapes.
+        reason: why it is open, or what a refutation shows.
+        instances, pairs: how many were written down, and how many pairs of values decided.
+        partial: of how many shapes not all arguments were tried.
+        seconds: of CPU time.
+        hash: of the rule (`hashes.hash_of`).
+        of_labels: whether it holds without the conditions that have a label, but for the target's.
+    """
+
+    rule: str
+    kind: Kind
+    scope: str = ""
+    reason: str = ""
+    instances: int = 0
+    pairs: int = 0
+    partial: int = 0
+    seconds: float = 0.0
+    hash: str = ""
+    of_labels: bool = True
+    counterexample: Counterexample | None = field(default=None, repr=False)
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether it holds, for what the scope says."""
+        return self.kind in ("bits", "zeros", "reals")
+
+    def __str__(self) -> str:
+        more = f", {self.scope}" if self.is_proved else f": {self.reason}"
+        return f"{SAID[self.kind]}{more}"
+
+
+_LONG = 20.0
+_MOST_DOUBTS = 4
+"""Instances with neither a proof nor a counterexample after which a rule is open."""
+
+
+UNNEEDED = ("target", "accuracy", "choice")
+"""Labels of conditions whose instances are run: another type, another engine, what is asked."""
+
+
+def without_labels(rule: Rule) -> Rule:
+    """A form without the conditions that are no part of the statement."""
+    return replace(rule, where=tuple(c for c in rule.where if not c.label or c.label in UNNEEDED))
+
+
+def prove(rewrite: type[RuleRewrite], forms: tuple[Rule, ...] | None = None) -> Verdict:
+    """The verdict on a rule.
+
+    Args:
+        rewrite: the rule.
+        forms: in place of its own: with other conditions, say.
+    """
+    begun = time.process_time()
+    whole = forms or rewrite.rule.forms
+    bare = tuple(map(without_labels, whole))
+    verdict = _Case(rewrite).verdict(bare)
+    if bare != whole and not verdict.is_proved:
+        verdict = replace(_Case(rewrite).verdict(whole), of_labels=False)
+    return replace(verdict, seconds=time.process_time() - begun, hash=hash_of(rewrite))
+
+
+def limits(rewrite: type[RuleRewrite]) -> str:
+    """What is tried as its example has it and no other way: ops of a family, quantized types."""
+    if any(line.is_again for form in rewrite.rule.forms for line in form.before):
+        return ", operators and their arguments as in its example"
+    if "!quant" in str(rewrite.rule.example):
+        return ", quantized types as in its example"
+    return ""
+
+
+_OF_TYPES = frozenset(("aten._assert_tensor_metadata.default",))
+"""Ops that give nothing, and fail or not by the types of what they read."""
+
+
+def _is_symbolic(reason: str) -> bool:
+    return "symbolic size" in reason
+
+
+def _is_said(size: IntType, written: Written) -> bool:
+    """Whether a type of a whole number says which, in symbols of the types of inputs."""
+    symbols = symbols_of(a.type for a in written.program.method().body.block.args)
+    value = size.size
+    return isinstance(value, int) or {*value.symbols} <= symbols - UNKNOWN.symbols
+
+
+def keys_of(program: Program) -> list[str]:
+    """The keys of the weights that a program reads."""
+    return [op.key.data for op in program.module.walk() if isinstance(op, WeightOp)]
+
+
+class Refutable(Unproven):
+    """What the solver has a counterexample to, with its numbers."""
+
+    def __init__(self, found: Decision) -> None:
+        super().__init__(f"{'of a symbolic size: ' if found.has_symbols else ''}{found.reason}")
+        self.numbers = dict(found.counterexample or {})
+
+
+@dataclass
+class _Case:
+    rewrite: type[RuleRewrite]
+    worst: Proof = Proof.BITS
+    instances: int = 0
+    pairs: int = 0
+    partial: int = 0
+    rank: int = 0
+    of_numbers: int = 0
+    of_symbols: int = 0
+    pointwise: bool = True
+    loses_signs: bool = False
+    doubts: list[str] = field(default_factory=list[str])
+    changed_by_engines: set[str] = field(default_factory=set[str])
+    """Nodes that a rule writes, and that do not say what they make of special values."""
+
+    @property
+    def bound(self) -> Bound:
+        return self.rewrite.bound
+
+    def verdict(self, forms: tuple[Rule, ...]) -> Verdict:
+        """Go through all forms, up to the first refutation."""
+        name = self.rewrite.name
+        for form in forms:
+            statement = Statement(self.rewrite, form)
+            before, begun = self.of_numbers + self.of_symbols, time.process_time()
+            for as_example in (False, True):
+                is_decided = self.of_numbers + self.of_symbols > before
+                if as_example and (is_decided or any(not _is_symbolic(d) for d in self.doubts)):
+                    continue
+                for instance in Instances(self.rewrite, form, as_example):
+                    refutation = self._tried(statement, instance)
+                    if refutation is not None:
+                        return self._of("refuted", str(refutation), refutation)
+                    if self._is_hopeless(begun):
+                        break
+        left = [doubt for doubt in self.doubts if not self._is_of_size(doubt)]
+        if left or not self.of_numbers + self.of_symbols:
+            return self._of("open", (left or self.doubts or ["no instance of it was written"])[0])
+        return replace(self._of(_KINDS[self.worst], ""), rule=name, scope=self.scope())
+
+    def _is_hopeless(self, begun: float) -> bool:
+        """Whether enough is in doubt; one instance is, once the others have taken long."""
+        took = time.process_time() - begun
+        if all(map(_is_symbolic, self.doubts)) and took < _LONG:
+            return False
+        return len(self.doubts) >= (1 if took > _LONG else _MOST_DOUBTS)
+
+    def _tried(self, statement: Statement, instance: Instance) -> Counterexample | None:
+        """Decide an instance; one that is not proved is run on numbers."""
+        self.loses_signs = False
+        try:
+            self.instance(statement, instance)
+            if self.loses_signs and self.bound.exact:
+                found = search(statement, instance, self.bound)
+                return found if isinstance(found, Counterexample) else None
+        except NotWritten:
+            return None
+        except (Unproven, IndexError, ValueError, KeyError, TypeError) as error:
+            reason = (
+                error.problems[0].fact
+                if isinstance(error, Unproven)
+                else f"{type(error).__name__}: {error}"
+            )
+            numbers = error.numbers if isinstance(error, Refutable) else {}
+            found = search(statement, instance, self.bound, numbers)
+            if isinstance(found, Counterexample):
+                return found
+            if found == "agrees":
+                tried = ", ".join(f"{name} = {value}" for name, value in numbers.items())
+                spurious = f", which is spurious: run with {tried}, both sides agree"
+                self.doubts.append(f"{reason}{spurious if tried else ''} ({instance})")
+        return None
+
+    def _of(self, kind: Kind, reason: str, found: Counterexample | None = None) -> Verdict:
+        return Verdict(
+            self.rewrite.name,
+            kind,
+            reason=reason,
+            instances=self.instances,
+            pairs=self.pairs,
+            partial=self.partial,
+            counterexample=found,
+        )
+
+    def _is_of_size(self, reason: str) -> bool:
+        return _is_symbolic(reason) and self.of_numbers + self.of_symbols > 0
+
+    def scope(self) -> str:
+        """For which shapes it is proved, and of which nodes an engine does otherwise."""
+        nodes = " and ".join(sorted(self.changed_by_engines))
+        return self._of_shapes() + (
+            f", but for special values that engines change at {nodes}" if nodes else ""
+        )
+
+    def _of_shapes(self) -> str:
+        if self.pointwise:
+            return "all shapes" + limits(self.rewrite)
+        if self.of_symbols and not any(map(self._is_of_size, self.doubts)):
+            found = f"all sizes, up to rank {self.rank}"
+        else:
+            found = f"sizes that were tried, up to rank {self.rank}"
+        return found + (", some arguments of each" if self.partial else "") + limits(self.rewrite)
+
+    def instance(self, statement: Statement, instance: Instance) -> None:
+        """Decide every pair on every path of an instance."""
+        for path, written in self._written(statement, instance):
+            if written is None:
+                continue
+            self.instances += 1
+            self.partial += instance.is_partial
+            self.pointwise &= instance.is_pointwise
+            for op in written.fresh if self.rewrite.deviation is None else ():
+                behavior = getattr(op, "behavior", None)
+                if behavior and any(behavior(engine).losses for engine in engines()):
+                    self.changed_by_engines.add(op.name)
+            if written.misfits:
+                raise Unproven(f"types do not fit: {written.misfits[0]}")
+            if not statement.rule.root.results:
+                self._passes(written)
+            for old, new in written.pairs:
+                self.pairs += 1
+                if isinstance(old.type, IntType) and _is_said(old.type, written):
+                    self.of_symbols += 1  # What is written has the type that its op infers.
+                    continue
+                if not isinstance(old.type, TensorType):
+                    raise Unproven(f"a result of type {old.type}")
+                self.rank = max(self.rank, len(dims(old.type)))
+                found = self._decided(statement, path, written, (old, new))
+                self.worst = min(self.worst, found.proof)
+                self.loses_signs |= found.proof is Proof.ZEROS
+                if found.has_symbols:
+                    self.of_symbols += 1
+                else:
+                    self.of_numbers += 1
+
+    def _passes(self, written: Written) -> None:
+        """An op without results asserts what types say: one run shows it for all values.
+
+        Raises:
+            Unproven: it fails, or reads what no type says.
+        """
+        root = root_of(written.program)
+        if root.name not in _OF_TYPES:
+            raise Unproven(f"{root.name} gives nothing, and what it asserts is not of types alone")
+        self.pairs += 1
+        self.of_numbers += 1
+        arguments = written.program.method().body.block.args
+        if any(isinstance(a.type, TensorType) and not is_static(a.type) for a in arguments):
+            raise Unproven(f"of a symbolic size: {root.name} is not run")
+        if (error := failure_of(root, written.program)) is not None:
+            raise Unproven(f"it fails: {error}") from error
+
+    def _decided(self, statement: Statement, path: Path, written: Written, pair: Pair) -> Decision:
+        """A pair, by the solver, by all values that there are, or by numbers of expressions."""
+        with suppress(NotOfBytes):
+            if apart_on_all(written.program, pairs=[pair]) is None:
+                return Decision(Proof.BITS, False)
+        weights, tokens = written.program.weights, statement.tokens
+        try:
+            of_finite = self.rewrite.deviation is not None
+            found = decide(*pair, weights, tokens, path, self.bound, self.worst, of_finite)
+        except Unproven as error:
+            found = Decision(Proof.NONE, False, error.problems[0].fact)
+        if found.counterexample is not None:
+            raise Refutable(found)
+        if found.proof is Proof.NONE:
+            found = self._by_expressions(statement, written, pair, found)
+        step = step_between(pair, weights) if found.proof is Proof.REALS else None
+        if step is not None:
+            raise Unproven(f"real numbers prove nothing here: {step}")
+        return found
+
+    def _by_expressions(
+        self, statement: Statement, written: Written, pair: Pair, undecided: Decision
+    ) -> Decision:
+        """A pair of known sizes, decided by numbers of expressions (`stepwell.validation.certificates`).
+
+        Raises:
+            Unproven: it hangs on numbers or sizes that are not known, or is not decided.
+        """
+        arguments = written.program.method().body.block.args
+        if any(key.endswith(POSITIVE) for key in keys_of(written.program)):
+            raise Unproven(undecided.reason)  # Its numbers would count, of which it may be any.
+        if undecided.has_symbols or any(
+            isinstance(v.type, TensorType) and not is_static(v.type) for v in arguments
+        ):
+            raise Unproven(f"of a symbolic size: {undecided.reason}")
+        tokens = statement.tokens
+        numbers = {**tokens.known, **tokens.whole}
+        if any(held.node.function != "variable" for held in numbers.values()):
+            raise Unproven(undecided.reason)
+        named = {number: str(held.node.operands[0]) for number, held in numbers.items()}
+        kinds = ("bits",) if self.bound.exact else ("bits", "reals")
+        try:
+            with chosen_by(int(hash_of(self.rewrite), 16)):  # No constant is near a multiple.
+                kind = decide_expressions(written.program, kinds, pairs=[pair], numbers=named)
+        except Undecided:
+            raise Unproven(undecided.reason) from None
+        return Decision(Proof.BITS if kind == "bits" else Proof.REALS, False)
+
+    def _written(self, statement: Statement, instance: Instance) -> Iterator:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType]
+        return paths(lambda path: statement.written(instance, path), possible=go_together)  # pyright: ignore[reportUnknownVariableType]
+
+
+@cache
+def rules() -> dict[str, type[RuleRewrite]]:
+    """Every rule that is its own text, by name and module, in the order of modules."""
+    import importlib
+    import pkgutil
+
+    import stepwell.translate.rewrites as room
+
+    found: dict[str, type[RuleRewrite]] = {}
+    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+        held = importlib.import_module(module.name)
+        for rewrite in getattr(held, "RULES", ()):
+            if isinstance(rewrite, type) and issubclass(rewrite, RuleRewrite):
+                name = (
+                    rewrite.name
+                    if rewrite.name not in found
+                    else f"{_room(rewrite)}.{rewrite.name}"
+                )
+                found[name] = rewrite
+    return found
+
+
+def _room(rewrite: type[RuleRewrite]) -> str:
+    return rewrite.__module__.split("rewrites.")[-1].split(".")[0]

@@ -1,0 +1,265 @@
+"""Inputs to check with: random ones, and those on which wrong rewrites show.
+
+Seeded, so that a finding can be made again. A sample is *plain* if its numbers are finite and of
+moderate size: only on those does a bounded (not exact) step promise anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+
+from stepwell.backends.executorch.bounds import upper_bound
+from stepwell.ir.calls.calling import declared_ranges
+from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.records import dataclass
+from stepwell.ir.signature import Port, get_signature
+from stepwell.ir.types import BoolType, FloatType, IntType, element
+from stepwell.validation.sizes import shape_at, telling_sizes, usual_sizes
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One set of run-time inputs of a method, in order.
+
+    Attributes:
+        label: what is told of it.
+        inputs: the inputs.
+        plain: whether its numbers are finite and of moderate size.
+        state: what stands in mutable buffers before the call, by key; else their first values.
+        followed: run whole before the first step and behind the last; between, only what a step
+            replaced is computed. Such samples are many and cheap.
+        guessed: whether the program may have no meaning there: where it fails, nothing is said.
+    """
+
+    label: str
+    inputs: tuple[Any, ...]
+    plain: bool
+    state: Mapping[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
+    followed: bool = False
+    guessed: bool = False
+
+
+Fill = Callable[[Sequence[int], torch.dtype, torch.Generator], torch.Tensor]
+
+
+def normal(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    """Ordinary numbers."""
+    return torch.randn(shape, generator=random).to(dtype)
+
+
+def _zeros(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    return torch.zeros(shape, dtype=dtype)
+
+
+def _denormal(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    tiny = torch.finfo(dtype).smallest_normal
+    return (torch.randn(shape, generator=random, dtype=torch.float64) * tiny / 4).to(dtype)
+
+
+def _extreme(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    limit = torch.finfo(dtype).max
+    choices = torch.tensor([-limit, limit, 1.0, -1.0], dtype=torch.float64)
+    return choices[torch.randint(0, 4, tuple(shape), generator=random)].to(dtype)
+
+
+def _special(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    values = normal(shape, dtype, random)
+    return _sprinkle(values, [torch.inf, -torch.inf, torch.nan], 0.1, random)
+
+
+def mixed(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    """Ordinary numbers, zeros of both signs and ones among them."""
+    tiny = float(torch.finfo(dtype).smallest_normal)
+    return _sprinkle(normal(shape, dtype, random), [0.0, -0.0, 1.0, -1.0, 0.5, tiny], 0.4, random)
+
+
+def _sprinkle(
+    values: torch.Tensor, among: Sequence[float], share: float, random: torch.Generator
+) -> torch.Tensor:
+    chosen = torch.rand(values.shape, generator=random) < share
+    which = torch.randint(0, len(among), tuple(values.shape), generator=random)
+    table = torch.tensor(among, dtype=torch.float64).to(values.dtype)
+    return torch.where(chosen, table[which], values)
+
+
+def every_class(shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> torch.Tensor:
+    """Of everything that is no plain number some, among those."""
+    info = torch.finfo(dtype)
+    tiny, most = float(info.smallest_normal) / 4, float(info.max)
+    classes = [torch.inf, -torch.inf, torch.nan, -0.0, tiny, -tiny, most, -most]
+    return _sprinkle(normal(shape, dtype, random), classes, 0.5, random)
+
+
+FILLS: tuple[tuple[str, Fill, bool], ...] = (
+    ("random", normal, True),
+    ("mixed with zeros of both signs", mixed, True),
+    ("zeros", _zeros, True),
+    ("denormals", _denormal, False),
+    ("infinities and NaNs", _special, False),
+    ("extremes", _extreme, False),
+)
+"""(label, how floats are filled, plain), the most telling first."""
+
+
+def make_samples(func: FuncOp, example: Sequence[Any] | None = None, seed: int = 0) -> list[Sample]:
+    """Samples of a method, the most telling first.
+
+    Args:
+        func: the method; its signature gives dtypes, dim orders and ranges of symbols.
+        example: run-time inputs known to be valid. Integer inputs (token ids, masks, positions)
+            keep their values where there are any; otherwise they are small and non-negative.
+        seed: of the random numbers.
+    """
+    random = torch.Generator().manual_seed(seed)
+    types = func.function_type.inputs.data
+    ports = get_signature(func).runtime_inputs
+    usual = usual_sizes(func, example)
+    samples: list[Sample] = []
+    if example is not None:
+        samples.append(Sample("example", tuple(example), True))
+    for label, fill, plain in FILLS:
+        samples.append(_sample(label, types, ports, example, usual, fill, plain, random))
+    samples += _integer_samples(types, ports, example, usual, random)
+    for label, point in telling_sizes(func, example):
+        ends = label.endswith("shapes")
+        sample = _sample(f"random, {label}", types, ports, None, point, normal, True, random)
+        samples.append(sample if ends else replace(sample, followed=True))
+    held = declared_ranges(func)
+    given = len(samples) if not any(held) else int(example is not None)
+    others = (replace(s, inputs=tuple(map(_within, s.inputs, held))) for s in samples[given:])
+    return [*samples[:given], *others]
+
+
+def _within(value: Any, held: tuple[float, float] | None) -> Any:
+    """An input as the caller declared it: NaN is the least of its range, what is beyond an end."""
+    if held is None:
+        return value
+    value = value.nan_to_num(held[0]) if value.is_floating_point() else value
+    return value.clamp(*held)
+
+
+def _integer_samples(
+    types: Sequence[Attribute],
+    ports: Sequence[Port],
+    example: Sequence[Any] | None,
+    symbols: Mapping[str, int],
+    random: torch.Generator,
+) -> list[Sample]:
+    """Other integers, and both extremes of each small type, where there are such inputs."""
+    whole = [t for t in types if isinstance(t, TensorType) and _is_integer(t)]
+    if not whole:
+        return []
+    samples: list[Sample] = []
+    base = list(_sample("", types, ports, example, symbols, normal, True, random).inputs)
+    for index, type_ in enumerate(types):
+        if isinstance(type_, TensorType) and _is_integer(type_):
+            given = example[index] if example is not None else None
+            low, high = -3, 8
+            if isinstance(given, torch.Tensor) and given.numel():
+                low, high = int(given.min()), int(given.max())
+            value = torch.randint(low, high + 1, shape_at(type_, symbols), generator=random)
+            base[index] = _in_order(value.to(dtype_of(type_)), ports[index])
+    samples.append(Sample("other integers", tuple(base), True, followed=True, guessed=True))
+    if not any(map(_is_small_integer, whole)):
+        return samples
+
+    def extremes(type_: Attribute) -> torch.Tensor | None:
+        if not isinstance(type_, TensorType) or not _is_small_integer(type_):
+            return None
+        info = torch.iinfo(torch_dtype(element(type_)))
+        table = torch.tensor([info.min, info.max, 0], dtype=dtype_of(type_))
+        return table[torch.randint(0, 3, shape_at(type_, symbols), generator=random)]
+
+    base = _sample("", types, ports, example, symbols, normal, True, random).inputs
+    both = [
+        base[i] if (value := extremes(t)) is None else _in_order(value, ports[i])
+        for i, t in enumerate(types)
+    ]
+    return [*samples, Sample("integer extremes", tuple(both), True)]
+
+
+def dtype_of(type_: Attribute) -> torch.dtype:
+    """The dtype of a tensor type's elements."""
+    return torch_dtype(element(type_))
+
+
+def _is_integer(type_: Attribute) -> bool:
+    dtype = dtype_of(type_)
+    return not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool
+
+
+def _is_small_integer(type_: Attribute) -> bool:
+    return dtype_of(type_) in (torch.int8, torch.uint8, torch.int16)
+
+
+def _sample(
+    label: str,
+    types: Sequence[Attribute],
+    ports: Sequence[Port],
+    example: Sequence[Any] | None,
+    symbols: Mapping[str, int],
+    fill: Fill,
+    plain: bool,
+    random: torch.Generator,
+) -> Sample:
+    inputs: list[Any] = []
+    for index, type_ in enumerate(types):
+        given = example[index] if example is not None else None
+        if isinstance(type_, TensorType):
+            inputs.append(_tensor(type_, ports[index], given, symbols, fill, random))
+        else:
+            inputs.append(_number(type_, given, symbols))
+    return Sample(label, tuple(inputs), plain)
+
+
+def _tensor(
+    type_: Attribute,
+    port: Port,
+    tensor: Any,
+    symbols: Mapping[str, int],
+    fill: Fill,
+    random: torch.Generator,
+) -> torch.Tensor:
+    dtype, shape = dtype_of(type_), shape_at(type_, symbols)
+    if dtype.is_complex:
+        value = torch.randn(shape, generator=random, dtype=dtype)
+    elif dtype.is_floating_point:
+        value = fill(shape, dtype, random)
+    elif dtype == torch.bool:
+        value = torch.randint(0, 2, shape, generator=random).bool()
+    elif isinstance(tensor, torch.Tensor):
+        return tensor
+    else:
+        value = torch.randint(0, 2, shape, generator=random).to(dtype)
+    return _in_order(value, port)
+
+
+def _in_order(value: torch.Tensor, port: Port) -> torch.Tensor:
+    """The same values, lying in memory as the signature asks."""
+    if port.dim_order is None:
+        return value.contiguous()
+    order = port.dim_order
+    back = [order.index(axis) for axis in range(len(order))]
+    return value.permute(order).contiguous().permute(back)
+
+
+def _number(type_: Attribute, given: Any, symbols: Mapping[str, int]) -> Any:
+    if given is not None:
+        return given
+    if isinstance(type_, IntType):
+        return upper_bound(type_.data, {name: (v, v) for name, v in symbols.items()})
+    if isinstance(type_, BoolType):
+        return True
+    if isinstance(type_, FloatType):
+        return 0.5
+    raise StepwellError(
+        f"no sample can be made of type {type_}", help="give inputs: check(..., inputs=...)"
+    )
