@@ -66,7 +66,7 @@ def find_schema_op(name: str) -> type[Operation] | None:
 @register_names
 def schema_names(dialect: str) -> Iterator[str]:
     """The names of torch's operators of a namespace, as the IR spells them."""
-    from stepwell.ir.outside.torch_private import operator_names
+    from stepwell.ir.compat.torch.torch_private import operator_names
 
     for qualified in operator_names():
         space, _, name = qualified.partition("::")

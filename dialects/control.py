@@ -31,9 +31,9 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.inference import infers
 from stepwell.ir.declared.interpretation import Interpreter, interprets
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.sizes.size import Dim
 from stepwell.ir.types import dims, element, tensor
 

@@ -35,9 +35,9 @@ from stepwell.dialects.aten.attributes import (
     python_value,
     scalar_attribute,
 )
+from stepwell.ir.compat.torch.torch_private import sym_sqrt
 from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.outside.torch_private import sym_sqrt
 from stepwell.ir.types import BoolType, FloatType, IntType
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

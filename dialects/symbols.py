@@ -21,12 +21,12 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
+from stepwell.ir.compat.torch.torch_globals import torch_alone
+from stepwell.ir.compat.torch.torch_private import FakeTensorMode, ValueRanges, int_oo
+from stepwell.ir.compat.torch.torch_private import sympy_functions as torch_functions
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.outside.switches import without_logs
-from stepwell.ir.outside.torch_globals import torch_alone
-from stepwell.ir.outside.torch_private import FakeTensorMode, ValueRanges, int_oo
-from stepwell.ir.outside.torch_private import sympy_functions as torch_functions
+from stepwell.ir.platform.process_settings import without_logs
 from stepwell.ir.sizes.size import UNKNOWN, Size, is_unbacked
 from stepwell.ir.sizes.size_ranges import holds
 from stepwell.ir.sizes.size_text import dim_of

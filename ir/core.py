@@ -39,7 +39,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from stepwell.ir.outside.xdsl_private import begin, operands_of
+from stepwell.ir.compat.xdsl.xdsl_private import begin, operands_of
 from stepwell.ir.types import (
     AnyTensor,
     BoolType,

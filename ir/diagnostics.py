@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-from stepwell.ir.once_each import once_each
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.records import dataclass
 
 

@@ -25,8 +25,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.outside.on_demand import torch
 
 f16, f32, f64, bf16 = Float16Type(), Float32Type(), Float64Type(), BFloat16Type()
 i1, i8, i16, i32, i64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))

@@ -16,9 +16,9 @@ from xdsl.ir import Operation
 
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.purity import is_one_of
 from stepwell.ir.records import dataclass
-from stepwell.ir.walking import walk
+from stepwell.ir.side_effects import is_one_of
+from stepwell.ir.traversal import walk
 
 COMMON = (ModuleOp, FuncOp, ReturnOp, WeightOp, StateOp, UpdateOp, MutateInputOp)
 LEVEL = "stepwell.level"

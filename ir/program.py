@@ -10,17 +10,17 @@ from typing import Any, Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from stepwell.ir.above import Shown
+from stepwell.ir.calls.argument_marshalling import Arguments
 from stepwell.ir.calls.arguments import takes_what_it_says
-from stepwell.ir.calls.border import Arguments
 from stepwell.ir.calls.calling import bind
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.context import Context
 from stepwell.ir.declared.engine_behavior import known_engine
 from stepwell.ir.declared.interpretation import Interpreter, Outcome
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import UPSTREAM, level_of
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.ir.signature import Signature, get_signature
 from stepwell.ir.syntax.inline_values import LIMIT, take_values, with_values
 from stepwell.ir.syntax.storage import (

@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.ir.once_each import once_each
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import Dim
 from stepwell.ir.sizes.size_ranges import interval

@@ -19,7 +19,7 @@ from xdsl.printer import Printer
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.once_each import once_each
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size, settled
 from stepwell.ir.sizes.size_ranges import Ranges, holds
 from stepwell.ir.sizes.size_text import dim_of

@@ -15,6 +15,8 @@ from xdsl.ir import Attribute, Block, Operation, Region
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
+from stepwell.ir.compat.torch.lazy_imports import pytree
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of, ops_in
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import (
@@ -26,16 +28,14 @@ from stepwell.ir.diagnostics import (
     op_name,
     quoted,
 )
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.levels import UPSTREAM, find_level, known_levels, level_of, stopped_after
-from stepwell.ir.once_each import once_each
-from stepwell.ir.outside.on_demand import pytree
-from stepwell.ir.outside.xdsl_private import operands_of, ops_in
 from stepwell.ir.signature import get_signature, ranges_around
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.sizes.size_text import why_no_size
+from stepwell.ir.traversal import walk
 from stepwell.ir.types import IntType, ShapeAttr, are_same_within, check_encoding
-from stepwell.ir.verdicts import Key, is_sound, remember_sound, verdict_key
-from stepwell.ir.walking import walk
+from stepwell.ir.verification_cache import Key, is_sound, remember_sound, verdict_key
 from stepwell.ir.weights import WeightStore
 
 

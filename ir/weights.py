@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, TypeVar
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.outside.on_demand import torch
-from stepwell.ir.outside.rows import SAMPLED, put_rows, samples, writer
+from stepwell.ir.platform.weight_rows import SAMPLED, put_rows, samples, writer
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import AnyTensor, dims, element, tensor_like
 

@@ -21,7 +21,7 @@ import pytest
 import stepwell
 from stepwell.backends.ethos_u.vela import compile_tosa
 from stepwell.cli.main import main
-from stepwell.ir.outside.frames import frame
+from stepwell.ir.platform.dataframes import frame
 from stepwell.language_models import load_causal_lm
 from stepwell.model_zoo.catalogue.models import entries_of, find
 from stepwell.model_zoo.sweep.cluster import import_dask

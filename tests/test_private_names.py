@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from stepwell.ir.compat.private_names import PrivateName, look_up
+from stepwell.ir.compat.torch import torch_private
+from stepwell.ir.compat.xdsl import xdsl_private
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside import torch_private, xdsl_private
-from stepwell.ir.outside.private import PrivateName, look_up
 from stepwell.translate import executorch_private
 
 ROOT = Path(__file__).resolve().parents[1]
 ADAPTERS = (
-    "ir/outside/torch_private.py",
-    "ir/outside/xdsl_private.py",
+    "ir/compat/torch/torch_private.py",
+    "ir/compat/xdsl/xdsl_private.py",
     "translate/executorch_private.py",
 )
 READER = ("ir/syntax/parser.py", "ir/syntax/printer.py")

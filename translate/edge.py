@@ -17,8 +17,8 @@ from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
+from stepwell.ir.compat.torch.torch_private import OpOverload, operator_and_overload
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.outside.torch_private import OpOverload, operator_and_overload
 from stepwell.ir.program import Program
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.to_torch import to_exported_program

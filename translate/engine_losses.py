@@ -20,7 +20,7 @@ from stepwell.dialects.xnnpack import NODES, XnnpackOp
 from stepwell.ir.declared.engine_behavior import Change, engine_behavior, engines
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.rewriting.judging import JUDGES
+from stepwell.ir.rewriting.inherited_deviations import JUDGES
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise, lower_softmax
 from stepwell.translate.values import interval

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.ir.outside.private import PrivateName, look_up
+from stepwell.ir.compat.private_names import PrivateName, look_up
 
 NAMES: dict[str, PrivateName] = {
     "edge_ops": PrivateName("executorch.exir.dialects._ops:ops", "import of edge programs"),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.ir.compat.torch.torch_globals import torch_alone
 
 
 def export(

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 import stepwell.dialects.aten.level
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.levels import set_level
-from stepwell.ir.outside.switches import without_collection
+from stepwell.ir.platform.process_settings import without_collection
 from stepwell.ir.program import Program
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_in.constant_method import constant_method

@@ -21,8 +21,8 @@ import torch
 from torch.export import ExportedProgram
 
 from stepwell.dialects.aten.registry import LIBRARIES, overload_of
+from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, quoted
-from stepwell.ir.outside.torch_globals import torch_alone
 
 _FUNCTIONS = frozenset(
     "Symbol Integer Float Rational Add Mul Pow Max Min Mod Abs Eq Ne Lt Le Gt Ge "
@@ -206,7 +206,7 @@ _CONSTANTS = frozenset({"True", "False", "oo", "nan", "true", "false", "int_oo"}
 def _load(place: Path, model: str) -> ExportedProgram:
     from torch.export import pt2_archive
 
-    from stepwell.ir.outside.torch_private import (
+    from stepwell.ir.compat.torch.torch_private import (
         package,
         program_of,
         serialize,

@@ -47,7 +47,7 @@ from stepwell.dialects.tosa.structural import CondIfOp
 from stepwell.dialects.tosa.structural import WhileLoopOp as TosaWhileLoopOp
 from stepwell.dialects.xnnpack import Convert, Copy, DynamicInt8Type, XnnpackOp
 from stepwell.dialects.xnnpack import DelegateOp as XnnpackDelegate
-from stepwell.ir.above import gives
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.declared.interpretation import Interpreter, Rule, rule_for
@@ -60,9 +60,9 @@ from stepwell.ir.diagnostics import (
 )
 from stepwell.ir.dtypes import f32, i8, i16
 from stepwell.ir.levels import AFTER, CMSIS_TARGET, TOSA_TARGET, set_level, stopped_after
-from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import gives
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Together

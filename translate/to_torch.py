@@ -34,8 +34,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation
 
 from stepwell.dialects.symbols import Symbols
-from stepwell.ir.above import gives
-from stepwell.ir.calls.border import why_it_shares, why_no_numbers
+from stepwell.ir.calls.argument_marshalling import why_it_shares, why_no_numbers
+from stepwell.ir.compat.torch.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import (
     InputMismatch,
@@ -44,9 +44,9 @@ from stepwell.ir.diagnostics import (
     UnsupportedError,
     node_name,
 )
-from stepwell.ir.outside.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import gives
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.torch_out.graph import Exporting, GraphExporter, Writer

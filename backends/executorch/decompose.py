@@ -32,9 +32,9 @@ from stepwell.backends.executorch.kernels.kernel_calls import kernel_of, runs_as
 from stepwell.backends.executorch.writing.emit_control import CONTROL
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import of_overload
+from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import has_torch_dtype
-from stepwell.ir.outside.torch_private import schema_of
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter

@@ -30,10 +30,10 @@ from stepwell.dialects.tosa.attributes import BlockScaledType
 from stepwell.dialects.tosa.codes import e8m0, mxint8, payload_of_element
 from stepwell.dialects.tosa.constants import dense
 from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, describe_op
 from stepwell.ir.dtypes import has_torch_dtype, i1
-from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr
 from stepwell.ir.weights import WeightStore, dense_bytes

@@ -53,7 +53,7 @@ from stepwell.dialects.xnnpack import (
 from stepwell.dialects.xnnpack.datatypes import group_size
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError, describe_op, quoted
-from stepwell.ir.outside.switches import without_collection
+from stepwell.ir.platform.process_settings import without_collection
 from stepwell.ir.signature import get_signature, method_of
 from stepwell.ir.types import AnyTensor, dims, element
 from stepwell.ir.weights import WeightStore, dense_bytes, dense_size, dense_view

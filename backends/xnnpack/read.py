@@ -36,11 +36,11 @@ from stepwell.dialects.xnnpack import (
     YieldOp,
 )
 from stepwell.dialects.xnnpack.base import to_attribute
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
 from stepwell.ir.dtypes import i32, i64
-from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element, is_static, tensor, tensor_like, with_element

@@ -20,8 +20,8 @@ import torch
 
 from stepwell.dialects.aten.registry import LIBRARIES, class_name, is_pure
 from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
+from stepwell.ir.compat.torch.torch_private import operator_names, schema_of
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.outside.torch_private import operator_names, schema_of
 
 FOLDER = Path(__file__).parent / "generated"
 

@@ -87,7 +87,7 @@ def _static_types(op: SchemaOp) -> Sequence[Attribute]:
 def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute]:
     """What torch's own kernels give for fake operands of these types."""
     from stepwell.dialects.symbols import Symbols, asked_quietly, flat_types
-    from stepwell.ir.outside.torch_private import UnsupportedOperatorException
+    from stepwell.ir.compat.torch.torch_private import UnsupportedOperatorException
 
     within = Symbols() if symbols is None else symbols
     try:
@@ -180,7 +180,7 @@ def _symbolic_key(op: SchemaOp) -> Key:
 def _asked(op: SchemaOp) -> Sequence[Attribute]:
     """Torch's answer if it needed no guess, else what the op states."""
     from stepwell.dialects.symbols import Symbols
-    from stepwell.ir.outside.torch_private import enable_python_dispatcher
+    from stepwell.ir.compat.torch.torch_private import enable_python_dispatcher
 
     symbols = Symbols(ranges_around(op))
     try:

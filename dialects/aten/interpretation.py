@@ -16,11 +16,11 @@ from stepwell.dialects.aten.attributes import NoneArg, python_value
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
 from stepwell.dialects.aten.schema import Argument
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import families_of
 from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.records import dataclass
 
 _RUNNING_STATISTICS = ("running_mean", "running_var")

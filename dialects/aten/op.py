@@ -47,13 +47,13 @@ from stepwell.dialects.aten.parsing import parse_call
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.aten.text import spell
 from stepwell.ir.axes.maps import HasAxes
+from stepwell.ir.compat.xdsl.xdsl_private import create, operands_of, state_results
 from stepwell.ir.declared.families import Family, HasFamilies
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.xdsl_private import create, operands_of, state_results
 from stepwell.ir.syntax.printer import TextPrinter
 from stepwell.ir.types import element
-from stepwell.ir.verdicts import Verifies
+from stepwell.ir.verification_cache import Verifies
 
 _CONJUGATE = frozenset(("aten.adjoint.default", "aten.matrix_H.default"))
 

@@ -22,8 +22,8 @@ from xdsl.traits import Pure
 from stepwell.dialects.aten.generated import HOME
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.schema import Schema, parse_schema
+from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.torch_private import schema_of
 
 _C = TypeVar("_C", bound=SchemaOp)
 _CLASSES: dict[str, type[SchemaOp]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.records import dataclass
 
 Q31_ONE = 1 << 31

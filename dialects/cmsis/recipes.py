@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.dialects.cmsis import arithmetic
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.weights import recipe
 
 

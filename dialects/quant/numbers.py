@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast, overload
 
-from stepwell.ir.outside.on_demand import numpy as np
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import numpy as np
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 N = TypeVar("N", float, int)
 

@@ -24,9 +24,9 @@ from stepwell.dialects.quant.types import (
 )
 from stepwell.ir.axes.forms import elementwise
 from stepwell.ir.axes.maps import AxisMap, HasAxes
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import belong
 from stepwell.ir.declared.interpretation import interprets
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import AnyTensor, dims, element, with_element
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.types import Quantization, storage_dtype
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import f32
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.weights import recipe
 
 

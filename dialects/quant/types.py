@@ -23,10 +23,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.quant.numbers import Numbers, all_positive, compact, extent
+from stepwell.ir.compat.torch.lazy_imports import torch
+from stepwell.ir.compat.xdsl.xdsl_private import current_text
 from stepwell.ir.dtypes import element_type, f32, torch_dtype
-from stepwell.ir.once_each import once_each
-from stepwell.ir.outside.on_demand import torch
-from stepwell.ir.outside.xdsl_private import current_text
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 

@@ -16,9 +16,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects.tosa.attributes import ShapeType
 from stepwell.dialects.tosa.generated import ConstShapeOp
 from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import AnyTensor, WeightAttr, tensor
 
 INLINE = 16

@@ -41,13 +41,13 @@ from stepwell.dialects.xnnpack.datatypes import (
     quantization_problem,
 )
 from stepwell.ir.axes.maps import HasAxes
+from stepwell.ir.compat.xdsl.xdsl_private import create, operands_of, set_type
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.engine_behavior import EngineBehavior, engine_behavior
 from stepwell.ir.declared.families import HasFamilies
 from stepwell.ir.declared.inference import infer
-from stepwell.ir.outside.xdsl_private import create, operands_of, set_type
 from stepwell.ir.types import Dim, dims, element, tensor
-from stepwell.ir.verdicts import Verifies
+from stepwell.ir.verification_cache import Verifies
 
 _UNIT = UnitAttr()
 

@@ -32,7 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from stepwell.dialects.quant.numbers import Numbers
 from stepwell.dialects.quant.types import Quantization, UniformQuantizedType
-from stepwell.ir.once_each import once_each
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.types import element
 
 MAX_RANK = 6

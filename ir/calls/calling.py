@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerType, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from stepwell.ir.calls.border import (
+from stepwell.ir.calls.argument_marshalling import (
     Arguments,
     Sizes,
     faults,
@@ -20,9 +20,9 @@ from stepwell.ir.calls.border import (
     written_inputs,
 )
 from stepwell.ir.calls.nested_inputs import flat_arguments
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.signature import Port, get_signature
 from stepwell.ir.types import FloatType, element
 

@@ -10,8 +10,8 @@ from collections import defaultdict, namedtuple
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from stepwell.ir.compat.torch.lazy_imports import pytree
 from stepwell.ir.diagnostics import InputMismatch
-from stepwell.ir.outside.on_demand import pytree
 from stepwell.ir.signature import Signature
 
 _SEQUENCES = (tuple, list)

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from xdsl.ir import Attribute, Operation
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.weights import WeightStore
 
 InferenceRule = Callable[[Operation], Sequence[Attribute]]

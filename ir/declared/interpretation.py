@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import (
     Problem,
@@ -23,7 +24,6 @@ from stepwell.ir.diagnostics import (
     describe_op,
     op_name,
 )
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 

@@ -7,13 +7,13 @@ from typing import ClassVar
 from xdsl.ir import Block, Operation
 from xdsl.traits import IsolatedFromAbove
 
+from stepwell.ir.compat.xdsl.xdsl_private import discard, operands_of, ops_in, replace_uses
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
-from stepwell.ir.outside.xdsl_private import discard, operands_of, ops_in, replace_uses
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_dead, is_pure
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Event, History, Pass
+from stepwell.ir.side_effects import is_dead, is_pure
 
 _Key = tuple[object, ...]
 _Seen = dict[_Key, tuple[Operation, ...]]

@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.ir import Operation
 
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_one_of
+from stepwell.ir.side_effects import is_one_of
 
 Ask = Callable[[Any, Program], Any]
 """What looks at an op, as `Rewrite.match`."""

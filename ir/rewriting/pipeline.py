@@ -12,12 +12,11 @@ from dataclasses import field, replace
 
 from xdsl.ir import Operation
 
-from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_one_of
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import (
     History,
@@ -32,7 +31,8 @@ from stepwell.ir.rewriting.rewrite import (
     parts_of,
     step_name,
 )
-from stepwell.ir.walking import walk
+from stepwell.ir.side_effects import is_one_of
+from stepwell.ir.traversal import walk
 
 Observer = Callable[[Step, Program, int], None]
 

@@ -18,20 +18,20 @@ from typing_extensions import TypeVar
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from stepwell.ir.compat.xdsl.xdsl_private import discard, operands_of
 from stepwell.ir.context import ChoiceError
 from stepwell.ir.declared.bounds import EXACT, Bound
 from stepwell.ir.declared.numerics import Deviation, TakenDeviation, forbidden
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
-from stepwell.ir.outside.xdsl_private import discard, operands_of
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_dead, is_empty, is_one_of
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.dispatch import Ask, candidates_of, dispatch_of
 from stepwell.ir.rewriting.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.rewriting.history import Event, History
-from stepwell.ir.rewriting.judging import judged
+from stepwell.ir.rewriting.inherited_deviations import judged
 from stepwell.ir.rewriting.rewriter import Rewriter, Scope, neighbors
-from stepwell.ir.walking import walk
+from stepwell.ir.side_effects import is_dead, is_empty, is_one_of
+from stepwell.ir.traversal import walk
 from stepwell.ir.weights import UnknownValue
 
 DEEP = 8

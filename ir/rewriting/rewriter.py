@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.traits import IsolatedFromAbove
 
+from stepwell.ir.compat.xdsl.xdsl_private import discard, operands_of, put_before, replace_uses
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import node_name, op_name
-from stepwell.ir.outside.xdsl_private import discard, operands_of, put_before, replace_uses
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore

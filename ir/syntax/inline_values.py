@@ -11,10 +11,10 @@ from typing import Any, cast
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, TensorType
 from xdsl.ir import Operation
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError, describe_op, quoted
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import AnyTensor, dims, element
 from stepwell.ir.weights import WeightStore, dense_bytes
 

@@ -19,14 +19,14 @@ from typing import Any, cast
 import safetensors
 from xdsl.dialects.builtin import ModuleOp
 
+from stepwell.ir.compat.torch.lazy_imports import torch
+from stepwell.ir.compat.torch.torch_private import memory_of
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
-from stepwell.ir.outside.files import as_path, read_bytes, write_atomically
-from stepwell.ir.outside.on_demand import torch
-from stepwell.ir.outside.torch_private import memory_of
+from stepwell.ir.platform.files import as_path, read_bytes, write_atomically
 from stepwell.ir.syntax.inline_values import take_values
 from stepwell.ir.syntax.text import parse_module, to_text
+from stepwell.ir.traversal import walk
 from stepwell.ir.types import WeightAttr
-from stepwell.ir.walking import walk
 from stepwell.ir.weights import WeightStore
 
 FORMAT = "stepwell-1"
@@ -250,6 +250,6 @@ def _look(stored: dict[str, torch.Tensor], view: dict[str, Any]) -> torch.Tensor
 
 def _negated(tensor: torch.Tensor) -> torch.Tensor:
     """The view that torch takes of a conjugate's imaginary part: the same memory, sign turned."""
-    from stepwell.ir.outside.torch_private import neg_view
+    from stepwell.ir.compat.torch.torch_private import neg_view
 
     return neg_view(tensor)

@@ -16,7 +16,7 @@ import importlib
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from stepwell.ir.above import form_stands_in
+from stepwell.ir.renderers import form_stands_in
 
 _HOME = {
     "Bound": "ir.rewriting.rewrite",
@@ -66,7 +66,7 @@ _HOME = {
     "mx_accuracy": "translate.mxfp.accuracy",
     "to_mxfp": "translate.mxfp",
     "sweep": "model_zoo.sweep",
-    "torch_alone": "ir.outside.torch_globals",
+    "torch_alone": "ir.compat.torch.torch_globals",
     "transform_pass": "integrations.executorch.transform_pass",
     "tune": "cost_model.tuning",
 }
@@ -99,7 +99,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
     # With xDSL: half of what help takes.
     from stepwell.ir.calls.arguments import takes_what_it_says
-    from stepwell.ir.outside.switches import without_collection
+    from stepwell.ir.platform.process_settings import without_collection
 
     with without_collection(lives_on=True):
         value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
@@ -124,12 +124,12 @@ if TYPE_CHECKING:
     )
     from stepwell.integrations.executorch.transform_pass import transform_pass as transform_pass
     from stepwell.integrations.xdsl.interpreter import xdsl_interpreter as xdsl_interpreter
+    from stepwell.ir.compat.torch.torch_globals import torch_alone as torch_alone
     from stepwell.ir.declared.inference import infers as infers
     from stepwell.ir.declared.interpretation import interprets as interprets
     from stepwell.ir.levels import Level as Level
     from stepwell.ir.levels import set_level as set_level
     from stepwell.ir.options import Option as Option
-    from stepwell.ir.outside.torch_globals import torch_alone as torch_alone
     from stepwell.ir.rewriting.rewrite import Bound as Bound
     from stepwell.ir.rewriting.rewrite import History as History
     from stepwell.ir.rewriting.rewrite import Pass as Pass

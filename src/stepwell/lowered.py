@@ -9,15 +9,15 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.inspection.reports.report import Report
-from stepwell.ir.above import Shown
 from stepwell.ir.calls.arguments import takes_what_it_says
 from stepwell.ir.calls.calling import bind, with_frozen
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.levels import stopped_after
 from stepwell.ir.options import OptionValue
-from stepwell.ir.outside.files import Content, as_path, write_atomically, written_beside
+from stepwell.ir.platform.files import Content, as_path, write_atomically, written_beside
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.program import Plain
 from stepwell.targets.table import find_target
 from stepwell.targets.target import Target

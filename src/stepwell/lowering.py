@@ -16,7 +16,7 @@ from stepwell.ir.declared.numerics import numerics_of
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError
 from stepwell.ir.levels import UPSTREAM
 from stepwell.ir.options import OptionValue
-from stepwell.ir.outside.switches import without_collection
+from stepwell.ir.platform.process_settings import without_collection
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.failures import StepFailure, leave_alone
 from stepwell.ir.rewriting.pipeline import Observer, Pipeline, PipelineRun

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import stepwell
-from stepwell.ir.outside.switches import without_collection, without_logs, without_warnings
+from stepwell.ir.platform.process_settings import without_collection, without_logs, without_warnings
 from stepwell.ir.rewriting.rewrite import History, Pass
 
 THREADS = 8

@@ -8,8 +8,8 @@ from xdsl.ir import Operation
 
 import stepwell
 from stepwell.dialects.aten.registry import find, is_pure, overload_of
+from stepwell.ir.compat.torch.torch_private import operator_names, schema_of
 from stepwell.ir.declared.families import FAMILIES, WIDER, families_of, is_movement, is_of, ops_of
-from stepwell.ir.outside.torch_private import operator_names, schema_of
 
 NOT_ELEMENTWISE = {"aten.equal.default", "aten.rrelu.default"}
 """Tagged pointwise; the first gives one truth value for all elements, the second draws."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from xdsl.ir import Operation
 
 from stepwell.ir.axes.maps import All, Along, axis_map
-from stepwell.ir.declared.means import Scalar, Term, meaning
+from stepwell.ir.declared.scalar_semantics import Scalar, Term, meaning
 from stepwell.ir.dtypes import torch_dtype
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-import stepwell.dialects.means_of_folds  # noqa: F401
+import stepwell.dialects.reduction_semantics  # noqa: F401
 from stepwell.ir.declared.families import families_of
 from stepwell.ir.declared.interpretation import Interpreter
-from stepwell.ir.declared.means import PRIMITIVES, meant_names
+from stepwell.ir.declared.scalar_semantics import PRIMITIVES, meant_names
 
 from .samples import SAMPLES
 from .tensors import FOLDS, FUNCTIONS, evaluated

@@ -10,7 +10,7 @@ import torch
 from forking import Forks
 
 import stepwell
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 MOST_SECONDS = 5.0

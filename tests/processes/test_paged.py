@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stepwell.ir.outside.paged import LARGE, below_each_other
+from stepwell.ir.platform.paged_tensors import LARGE, below_each_other
 from stepwell.quantization.quantizers import by_torchao, quantize
 
 KINDS = (torch.int8, torch.float32, torch.bfloat16)
@@ -49,5 +49,5 @@ def test_a_quantized_layer_is_the_same_in_a_file_and_in_memory(
     layer = torch.nn.Linear(2048, LARGE // 2048)
     x = torch.randn(2, 2048)
     in_file = quantize(layer, "8da4w", [x])(x)
-    monkeypatch.setattr("stepwell.ir.outside.paged.LARGE", 2 * LARGE)
+    monkeypatch.setattr("stepwell.ir.platform.paged_tensors.LARGE", 2 * LARGE)
     assert torch.equal(in_file, by_torchao(4, 32)(layer, (x,))(x))

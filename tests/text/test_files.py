@@ -8,7 +8,7 @@ import pytest
 
 from stepwell.cli.main import main
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, MemoryError, OSError, TypeError])

@@ -6,7 +6,7 @@ import stepwell
 from stepwell.dialects import aten, xnnpack
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack import YieldOp
-from stepwell.ir import verdicts
+from stepwell.ir import verification_cache
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import VerificationError
 from stepwell.ir.dtypes import f32
@@ -24,7 +24,7 @@ func.func @forward(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 
 @pytest.fixture(autouse=True)
 def nothing_is_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "_SOUND", {})
+    monkeypatch.setattr(verification_cache, "_SOUND", {})
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_node_whose_filter_is_computed_is_no_twin_of_one_whose_filter_is_const
         block.args[0], block.args[1], result=fixed.results[0].type
     )
     block.add_ops([weight, fixed, computed, YieldOp.create(operands=[])])
-    assert verdicts.verdict_key(fixed) != verdicts.verdict_key(computed)
+    assert verification_cache.verdict_key(fixed) != verification_cache.verdict_key(computed)
     with pytest.raises(VerifyException, match="must be a constant"):
         computed.verify()
 

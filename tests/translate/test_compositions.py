@@ -18,8 +18,8 @@ from torch import nn
 from torch.export import export
 
 import stepwell
-from stepwell.ir.outside import torch_private
-from stepwell.ir.outside.torch_private import (
+from stepwell.ir.compat.torch import torch_private
+from stepwell.ir.compat.torch.torch_private import (
     FakeTensorMode,
     TorchDispatchMode,
     pytree,

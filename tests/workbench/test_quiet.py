@@ -11,7 +11,7 @@ import pytest
 
 from stepwell.cli.main import main
 from stepwell.cli.terminal import progress
-from stepwell.ir.outside.switches import kept_stderr, without_native_lines
+from stepwell.ir.platform.process_settings import kept_stderr, without_native_lines
 
 COMMANDS = """
 import torch, stepwell

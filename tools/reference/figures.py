@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from reference.text import ROOT
-from stepwell.ir.outside.bars import OTHERS, OURS, THEIRS, bars
+from stepwell.ir.platform.bar_charts import OTHERS, OURS, THEIRS, bars
 
 
 def pages() -> dict[str, str]:

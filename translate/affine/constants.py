@@ -7,9 +7,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import AxisMap, axis_map
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_movement
-from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.types import dims, element
 
 Constants = tuple[SSAValue, str | None, str | None]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.ir.outside.torch_private import disable_current_modes
+from stepwell.ir.compat.torch.torch_private import disable_current_modes
 from stepwell.ir.records import dataclass
 from stepwell.translate.compositions.arithmetic import in_single
 

@@ -15,7 +15,7 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.ir.axes.maps import Order, inverse
-from stepwell.ir.walking import connected
+from stepwell.ir.traversal import connected
 from stepwell.translate.layout.table import Layouts, Turning, is_as_it_is
 
 Turnings = Mapping[Operation, Turning]

@@ -16,14 +16,14 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp import operators
 from stepwell.dialects.tosa_mxfp.operators import TYPES, TYPES_BF16, form_refused
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS, payload_named
-from stepwell.ir.above import Shown
 from stepwell.ir.calls.calling import bind_inputs
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import module_path, node_name
-from stepwell.ir.outside.bars import Plot, plot
-from stepwell.ir.outside.frames import frame
+from stepwell.ir.platform.bar_charts import Plot, plot
+from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.translate.exporting import export
 from stepwell.translate.mxfp.conversion import (
     Float,

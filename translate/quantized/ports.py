@@ -14,7 +14,7 @@ from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, state_meanings
 from stepwell.dialects.quant.types import quantization, storage_element
-from stepwell.ir.outside.xdsl_private import set_type
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.rewriting.rewrite import Converted
 from stepwell.ir.types import with_element
 

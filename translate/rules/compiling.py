@@ -15,10 +15,10 @@ from typing import Any, cast
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir import dtypes
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import FAMILIES, is_of
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal

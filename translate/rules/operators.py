@@ -38,9 +38,9 @@ from xdsl.irdl import (
 from stepwell.dialects.aten.call import SEGMENTS
 from stepwell.dialects.aten.op import SchemaOp, segments, stated_default
 from stepwell.dialects.aten.registry import find
+from stepwell.ir.compat.xdsl.xdsl_private import create
 from stepwell.ir.declared.inference import infer, inference_rule
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.xdsl_private import create
 from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import GUESS
 from stepwell.ir.syntax.text import dialect_named

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from stepwell.ir.compat.xdsl.xdsl_private import put_before
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.xdsl_private import put_before
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import Dim, tensor

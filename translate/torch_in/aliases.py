@@ -17,7 +17,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from stepwell.ir.outside.torch_private import has_kernel_for_key, memory_of, pytree, schema_of
+from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, memory_of, pytree, schema_of
 from stepwell.ir.records import dataclass
 from stepwell.translate.torch_in.values import why_not_plain
 

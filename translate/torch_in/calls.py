@@ -12,8 +12,8 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.dialects import control, sym
 from stepwell.dialects.symbols import flat_types, type_of
+from stepwell.ir.compat.torch.torch_private import HigherOrderOperator
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.outside.torch_private import HigherOrderOperator
 from stepwell.translate.torch_in.aliases import WRAPPERS, is_wrapper
 from stepwell.translate.torch_in.functionalized import NAMES, import_functionalized
 from stepwell.translate.torch_in.importing import Importer

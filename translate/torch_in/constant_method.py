@@ -11,8 +11,8 @@ from typing import Any
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.signature import Port, Signature, set_signature
 
 PLAIN = (bool, int, float, str)

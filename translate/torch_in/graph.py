@@ -24,9 +24,9 @@ from stepwell.dialects.aten.registry import of_overload
 from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.aten.text import Manner, call_layout
 from stepwell.dialects.symbols import flat_types
+from stepwell.ir.compat.torch.torch_private import HigherOrderOperator, schema_of
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location, quoted
-from stepwell.ir.outside.torch_private import HigherOrderOperator, schema_of
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import ScalarType, tensor_like
 from stepwell.ir.weights import WeightStore, dense_bytes

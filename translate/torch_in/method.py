@@ -24,9 +24,9 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from stepwell.dialects.symbols import type_of
 from stepwell.ir.calls.nested_inputs import plain_nesting
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import WeightAttr, tensor_like

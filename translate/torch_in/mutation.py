@@ -24,9 +24,9 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from stepwell.dialects.aten.interpretation import WRITES_UNDECLARED
+from stepwell.ir.compat.torch.torch_globals import torch_alone
+from stepwell.ir.compat.torch.torch_private import overloads_of, pytree, schema_of
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.outside.torch_globals import torch_alone
-from stepwell.ir.outside.torch_private import overloads_of, pytree, schema_of
 from stepwell.ir.records import dataclass
 from stepwell.translate.torch_in.aliases import (
     Aliases,

@@ -11,10 +11,10 @@ from xdsl.ir import Attribute
 
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.schema import Argument
-from stepwell.ir.calls.border import overlaps_itself
+from stepwell.ir.calls.argument_marshalling import overlaps_itself
+from stepwell.ir.compat.torch.torch_private import is_traceable_wrapper_subclass
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.outside.torch_private import is_traceable_wrapper_subclass
 
 _SCALARS: dict[tuple[type, Any, float, bool], Attribute] = {}
 _LISTS: dict[tuple[bool, tuple[Any, ...]], Attribute] = {}

@@ -19,6 +19,7 @@ from stepwell.dialects.aten.interpretation import plan_of
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
 from stepwell.dialects.symbols import Symbols
+from stepwell.ir.compat.torch.torch_private import enable_python_dispatcher
 from stepwell.ir.diagnostics import (
     Problem,
     describe_op,
@@ -27,7 +28,6 @@ from stepwell.ir.diagnostics import (
     op_name,
     source_line,
 )
-from stepwell.ir.outside.torch_private import enable_python_dispatcher
 from stepwell.ir.records import dataclass
 from stepwell.translate.torch_in.graph import WRITTEN_AS
 

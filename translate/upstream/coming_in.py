@@ -27,7 +27,7 @@ from xdsl.traits import IsTerminator
 from stepwell.dialects.aten.registry import of_overload, op_class
 from stepwell.dialects.symbols import Symbols, tensor_type
 from stepwell.dialects.tosa.base import TosaOp
-from stepwell.ir.above import gives
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.diagnostics import (
@@ -39,9 +39,9 @@ from stepwell.ir.diagnostics import (
 )
 from stepwell.ir.dtypes import i64
 from stepwell.ir.levels import set_level
-from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import gives
 from stepwell.ir.types import is_static, tensor, tensor_like
 from stepwell.ir.weights import WeightStore
 from stepwell.translate.raising_tosa import fake_of, in_torch

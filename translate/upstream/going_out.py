@@ -18,7 +18,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.attributes import MEMORY_FORMATS, scalar_type
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.above import gives
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import (
     Problem,
@@ -29,6 +28,7 @@ from stepwell.ir.diagnostics import (
 )
 from stepwell.ir.dtypes import f64
 from stepwell.ir.program import Program
+from stepwell.ir.renderers import gives
 from stepwell.translate.upstream.linalg_out.bodies import number_text
 from stepwell.translate.upstream.torch_dialect import literal, spelled
 

@@ -20,14 +20,14 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-import stepwell.dialects.means_of_folds  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.dialects.reduction_semantics  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.calls.calling import RANGES, declared_ranges
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import weight_key
-from stepwell.ir.declared.means import Scalar, Term, meaning, range_of
 from stepwell.ir.declared.numerics import Proof
+from stepwell.ir.declared.scalar_semantics import Scalar, Term, meaning, range_of
 from stepwell.ir.dtypes import has_torch_dtype, i64, torch_dtype
-from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element

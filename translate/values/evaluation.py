@@ -12,11 +12,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import axis_map
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.declared.families import is_of
-from stepwell.ir.declared.means import Scalar, Term, count_of, keeps_axes, meaning
+from stepwell.ir.declared.scalar_semantics import Scalar, Term, count_of, keeps_axes, meaning
 from stepwell.ir.dtypes import has_torch_dtype
-from stepwell.ir.once_each import once_each
-from stepwell.ir.outside.xdsl_private import operands_of
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.records import dataclass
 from stepwell.ir.signature import least_of
 from stepwell.ir.types import dims, element

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float64Type, Intege
 from xdsl.ir import Attribute
 
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.once_each import once_each
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.records import dataclass
 
 Number = int | float | Fraction

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from xdsl.ir import Operation
 
-from stepwell.ir.declared.means import PRIMITIVES, Scalar, Term
+from stepwell.ir.declared.scalar_semantics import PRIMITIVES, Scalar, Term
 from stepwell.translate.values.interval import (
     ANY,
     SLACK,

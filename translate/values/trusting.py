@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_of
-from stepwell.ir.declared.means import Scalar, Term, meaning
+from stepwell.ir.declared.scalar_semantics import Scalar, Term, meaning
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal

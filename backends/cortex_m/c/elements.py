@@ -34,7 +34,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.forms import elementwise
 from stepwell.ir.axes.maps import All, Along, AxisMap, Flat, Once, axis_map
 from stepwell.ir.declared.families import is_of
-from stepwell.ir.declared.means import Term, meaning
+from stepwell.ir.declared.scalar_semantics import Term, meaning
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import element

@@ -18,7 +18,7 @@ from stepwell.backends.cortex_m.c.terms import C_KIND, constant, end_of, kind_of
 from stepwell.backends.cortex_m.c.writer import Writer
 from stepwell.backends.executorch.container import strides
 from stepwell.ir.axes.forms import elementwise, mapped, reduced
-from stepwell.ir.declared.means import (
+from stepwell.ir.declared.scalar_semantics import (
     Term,
     absolute,
     argument,

@@ -15,7 +15,7 @@ from typing import Literal
 
 from xdsl.ir import Attribute
 
-from stepwell.ir.declared.means import Scalar, Term
+from stepwell.ir.declared.scalar_semantics import Scalar, Term
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import f64, i1, is_float
 from stepwell.ir.records import dataclass

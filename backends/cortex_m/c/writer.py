@@ -31,7 +31,7 @@ from stepwell.backends.executorch.writing.builder import STATE
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
 from stepwell.ir.calls.arguments import takes_what_it_says
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
-from stepwell.ir.outside.files import as_path, write_atomically
+from stepwell.ir.platform.files import as_path, write_atomically
 from stepwell.ir.records import dataclass
 
 C_TYPES = {

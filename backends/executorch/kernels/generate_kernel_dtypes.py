@@ -59,8 +59,8 @@ from stepwell.backends.executorch.writing.builder import ContainerBuilder
 from stepwell.backends.executorch.writing.emit import MethodEmitter
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, of_overload
+from stepwell.ir.compat.torch.torch_private import operator_names, pytree, schema_of
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.outside.torch_private import operator_names, pytree, schema_of
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import tensor_like

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from stepwell.ir.outside import torch_private
+from stepwell.ir.compat.torch import torch_private
 
 UNREGISTERED = {
     # Kernels whose schema ExecuTorch writes nowhere but in C++: kernels/prim_ops of 1.5.

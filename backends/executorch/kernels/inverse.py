@@ -10,7 +10,7 @@ from stepwell.backends.executorch.kernels.signatures import KernelSignature, ker
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, find
 from stepwell.dialects.aten.schema import Schema
-from stepwell.ir.outside.torch_private import schema_of
+from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.records import dataclass
 
 

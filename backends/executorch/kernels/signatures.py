@@ -18,8 +18,8 @@ from stepwell.backends.executorch.kernels.kernel_tables import (
     kernels_of,
 )
 from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
+from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.outside.torch_private import schema_of
 from stepwell.ir.records import dataclass
 
 _ANSWERED_BY_OUTPUT = frozenset({"dtype", "layout", "device", "pin_memory"})

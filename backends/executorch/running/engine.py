@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from stepwell.ir.outside.switches import quiet_imports
+from stepwell.ir.platform.process_settings import quiet_imports
 
 if TYPE_CHECKING:
     from executorch.runtime import Runtime

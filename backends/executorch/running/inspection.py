@@ -31,8 +31,8 @@ from stepwell.backends.executorch.container import (
     Value,
 )
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import write_atomically
-from stepwell.ir.outside.switches import without_warnings
+from stepwell.ir.platform.files import write_atomically
+from stepwell.ir.platform.process_settings import without_warnings
 from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from stepwell.backends.executorch.running.engine import RUNTIME_LOCK, runtime
 from stepwell.ir.calls.calling import follows_dim_order, laid_out
 from stepwell.ir.diagnostics import ArtifactError, InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
-from stepwell.ir.outside.switches import without_native_lines
+from stepwell.ir.platform.process_settings import without_native_lines
 from stepwell.ir.records import dataclass
 
 _CPU_WAS_LOOKED_AT = threading.Event()

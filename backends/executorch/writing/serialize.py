@@ -45,7 +45,7 @@ from stepwell.backends.executorch.segments import (
 from stepwell.backends.executorch.writing.memory import ALIGNMENT
 from stepwell.backends.flatbuffer import Record
 from stepwell.backends.flatbuffer_writer import write_root
-from stepwell.ir.outside.on_demand import numpy as np
+from stepwell.ir.compat.torch.lazy_imports import numpy as np
 
 _VERSION = 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.dialects.cmsis.kernels.fixed_point import requantize, to_int8, wrap32
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 LEFT_SHIFT = 20
 """Bits by which an addition's operands are scaled up before they are requantized (int8 kernels)."""

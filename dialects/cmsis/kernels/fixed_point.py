@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 Integers: TypeAlias = "int | torch.Tensor"
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1

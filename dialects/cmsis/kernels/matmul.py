@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stepwell.dialects.cmsis.kernels.fixed_point import Integers, requantize, to_int8, wrap32
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 
 def fully_connected_s8(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.ir.outside.on_demand import functional as F
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import functional as F
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 
 def transpose_s8(x: torch.Tensor, permutation: Sequence[int]) -> torch.Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepwell.dialects.cmsis.kernels.fixed_point import to_int8
-from stepwell.ir.outside.on_demand import functional as F
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import functional as F
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 
 def avgpool_s8(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 
 def quantize_per_tensor(

@@ -10,7 +10,7 @@ from stepwell.dialects.cmsis.kernels.fixed_point import (
     doubling_high_mult,
     wrap32,
 )
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 ACCUM_BITS = 12
 """Integer bits of the accumulator that holds the sum of exponentials."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stepwell.ir.axes.maps import Along, Flat, Link, Links
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import Dim
 

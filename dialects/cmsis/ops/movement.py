@@ -21,10 +21,10 @@ from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.axes import forms as axis_forms
 from stepwell.ir.axes.forms import elementwise, mapped
 from stepwell.ir.axes.maps import AxisMap
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import Family
 from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.dtypes import f32, i8, i16, torch_dtype
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import Dim, dims, element
 
 DTYPES = {"int8": torch.int8, "int16": torch.int16}

@@ -50,10 +50,10 @@ from stepwell.dialects.cmsis.target import (
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.axes.forms import mapped
 from stepwell.ir.axes.maps import All, Along, AxisMap, Link, Links
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import Family
 from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.dtypes import i32
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.sizes.size import UNKNOWN, number_of
 from stepwell.ir.types import Dim, dims, element
 

@@ -8,9 +8,9 @@ from typing import Any
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.constants import tensor_of_dense
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.interpretation import Interpreter, interprets
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.on_demand import torch
 
 Args = Sequence[Any]
 

@@ -12,8 +12,8 @@ from stepwell.dialects.tosa.attributes import EnumerationAttr
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.dialects.tosa.codes import i4, i48, payload_of_element
 from stepwell.dialects.tosa_mxfp.payloads import Payload, payload_named
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from stepwell.dialects.tosa.forms import has_form, no_form
 from stepwell.dialects.tosa.meaning.shapes import BINARY, UNARY
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.structural import ConstOp
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.inference import infers
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import i64
 from stepwell.ir.levels import stopped_after
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.sizes.size import GUESS, UNKNOWN, Size
 from stepwell.ir.types import Dim, WeightAttr, dims, element, tensor
 

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from stepwell.integrations.executorch.stock import measure_stock
+from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import write_atomically
-from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.ir.platform.files import write_atomically
 from stepwell.loaders.models import open_model
 from stepwell.lowering import lower
 from stepwell.pipelines.xnnpack import XNNPACK_PUBLISHED

@@ -101,7 +101,7 @@ def _write_json(file: str | None, text: str) -> None:
     if file == OUTPUT:
         print(text)
     elif file is not None:
-        from stepwell.ir.outside.files import as_path, write_atomically
+        from stepwell.ir.platform.files import as_path, write_atomically
 
         write_atomically(as_path(file), text.encode())
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from stepwell.ir.diagnostics import Problem, StepwellError
-from stepwell.ir.outside.files import read_bytes, write_atomically
+from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.ir.records import dataclass
 from stepwell.lowering import Lowered
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.dialects.xnnpack.costs import cpu_kind
 from stepwell.ir.choices import Choice, read_table
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.records import dataclass
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program

@@ -12,7 +12,7 @@ import torch
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.switches import kept_stderr, without_native_lines
+from stepwell.ir.platform.process_settings import kept_stderr, without_native_lines
 from stepwell.language_models.attention import Attention, beyond_custom
 from stepwell.language_models.decoder import Decoder, Form, Growing, Logits, Takes
 from stepwell.language_models.metadata import context_of, metadata

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.switches import kept_stderr
+from stepwell.ir.platform.process_settings import kept_stderr
 from stepwell.language_models.gguf import load_gguf
 from stepwell.language_models.packed import give_kernels, load_packed, packing_of
 from stepwell.model_zoo.catalogue.vision import imported

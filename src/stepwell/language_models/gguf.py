@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
-from stepwell.ir.outside.switches import kept_stderr
+from stepwell.ir.platform.process_settings import kept_stderr
 from stepwell.ir.records import dataclass
 from stepwell.language_models.blocks import Blocks, layer_of, sentence
 from stepwell.language_models.gguf_header import check_header

@@ -10,7 +10,7 @@ import torch
 from stepwell.backends.readers import PTE_READERS
 from stepwell.dialects import make_known
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import Content, content
+from stepwell.ir.platform.files import Content, content
 from stepwell.program import Program
 
 __all__ = ["join_ptds", "random_inputs", "read_pte", "read_tosa", "read_vgf", "run_pte"]

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.outside.files import Content, content
+from stepwell.ir.platform.files import Content, content
 from stepwell.program import Program, from_exported_program, parse
 from stepwell.program import load as load_saved
 

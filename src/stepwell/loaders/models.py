@@ -17,7 +17,7 @@ from typing import Any
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.switches import kept_stderr
+from stepwell.ir.platform.process_settings import kept_stderr
 from stepwell.ir.records import dataclass
 from stepwell.language_models import (
     BEFORE_EXPORT,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.ir.diagnostics import StepwellError
 
 if TYPE_CHECKING:
-    from stepwell.ir.outside.torch_private import OpOverload
+    from stepwell.ir.compat.torch.torch_private import OpOverload
 
 
 def register_op(

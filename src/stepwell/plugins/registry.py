@@ -26,7 +26,7 @@ from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step
 from stepwell.ir.syntax import text
 
 if TYPE_CHECKING:
-    from stepwell.ir.outside.torch_private import OpOverload
+    from stepwell.ir.compat.torch.torch_private import OpOverload
     from stepwell.targets.target import Target
 
 HOUSE = ("xnnpack", "tosa-", "cortex-m", "ethos-u")

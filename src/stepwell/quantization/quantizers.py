@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from stepwell.ir.calls.arguments import takes
+from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.paged import LARGE, below_each_other, give_back
-from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.ir.platform.paged_tensors import LARGE, below_each_other, give_back
 from stepwell.plugins.plugins import registry
 from stepwell.plugins.registry import Quantizer, unknown
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from stepwell.dialects.xnnpack.cpus import CPUS as XNNPACK_CPUS
-from stepwell.ir.above import Shown
 from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import Option
 from stepwell.ir.program import Program
+from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.pipelines.pass_pipeline import stage_tables
 from stepwell.pipelines.xnnpack import XNNPACK, XNNPACK_PUBLISHED

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.ir.outside.torch_private import operator_and_overload, schema_of
+from stepwell.ir.compat.torch.torch_private import operator_and_overload, schema_of
 
 
 class NoErrorRule(Exception):

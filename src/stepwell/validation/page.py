@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from stepwell.ir.above import gives
+from stepwell.ir.renderers import gives
 from stepwell.validation.result import CheckResult
 
 _STYLE = """

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from stepwell.ir.outside.torch_private import pytree
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.validation.compare import deviation, differs

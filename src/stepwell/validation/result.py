@@ -8,11 +8,11 @@ from dataclasses import asdict, field, fields
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from stepwell.ir.above import Shown
 from stepwell.ir.declared.numerics import TakenDeviation
-from stepwell.ir.outside.bars import Plot, plot
-from stepwell.ir.outside.frames import frame
+from stepwell.ir.platform.bar_charts import Plot, plot
+from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.ir.outside.torch_private import (
+from stepwell.ir.compat.torch.torch_private import (
     TorchDispatchMode,
     decomposition_table,
     operator_and_overload,

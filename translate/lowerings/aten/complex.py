@@ -12,11 +12,11 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.dtypes import f32
-from stepwell.ir.once_each import once_each
-from stepwell.ir.outside.xdsl_private import operands_of
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.lowerings.aten.values import Value, no_refusal

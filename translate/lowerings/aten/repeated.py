@@ -19,8 +19,8 @@ from stepwell.ir.axes.maps import AxisMap, axis_map, mapped_names
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.dtypes import i32, i64, torch_dtype
-from stepwell.ir.purity import is_pure
 from stepwell.ir.rewriting.rewrite import EXACT, Rewriter
+from stepwell.ir.side_effects import is_pure
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import UNKNOWN, dims, element, is_static
 from stepwell.translate.lowerings.aten.values import Value

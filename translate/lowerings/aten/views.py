@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from stepwell.dialects import aten
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
-from stepwell.ir.outside.xdsl_private import operands_of
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
 from stepwell.ir.types import dims

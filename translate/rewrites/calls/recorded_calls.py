@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.ir import Attribute
 
 from stepwell.dialects.symbols import tensor_type
-from stepwell.ir.outside.torch_private import (
+from stepwell.ir.compat.torch.torch_private import (
     TorchDispatchMode,
     memory_of,
     overloads_of,

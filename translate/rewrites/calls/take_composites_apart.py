@@ -22,8 +22,8 @@ from xdsl.ir import Operation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import torch_overload
+from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, schema_of
 from stepwell.ir.declared.bounds import roundings
-from stepwell.ir.outside.torch_private import has_kernel_for_key, schema_of
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
@@ -48,7 +48,7 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
     overload_name = schema_of(overload).overload_name
     name = f"{name}.{overload_name}" if overload_name else name
     if overload.namespace == "aten" and name in TABLED:
-        from stepwell.ir.outside.torch_private import decomposition_table
+        from stepwell.ir.compat.torch.torch_private import decomposition_table
 
         return decomposition_table[overload]
     key = "CompositeImplicitAutograd"
@@ -59,7 +59,7 @@ def composite_function(overload: Any, is_root: bool = False) -> Callable[..., An
 @cache
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
     """PyTorch's decompositions, those of the core operator set before the others."""
-    from stepwell.ir.outside.torch_private import core_aten_decompositions, decomposition_table
+    from stepwell.ir.compat.torch.torch_private import core_aten_decompositions, decomposition_table
 
     return {**decomposition_table, **core_aten_decompositions()}
 

@@ -26,10 +26,10 @@ from stepwell.dialects.symbols import (
     is_true_of,
     tensor_type,
 )
+from stepwell.ir.compat.torch.torch_private import enable_python_dispatcher, pytree, schema_of
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.outside.torch_private import enable_python_dispatcher, pytree, schema_of
-from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around

@@ -26,14 +26,14 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import ops_of
 from stepwell.ir.dtypes import dtype_name, element_bytes, has_torch_dtype
-from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_pure
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
+from stepwell.ir.side_effects import is_pure
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.constants.recipes import derive, encode_call
 

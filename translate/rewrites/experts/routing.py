@@ -14,9 +14,9 @@ from stepwell.ir.axes.alignment import extent_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_dead
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
+from stepwell.ir.side_effects import is_dead
 from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.building import axis, is_known, static_dims

@@ -47,8 +47,8 @@ from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
+from stepwell.ir.traversal import walk
 from stepwell.ir.types import dims, element
-from stepwell.ir.walking import walk
 from stepwell.ir.weights import recipe
 from stepwell.translate.rewrites.building import overflows
 from stepwell.translate.rewrites.norms.row_statistics import normalize_rows, scale_and_shift

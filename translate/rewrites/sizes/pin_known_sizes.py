@@ -27,14 +27,14 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from stepwell.dialects.aten.inference import by_torch
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.sym import ConstantOp, SymOp
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of, put_before, replace_uses
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.xdsl_private import operands_of, put_before, replace_uses
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_pure
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
+from stepwell.ir.side_effects import is_pure
 from stepwell.ir.signature import get_signature
 from stepwell.ir.sizes.size import Size, is_unbacked
 from stepwell.ir.sizes.size_ranges import settled_within

@@ -25,12 +25,12 @@ from stepwell.dialects.aten.attributes import DYNAMIC, scalar_attribute
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.sym import ConstantOp, SymOp
 from stepwell.dialects.symbols import Symbols
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
-from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_dead
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass, walk_blocks
+from stepwell.ir.side_effects import is_dead
 from stepwell.ir.signature import Signature, get_signature, set_signature
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.sizes.size_text import dim_of

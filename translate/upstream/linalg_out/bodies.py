@@ -13,7 +13,7 @@ from dataclasses import field
 from xdsl.dialects.builtin import IntegerType, Signedness
 from xdsl.ir import Attribute
 
-from stepwell.ir.declared.means import Scalar, Term
+from stepwell.ir.declared.scalar_semantics import Scalar, Term
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i64
 from stepwell.ir.records import dataclass

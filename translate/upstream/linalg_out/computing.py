@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import All, Along, Flat, Links, Once, axis_map, kept
-from stepwell.ir.declared.means import Term
+from stepwell.ir.declared.scalar_semantics import Term
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import i1
 from stepwell.ir.types import dims, element

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from stepwell.ir.outside.torch_globals import torch_alone
-from stepwell.ir.outside.torch_private import decomposition_table
+from stepwell.ir.compat.torch.torch_globals import torch_alone
+from stepwell.ir.compat.torch.torch_private import decomposition_table
 from stepwell.ir.program import Program
 from stepwell.translate.from_torch import from_exported_program
 from stepwell.translate.to_torch import to_exported_program

@@ -15,15 +15,14 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-import stepwell.dialects.means_of_folds  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.dialects.reduction_semantics  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.control import CondOp, WhileLoopOp, YieldOp
-from stepwell.ir.above import gives
 from stepwell.ir.axes.maps import Along, Flat, Links, Once, axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.declared.interpretation import Interpreter
-from stepwell.ir.declared.means import meaning
+from stepwell.ir.declared.scalar_semantics import meaning
 from stepwell.ir.diagnostics import (
     Problem,
     StepwellError,
@@ -32,6 +31,7 @@ from stepwell.ir.diagnostics import (
     op_name,
 )
 from stepwell.ir.program import Program
+from stepwell.ir.renderers import gives
 from stepwell.ir.types import dims, element
 from stepwell.translate.upstream.linalg_out.computing import computed
 from stepwell.translate.upstream.linalg_out.decomposing import decomposed

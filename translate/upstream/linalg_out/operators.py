@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.interpretation import Interpreter
-from stepwell.ir.declared.means import Term, element_of, greatest, least
+from stepwell.ir.declared.scalar_semantics import Term, element_of, greatest, least
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import f32, i1, torch_dtype
 from stepwell.ir.types import dims, element

@@ -10,7 +10,7 @@ from stepwell.cli.terminal.completing import completed_by, quantizers
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 
 CURES = "mixing,clipping,balancing,scales,rounding,biases,distilling"
 """Their names; `stepwell.quantization.recovery` has them, and imports torch."""

@@ -101,7 +101,7 @@ def _measure(one: Budget, timed: object) -> tuple[Figures, dict[str, int]]:
     from stepwell.cli.terminal.progress import waiting
     from stepwell.cost_model.budgets import measure, measure_pte
     from stepwell.integrations.executorch.stock import ratio_to_stock
-    from stepwell.ir.outside.files import read_bytes
+    from stepwell.ir.platform.files import read_bytes
     from stepwell.loaders.models import open_model
     from stepwell.lowering import lower
     from stepwell.targets.table import find_target

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepwell.cli.commands import add_model, add_target, options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 
 if TYPE_CHECKING:
     from stepwell.validation.result import CheckResult

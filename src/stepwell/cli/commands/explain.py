@@ -10,7 +10,7 @@ from stepwell.cli.commands import add_model, add_target, options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import read_bytes
+from stepwell.ir.platform.files import read_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

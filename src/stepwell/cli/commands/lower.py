@@ -11,7 +11,7 @@ from stepwell.cli.commands import add_language, add_model, add_target, language_
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import stepping, waiting
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 
 if TYPE_CHECKING:
     from stepwell.lowering import Lowered

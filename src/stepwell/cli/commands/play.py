@@ -11,7 +11,7 @@ from stepwell.cli.commands import add_model_options, add_target
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import read_bytes
+from stepwell.ir.platform.files import read_bytes
 
 if TYPE_CHECKING:
     from stepwell.inspection.playground import Playground

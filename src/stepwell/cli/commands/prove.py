@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

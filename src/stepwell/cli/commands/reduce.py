@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import read_bytes
+from stepwell.ir.platform.files import read_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

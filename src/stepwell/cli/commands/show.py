@@ -12,7 +12,7 @@ from stepwell.cli.commands import add_model_options, add_target, options_of
 from stepwell.cli.terminal.outcome import Outcome
 from stepwell.cli.terminal.progress import waiting
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import read_bytes, write_atomically
+from stepwell.ir.platform.files import read_bytes, write_atomically
 
 EDITOR = "vscode://file/{path}:{line}"
 """An address that opens a file at a line; other editors have ones of their own."""

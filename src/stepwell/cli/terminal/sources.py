@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stepwell.ir.outside.files import read_bytes
+from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.loaders.models import Model, open_model

@@ -18,14 +18,14 @@ from xdsl.ir import Block, Operation
 
 from stepwell.cost_model.costs import operations
 from stepwell.inspection.reports.advice import Left, advice_lines
-from stepwell.ir.above import Shown
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
 from stepwell.ir.options import OptionValue
-from stepwell.ir.outside.bars import Plot, plot
-from stepwell.ir.outside.frames import frame
+from stepwell.ir.platform.bar_charts import Plot, plot
+from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.rewrite import Event
 from stepwell.lowering import Lowered, lower_as_far
 from stepwell.program import from_exported_program

@@ -15,12 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.bars import Plot, plot
-from stepwell.ir.outside.frames import frame
-from stepwell.ir.outside.switches import without_warnings
+from stepwell.ir.platform.bar_charts import Plot, plot
+from stepwell.ir.platform.dataframes import frame
+from stepwell.ir.platform.process_settings import without_warnings
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.translate.executorch_private import instruction_of
 
 if TYPE_CHECKING:

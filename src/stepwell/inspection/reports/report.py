@@ -8,11 +8,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from stepwell.inspection.reports.advice import Advice, Left, advice_lines, advise
-from stepwell.ir.above import Shown
 from stepwell.ir.declared.numerics import Numerics, TakenDeviation
-from stepwell.ir.outside.bars import Plot, plot
-from stepwell.ir.outside.frames import frame
+from stepwell.ir.platform.bar_charts import Plot, plot
+from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.failures import MISTAKE, SWITCH
 from stepwell.ir.rewriting.history import Event, RefusalRecord
 from stepwell.ir.rewriting.pipeline import StepRecord

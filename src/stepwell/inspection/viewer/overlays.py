@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import read_bytes
+from stepwell.ir.platform.files import read_bytes
 
 _FORM = '{"results": {"linear_2": {"value": 0.5}}} is the least: Model Explorer\'s node data'
 

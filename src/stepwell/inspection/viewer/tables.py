@@ -12,8 +12,8 @@ from stepwell.inspection.reports.explaining import Explanation
 from stepwell.inspection.reports.profiling import HEADS, Profile
 from stepwell.inspection.reports.report import Report
 from stepwell.inspection.viewer.summary import summarize
-from stepwell.ir.above import gives
 from stepwell.ir.program import Program
+from stepwell.ir.renderers import gives
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Step, Together, step_name
 from stepwell.lowering import Lowered

@@ -10,7 +10,7 @@ import torch
 from stepwell.backends.executorch.writing.bundled import Case, bundled, rebundled
 from stepwell.ir.calls.calling import flatten_inputs
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import Content, content
+from stepwell.ir.platform.files import Content, content
 from stepwell.ir.program import Program
 from stepwell.program import from_exported_program
 

@@ -29,8 +29,8 @@ from xdsl.ir import SSAValue
 
 from stepwell.backends.xnnpack.emit import payload
 from stepwell.dialects.xnnpack import DelegateOp
+from stepwell.ir.compat.torch.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op
-from stepwell.ir.outside.torch_private import TrainingIRVerifier, pytree
 from stepwell.ir.program import Program
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import is_static

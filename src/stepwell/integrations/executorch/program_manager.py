@@ -6,9 +6,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stepwell.ir.above import Shown
-from stepwell.ir.outside.files import as_path, write_atomically
+from stepwell.ir.platform.files import as_path, write_atomically
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord

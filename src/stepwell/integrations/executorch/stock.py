@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.diagnostics import ArtifactError
-from stepwell.ir.outside.torch_globals import torch_alone
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -103,7 +103,7 @@ def _timed(model: str, ours: str, quantize: str) -> dict[str, float]:
     import torch
 
     from stepwell.backends.executorch.running.runner import PteSession
-    from stepwell.ir.outside.torch_private import pytree
+    from stepwell.ir.compat.torch.torch_private import pytree
     from stepwell.loaders.artifacts import random_inputs
     from stepwell.loaders.models import open_model
     from stepwell.translate.executorch_private import reset_threadpool

@@ -39,7 +39,7 @@ from stepwell.integrations.xdsl.opt_diagnostics import (
 )
 from stepwell.ir.diagnostics import ParseFailure, Problem, StepwellError, VerificationError
 from stepwell.ir.levels import level_of
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import History, Pass, Step

@@ -44,7 +44,7 @@ def _schema_ops(namespace: str) -> Iterator[type[Operation]]:
 
     if namespace in LIBRARIES:
         importlib.import_module(LIBRARIES[namespace])
-    from stepwell.ir.outside.torch_private import operator_names
+    from stepwell.ir.compat.torch.torch_private import operator_names
 
     for qualified in operator_names():
         space, _, name = qualified.partition("::")

@@ -16,9 +16,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.nn import Module
 
+from stepwell.ir.compat.torch.torch_private import ValueRanges
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import nearest
-from stepwell.ir.outside.torch_private import ValueRanges
 from stepwell.ir.records import dataclass
 from stepwell.loaders.dynamic_shapes.candidates import KINDS, Inputs, Place, inputs_of, widest
 from stepwell.loaders.dynamic_shapes.exporting import Line, exported, line_of

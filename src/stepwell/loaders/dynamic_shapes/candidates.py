@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from stepwell.ir.outside.torch_private import pytree
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.records import dataclass
 
 Place = tuple[int, int]

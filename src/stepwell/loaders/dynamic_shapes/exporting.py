@@ -21,8 +21,8 @@ import torch
 from torch.export import Dim, ExportedProgram, ShapesCollection
 
 from stepwell.dialects.symbols import asked_quietly
-from stepwell.ir.outside.switches import hearing, kept_stderr
-from stepwell.ir.outside.torch_globals import torch_alone
+from stepwell.ir.compat.torch.torch_globals import torch_alone
+from stepwell.ir.platform.process_settings import hearing, kept_stderr
 from stepwell.ir.records import dataclass
 from stepwell.loaders.dynamic_shapes.candidates import Inputs, Place
 from stepwell.translate.exporting import export

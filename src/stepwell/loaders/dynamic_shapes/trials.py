@@ -16,7 +16,7 @@ import torch
 from torch.export import ExportedProgram
 
 from stepwell.dialects.symbols import asked_quietly
-from stepwell.ir.outside.torch_private import pytree
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.records import dataclass
 from stepwell.loaders.dynamic_shapes.candidates import Inputs, Place
 from stepwell.loaders.dynamic_shapes.exporting import Line, line_of

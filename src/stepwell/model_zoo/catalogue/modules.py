@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stepwell.ir.outside.torch_private import pytree
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.weights import scaled
 
@@ -68,7 +68,7 @@ def ends(tensor: torch.Tensor) -> tuple[int, int] | None:
 
 def entries() -> Iterator[Entry]:
     """The first configurations of each module."""
-    from stepwell.ir.outside.torch_private import module_db
+    from stepwell.ir.compat.torch.torch_private import module_db
 
     for info in module_db:
         if any(info.name.startswith(name) for name in SKIPPED):

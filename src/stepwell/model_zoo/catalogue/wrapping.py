@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from stepwell.ir.outside.torch_private import pytree
+from stepwell.ir.compat.torch.torch_private import pytree
 
 
 def tensors_in(result: Any) -> tuple[torch.Tensor, ...]:

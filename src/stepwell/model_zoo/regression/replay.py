@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import write_atomically
-from stepwell.ir.outside.systems import needs_fork
+from stepwell.ir.platform.files import write_atomically
+from stepwell.ir.platform.systems import needs_fork
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.model_zoo.catalogue.models import Entry, select
 from stepwell.model_zoo.regression.commits import both, checked_out, content
 from stepwell.model_zoo.sweep.jobs import digest, source_of, version_of

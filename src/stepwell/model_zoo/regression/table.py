@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from stepwell.ir.above import gives
+from stepwell.ir.renderers import gives
 from stepwell.model_zoo.regression.replay import Pair, Replay
 
 NUMBERS = ("bytes", "delegates", "outside", "cost", "seconds", "peak")

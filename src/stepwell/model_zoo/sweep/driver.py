@@ -9,10 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from stepwell.ir.above import Shown
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.systems import needs_fork
+from stepwell.ir.platform.systems import needs_fork
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.model_zoo.catalogue.models import Entry, find, select
 from stepwell.model_zoo.sweep.cluster import local_cluster, run_tasks
 from stepwell.model_zoo.sweep.jobs import Job, Limits, Task, Variant, source_of, tasks_of

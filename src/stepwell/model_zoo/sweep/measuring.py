@@ -22,8 +22,8 @@ from stepwell.cost_model.costs import operations
 from stepwell.cost_model.tuning import tune
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.inspection.reports.explaining import fates
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
-from stepwell.ir.outside.torch_private import pytree
 from stepwell.ir.records import dataclass
 from stepwell.ir.signature import get_signature
 from stepwell.lowering import Lowered, lower

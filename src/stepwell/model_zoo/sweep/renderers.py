@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.ir.above import gives
+from stepwell.ir.renderers import gives
 from stepwell.model_zoo.sweep.driver import Sweep
 from stepwell.model_zoo.sweep.tables import outcome_html, outcome_lines
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stepwell.inspection.viewer.page import embedded
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import read_bytes, write_atomically
+from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.model_zoo.sweep.rows import FAULTS, OUTCOMES, UNFIT, Row
 
 MARKS = ("<!-- sweep -->", "<!-- /sweep -->")

@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
-from stepwell.ir.outside.files import read_bytes
+from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Named, Pass, Rewrite, Step, Together, step_name
 from stepwell.targets.target import PipelineLike, Target

@@ -6,8 +6,8 @@ import torch
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import WeightOp
-from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.types import WeightAttr
 

@@ -22,7 +22,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import SSAValue
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.records import dataclass
 from stepwell.quantization.sensitivity.metrics import (
     Batch,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
+from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import OptionValue
-from stepwell.ir.outside.torch_private import pytree
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
 from stepwell.quantization.quantizers import find_quantizer, quantizer_for

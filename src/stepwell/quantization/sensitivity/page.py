@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from stepwell.inspection.viewer.tables import table
-from stepwell.ir.above import gives
+from stepwell.ir.renderers import gives
 from stepwell.quantization.sensitivity.result import HEADS, Accuracy
 
 

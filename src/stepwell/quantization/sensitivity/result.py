@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from stepwell.ir.above import Shown
-from stepwell.ir.outside.bars import Plot, plot
-from stepwell.ir.outside.frames import frame
+from stepwell.ir.platform.bar_charts import Plot, plot
+from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import Shown
 from stepwell.quantization.sensitivity.attribution import Attribution, Share, whole
 from stepwell.quantization.sensitivity.metrics import SURE, Tally
 from stepwell.quantization.sensitivity.remedies import Widened

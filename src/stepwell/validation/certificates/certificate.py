@@ -17,7 +17,7 @@ import torch
 
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.outside.files import as_path, write_atomically
+from stepwell.ir.platform.files import as_path, write_atomically
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import AnyTensor, dims, element, tensor

@@ -17,8 +17,8 @@ from itertools import count
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.purity import is_pure
 from stepwell.ir.records import dataclass
+from stepwell.ir.side_effects import is_pure
 from stepwell.ir.syntax.text import to_text
 
 

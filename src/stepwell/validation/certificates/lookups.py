@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.ir.outside.torch_private import operator_and_overload
+from stepwell.ir.compat.torch.torch_private import operator_and_overload
 from stepwell.validation.certificates.field import PRIME, digest
 from stepwell.validation.certificates.operators import handles
 from stepwell.validation.certificates.shadows import EXACT_STEPS, LOOKUPS, STEPS, Reading, is_shadow

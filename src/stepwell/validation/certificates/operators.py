@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwell.ir.outside.torch_private import operator_and_overload
+from stepwell.ir.compat.torch.torch_private import operator_and_overload
 from stepwell.validation import kernel_steps
 from stepwell.validation.certificates.field import (
     bilinear,

@@ -21,7 +21,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from stepwell.ir.outside.torch_private import decomposition_table, schema_of, without_elements
+from stepwell.ir.compat.torch.torch_private import decomposition_table, schema_of, without_elements
 from stepwell.validation.certificates.field import digest, of_bits, of_tensor, prime, random
 
 Handler = Callable[..., Any]

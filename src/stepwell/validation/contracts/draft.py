@@ -21,11 +21,11 @@ from xdsl.irdl import IRDLOperation
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, get_signature, set_signature

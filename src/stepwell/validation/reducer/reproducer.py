@@ -26,7 +26,7 @@ from xdsl.ir import Operation
 from stepwell.dialects import make_known
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError, describe_op, op_name
-from stepwell.ir.outside.files import read_bytes, write_atomically
+from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.failures import StepFailure, first_line, placed

@@ -14,11 +14,11 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.dialects.quant.types import quantization, storage_dtype
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound

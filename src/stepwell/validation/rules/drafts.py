@@ -15,11 +15,11 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute
 
 from stepwell.dialects.quant.types import quantization, storage_element
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import f16, f32, f64, i8, i32, is_float, ui8
-from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import dims, element, is_static, tensor

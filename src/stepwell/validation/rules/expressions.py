@@ -13,10 +13,10 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.axes.forms import elementwise
 from stepwell.ir.axes.maps import All, Along, AxisMap, Once, axis_map
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import is_of
-from stepwell.ir.declared.means import Term
+from stepwell.ir.declared.scalar_semantics import Term
 from stepwell.ir.dtypes import bf16, element_type, f16, f32, f64, i1, is_float, torch_dtype
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 from stepwell.validation.rules.numbers import Number, Symbolic, Unproven

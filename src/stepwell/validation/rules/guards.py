@@ -26,10 +26,10 @@ from typing import Any
 from torch import Tensor
 from xdsl.ir import Operation, SSAValue
 
+from stepwell.ir.compat.xdsl.xdsl_private import put_before
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import bf16, f16
-from stepwell.ir.outside.xdsl_private import put_before
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal

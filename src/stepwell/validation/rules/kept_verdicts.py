@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.records import dataclass
 from stepwell.validation.rules.hashes import hash_of_prover
 from stepwell.validation.rules.verdicts import Verdict

@@ -14,8 +14,8 @@ from dataclasses import field
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, TypeVar
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.records import dataclass
 
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from xdsl.ir import Attribute
 
 from stepwell.dialects.quant.types import quantization, storage_element
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_type, f64
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.decision import is_constant

@@ -154,7 +154,7 @@ class Domain:
     # -- primitives --------------------------------------------------------------------------
 
     def apply(self, function: str, terms: list[Any], of: Attribute) -> Any:
-        """A primitive of `ir/declared/means.py` on terms of one type; comparisons give truths."""
+        """A primitive of `ir/declared/scalar_semantics.py` on terms of one type; comparisons give truths."""
         if function == "where":
             return z3.If(*terms)
         if of == i1:

@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_of
-from stepwell.ir.declared.means import PRIMITIVES, Term, meaning
+from stepwell.ir.declared.scalar_semantics import PRIMITIVES, Term, meaning
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore

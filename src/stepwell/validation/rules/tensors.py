@@ -19,15 +19,15 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
-import stepwell.dialects.means_of_folds  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import stepwell.dialects.reduction_semantics  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.maps import Along, AxisMap, Flat, Links, Once, axis_map
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement, is_of
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
-from stepwell.ir.declared.means import meaning
+from stepwell.ir.declared.scalar_semantics import meaning
 from stepwell.ir.dtypes import f64, i1, i64, torch_dtype
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import Size, number_of
 from stepwell.ir.types import BoolType, FloatType, IntType, dims, is_static

@@ -24,9 +24,9 @@ from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
-from stepwell.ir.purity import is_pure
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
+from stepwell.ir.side_effects import is_pure
 from stepwell.ir.types import AnyTensor, dims, element, is_static
 
 MOST = 2_000

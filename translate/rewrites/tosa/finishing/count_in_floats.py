@@ -34,10 +34,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import TosaTarget, parse_target
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.dtypes import f32, i32
-from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass

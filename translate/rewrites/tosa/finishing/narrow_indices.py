@@ -32,11 +32,11 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.calls.calling import NARROWED, declared_ranges
+from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.dtypes import i32, i64
-from stepwell.ir.outside.xdsl_private import set_type
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass

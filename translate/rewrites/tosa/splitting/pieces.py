@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from stepwell.dialects.aten.registry import of_overload
-from stepwell.ir.outside.torch_private import schema_of
+from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.rewriting.rewrite import anchors_of
 from stepwell.translate.compositions import COMPOSITIONS
 from stepwell.translate.lowerings.aten import for_tosa

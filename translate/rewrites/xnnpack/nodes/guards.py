@@ -12,7 +12,7 @@ from stepwell.dialects.sym import ConstantOp
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import dtype_name, f16, f32, is_float
-from stepwell.ir.once_each import once_each
+from stepwell.ir.identity_cache import once_each
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.signature import least_of
 from stepwell.ir.sizes.size import UNKNOWN, Size, is_of_data

@@ -46,8 +46,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.sizes.size import Size, settled
+from stepwell.ir.traversal import connected, makers_and_readers
 from stepwell.ir.types import dims, element, is_static
-from stepwell.ir.walking import connected, makers_and_readers
 from stepwell.translate.rewrites.building import TO_THE_END, axis
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import concatenate
 from stepwell.translate.rewrites.xnnpack.placing.parts import cut_out, rebuilt

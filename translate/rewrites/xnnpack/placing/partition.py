@@ -35,9 +35,9 @@ from xdsl.traits import IsTerminator
 from stepwell.dialects.quant.ops import StorageCast
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, XnnpackOp, YieldOp
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.levels import set_level
-from stepwell.ir.outside.xdsl_private import operands_of
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass

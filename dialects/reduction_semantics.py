@@ -10,11 +10,11 @@ from typing import Any
 from xdsl.ir import Attribute, Operation
 
 import stepwell.dialects.aten.families  # noqa: F401  # pyright: ignore[reportUnusedImport]
-from stepwell.dialects.means import Limit, limited, times
 from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.dialects.scalar_semantics import Limit, limited, times
 from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.declared.families import ops_of
-from stepwell.ir.declared.means import (
+from stepwell.ir.declared.scalar_semantics import (
     NotSaid,
     Scalar,
     Term,

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
 
-from stepwell.ir.outside.xdsl_private import operands_of
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.types import is_static
 
 Key = tuple[Hashable, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 SAMPLED = 1 << 20
 """Bytes of a tensor above which a name of its content is made of samples."""

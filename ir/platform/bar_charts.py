@@ -9,7 +9,7 @@ from math import log10
 from os import PathLike
 from pathlib import Path
 
-from stepwell.ir.outside.files import write_atomically
+from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.records import dataclass
 
 OURS, THEIRS, OTHERS = "#0b7285", "#c2570c", ("#6741d9", "#5c7080", "#2b8a3e", "#a61e4d")

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue, Use
 from xdsl.ir.core import SSAValues
 from xdsl.irdl import IRDLOperation
 
-from stepwell.ir.outside.private import PrivateName
+from stepwell.ir.compat.private_names import PrivateName
 
 EXTENDED: tuple[PrivateName, ...] = tuple(
     PrivateName(f"xdsl.parser:{name}", serves)

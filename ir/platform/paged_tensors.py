@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.ir.outside.on_demand import torch
+from stepwell.ir.compat.torch.lazy_imports import torch
 
 LARGE = 1 << 22
 """Bytes from which on a tensor is worth a file."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from xdsl.ir import Operation
 
-from stepwell.ir.outside.xdsl_private import ops_below
+from stepwell.ir.compat.xdsl.xdsl_private import ops_below
 
 
 def walk(root: Operation) -> list[Operation]:

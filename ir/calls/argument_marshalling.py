@@ -15,10 +15,10 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
+from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type, has_torch_dtype
-from stepwell.ir.outside.on_demand import torch
 from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import BoolType, FloatType, IntType, dims, element
@@ -33,7 +33,7 @@ def written_inputs(func: FuncOp) -> frozenset[int]:
 
 def why_no_numbers(tensor: torch.Tensor) -> tuple[str, str] | None:
     """What a tensor is that is no array of numbers in this machine's memory, and what to do."""
-    from stepwell.ir.outside.torch_private import (
+    from stepwell.ir.compat.torch.torch_private import (
         is_functorch_wrapped_tensor,
         is_traceable_wrapper_subclass,
     )

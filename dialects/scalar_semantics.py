@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import pi
 from math import sqrt as root
 
-from stepwell.ir.declared.means import (
+from stepwell.ir.declared.scalar_semantics import (
     Scalar,
     Term,
     absolute,

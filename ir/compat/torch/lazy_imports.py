@@ -2,7 +2,7 @@
 
 Importing torch costs more than a second, numpy a tenth. A text is read, verified, rewritten and
 printed without them, so modules on that way take them from here:
-`from stepwell.ir.outside.on_demand import torch`.
+`from stepwell.ir.compat.torch.lazy_imports import torch`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch as torch
     import torch.nn.functional as functional
 
-    from stepwell.ir.outside.torch_private import pytree
+    from stepwell.ir.compat.torch.torch_private import pytree
 else:
     numpy = OnDemand("numpy")
     torch = OnDemand("torch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepwell.ir.outside.private import PrivateName, look_up
+from stepwell.ir.compat.private_names import PrivateName, look_up
 
 __all__ = [
     "NAMES",

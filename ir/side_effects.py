@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 from xdsl.traits import Pure
 
-from stepwell.ir.outside.xdsl_private import operands_of
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.types import dims
 
 

@@ -1,0 +1,1 @@
+"""Private names of other packages, in one place a package."""

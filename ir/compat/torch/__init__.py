@@ -1,0 +1,1 @@
+"""PyTorch's private names and globals."""

@@ -1,0 +1,1 @@
+"""xDSL's private names."""
