@@ -53,7 +53,7 @@ def planned(exported: Any, cpu: str, **options: Any) -> list[int] | None:
     from stepwell.backends.executorch.reading.read import read_container
     from stepwell.backends.executorch.writing.memory import ALIGNMENT
     from stepwell.inspection.viewer.memory import memory_plans
-    from stepwell.translate.rewrites.cmsis.placing.order_operators import lower_bound
+    from stepwell.translate.rewrites.cmsis.layout.order_operators import lower_bound
 
     try:
         lowered = stepwell.lower(exported, cpu, **options)

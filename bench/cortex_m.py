@@ -209,7 +209,7 @@ def layouts(names: list[str], cpu: str) -> None:
 def planned(exported: Any, cpu: str, options: dict[str, Any]) -> str:
     """Bytes and calls of a lowering, beside what no order of its operators gets below."""
     import stepwell
-    from stepwell.translate.rewrites.cmsis.placing.order_operators import lower_bound
+    from stepwell.translate.rewrites.cmsis.layout.order_operators import lower_bound
 
     started = time.process_time()
     lowered = stepwell.lower(exported, cpu, **options)

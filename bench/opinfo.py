@@ -23,8 +23,8 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
-from stepwell.translate.from_torch import from_exported_program
-from stepwell.translate.to_torch import to_exported_program
+from stepwell.translate.exporter.to_torch import to_exported_program
+from stepwell.translate.importer.from_torch import from_exported_program
 
 
 class Call(torch.nn.Module):

@@ -60,7 +60,7 @@ def test_an_import_against_the_direction_is_found(
     ("path", "line"),
     [
         ("backends/a.py", "from stepwell.ir.types import tensor"),
-        ("translate/from_torch.py", "from torch.export import ExportedProgram"),
+        ("translate/importer/from_torch.py", "from torch.export import ExportedProgram"),
         ("src/stepwell/cli/main.py", "import stepwell.backends.tosa"),
         ("ir/a.py", "from . import types"),
         ("ir/a.py", "import torch"),

@@ -55,10 +55,10 @@ def vague_names() -> tuple[int, int, Counter[str]]:
 
 
 def engines_of_values() -> list[str]:
-    """`translate/values`, and classes elsewhere that keep an interval of each value."""
-    places = ["translate/values"]
+    """`translate/range_analysis`, and classes elsewhere that keep an interval of each value."""
+    places = ["translate/range_analysis"]
     for path, tree in trees().items():
-        if path.is_relative_to("translate/values"):
+        if path.is_relative_to("translate/range_analysis"):
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):

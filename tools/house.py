@@ -21,7 +21,7 @@ import lines  # noqa: E402
 TARGETS = ("cmsis", "tosa", "xnnpack")
 ENGINES = {
     "layout": ("stepwell.translate.layout.assign",),
-    "affine propagation": ("stepwell.translate.affine",),
+    "affine propagation": ("stepwell.translate.scale_folding",),
     "quantization recognizer": ("stepwell.translate.quantized.recognize",),
 }
 

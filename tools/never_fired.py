@@ -30,7 +30,7 @@ from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.model_zoo.catalogue.models import Entry, select
 from stepwell.model_zoo.regression.replay import TARGETS
 from stepwell.pipelines.pass_pipeline.named_passes import step_classes
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 
 SECONDS = 60
 """CPU seconds of one program, export and all."""

@@ -20,8 +20,8 @@ from stepwell.dialects.aten.registry import torch_overload
 from stepwell.ir.compat.torch.torch_private import OpOverload, operator_and_overload
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.program import Program
-from stepwell.translate.from_torch import from_exported_program
-from stepwell.translate.to_torch import to_exported_program
+from stepwell.translate.exporter.to_torch import to_exported_program
+from stepwell.translate.importer.from_torch import from_exported_program
 
 _VALUES = {"val": None, "tensor_meta": None}
 """Metadata that belongs to the old program's fake tensors."""

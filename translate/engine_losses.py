@@ -22,8 +22,8 @@ from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.inherited_deviations import JUDGES
 from stepwell.ir.types import element
+from stepwell.translate.range_analysis import interval
 from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise, lower_softmax
-from stepwell.translate.values import interval
 
 _BY_FUNCTIONS = {
     "aten.max_pool2d": "xnnpack.max_pooling_2d",

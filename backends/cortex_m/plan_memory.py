@@ -38,7 +38,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.memory.rows import schedule, usage
-from stepwell.translate.rewrites.cmsis.placing.stream_rows import (
+from stepwell.translate.rewrites.cmsis.layout.stream_rows import (
     ELEMENTWISE,
     Segment,
     images,

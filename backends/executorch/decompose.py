@@ -39,8 +39,8 @@ from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
-from stepwell.translate.compositions import COMPOSITIONS
-from stepwell.translate.rewrites.calls.take_composites_apart import decompositions
+from stepwell.translate.decompositions import COMPOSITIONS
+from stepwell.translate.rewrites.calls.decompose_composites import decompositions
 from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
 
 

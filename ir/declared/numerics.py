@@ -22,7 +22,7 @@ are ordinary numbers; `strict`: no deviation that is known, whatever it costs.""
 class Proof:
     """A fact that holds for every input that a program admits.
 
-    `stepwell.translate.values` makes them from intervals and from nothing else. An analysis that
+    `stepwell.translate.range_analysis` makes them from intervals and from nothing else. An analysis that
     assumes ordinary activations returns a refusal or None (`values/trusting.py`), never this.
     """
 

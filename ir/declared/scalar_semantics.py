@@ -19,7 +19,7 @@ The function is called once for an op, with `Term`s. Positional parameters are t
 schema in order, or the operands where an op has none; parameters behind `*` are arguments, or
 properties, by name (`op` is the op itself). A tensor is a `Term`, a number is itself; a number
 known only at run time is an `unknown`. What comes out is a tree that any engine evaluates over
-scalars of its own: intervals and classes of numbers (`stepwell.translate.values`), tensors (the
+scalars of its own: intervals and classes of numbers (`stepwell.translate.range_analysis`), tensors (the
 tests), terms of a solver, C.
 
 Functions are those of real numbers; where each is rounded is for the engine that evaluates: floats

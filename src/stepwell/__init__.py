@@ -72,11 +72,11 @@ _HOME = {
 }
 """Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
 
-form_stands_in("stepwell.translate.to_torch", "torch", "Program")
-form_stands_in("stepwell.translate.raising", "aten", "Program")
-form_stands_in("stepwell.translate.upstream.coming_in", "brought-in", "Program")
-form_stands_in("stepwell.translate.upstream.going_out", "torch-mlir", "Program")
-form_stands_in("stepwell.translate.upstream.linalg_out.going_out", "linalg", "Program")
+form_stands_in("stepwell.translate.exporter.to_torch", "torch", "Program")
+form_stands_in("stepwell.translate.raising.raising", "aten", "Program")
+form_stands_in("stepwell.translate.upstream.importer", "brought-in", "Program")
+form_stands_in("stepwell.translate.upstream.exporter", "torch-mlir", "Program")
+form_stands_in("stepwell.translate.upstream.linalg_exporter.exporter", "linalg", "Program")
 form_stands_in("stepwell.validation.page", "html", "CheckResult")
 form_stands_in("stepwell.validation.page", "page", "CheckResult")
 form_stands_in("stepwell.quantization.sensitivity.page", "html", "Accuracy")

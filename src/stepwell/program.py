@@ -73,7 +73,7 @@ def from_exported_program(
     """
     from torch.export import ExportedProgram
 
-    from stepwell.translate.from_torch import from_exported_program as translate
+    from stepwell.translate.importer.from_torch import from_exported_program as translate
 
     programs: Any = programs_of(exported)
     if not isinstance(programs, Mapping | ExportedProgram):

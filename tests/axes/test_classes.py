@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import stepwell
-from stepwell.translate.values.trusting import ANY, trusts_finite, trusts_no_nan
+from stepwell.translate.range_analysis.assumptions import ANY, trusts_finite, trusts_no_nan
 
 X, W = "tensor<2x2xf32>", "tensor<2x2xi1>"
 LAYER = f"%l = aten.mm.default(%x, %x) : ({X}, {X}) -> {X}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import stepwell
 from stepwell.ir.declared.interpretation import Interpreter
-from stepwell.translate.values import ANY, Interval, Values
+from stepwell.translate.range_analysis import ANY, Interval, Values
 
 SHAPES = {"f32": "tensor<3x4xf32>", "f16": "tensor<3x4xf16>", "bf16": "tensor<3x4xbf16>",
           "i8": "tensor<3x4xi8>", "i32": "tensor<3x4xi32>", "i1": "tensor<3x4xi1>"}  # fmt: skip

@@ -28,7 +28,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.history import RefusalRecord
 from stepwell.ir.rewriting.pipeline import PipelineRun
 from stepwell.pipelines.arm import cortex_m_pipeline
-from stepwell.translate.from_torch import from_exported_program
+from stepwell.translate.importer.from_torch import from_exported_program
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 
 Inputs = tuple[torch.Tensor, ...]

@@ -16,7 +16,7 @@ from stepwell.backends.cortex_m.read import read_pte
 from stepwell.dialects.cmsis.ops import QuantizedLinear
 from stepwell.ir.diagnostics import InputMismatch, UnsupportedError
 from stepwell.ir.rewriting.rewrite import History
-from stepwell.translate.from_torch import from_exported_program
+from stepwell.translate.importer.from_torch import from_exported_program
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import PinSymbolicSizes
 

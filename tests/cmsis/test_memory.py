@@ -12,7 +12,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.quant.ops import dequantize
 from stepwell.dialects.quant.ports import meanings
 from stepwell.ir.core import WeightOp
-from stepwell.translate.rewrites.cmsis.placing.order_operators import lower_bound
+from stepwell.translate.rewrites.cmsis.layout.order_operators import lower_bound
 
 
 def arena(data: bytes) -> int:

@@ -15,7 +15,7 @@ from stepwell.backends.executorch.reading.read import read_container
 from stepwell.dialects.cmsis.target import target
 from stepwell.ir.program import Program
 from stepwell.translate.memory.rows import Image, RowOp, Stream, schedule
-from stepwell.translate.rewrites.cmsis.placing.stream_rows import images, segment_of, write_stream
+from stepwell.translate.rewrites.cmsis.layout.stream_rows import images, segment_of, write_stream
 
 CPU = "cortex-m4"
 

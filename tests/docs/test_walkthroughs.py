@@ -20,7 +20,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import functions
-from stepwell.translate.rewrites.spelling import neutral_arithmetic
+from stepwell.translate.canonicalize import neutral_arithmetic
 from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise
 from stepwell.translate.rules.examples import examples_of
 

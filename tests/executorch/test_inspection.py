@@ -11,7 +11,7 @@ from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.executorch.writing.emit import emit
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.ir.rewriting.rewrite import run_rewrites
-from stepwell.translate.from_torch import from_exported_program
+from stepwell.translate.importer.from_torch import from_exported_program
 
 
 def test_the_inspector_names_the_nodes_that_each_kernel_call_computes(tmp_path: Path) -> None:

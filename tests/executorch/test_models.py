@@ -14,7 +14,7 @@ from stepwell.backends.executorch.writing.emit import emit
 from stepwell.backends.executorch.writing.serialize import to_bytes
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import run_rewrites
-from stepwell.translate.from_torch import from_exported_program
+from stepwell.translate.importer.from_torch import from_exported_program
 
 _MODELS = [
     "control_flow:cond_model",

@@ -14,7 +14,7 @@ import torch
 from forking import Forks
 
 import stepwell
-from stepwell.translate.pt2 import is_arithmetic, load_pt2
+from stepwell.translate.importer.pt2 import is_arithmetic, load_pt2
 
 
 class Model(torch.nn.Module):
@@ -165,6 +165,6 @@ def test_a_quantized_program_opens_in_a_process_that_has_quantized_nothing(
             return ops.dequantize_per_tensor(stored, 0.5, 1, -128, 127, torch.int8)
 
     torch.export.save(torch.export.export(Cast(), (torch.randn(3),)), tmp_path / "q.pt2")
-    code = f"from stepwell.translate.pt2 import load_pt2; load_pt2({str(tmp_path / 'q.pt2')!r})"
+    code = f"from stepwell.translate.importer.pt2 import load_pt2; load_pt2({str(tmp_path / 'q.pt2')!r})"
     done = forks.run(["-c", code], with_torch_alone=True)
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.translate.values.trusting import trusts_finite, trusts_no_nan
+from stepwell.translate.range_analysis.assumptions import trusts_finite, trusts_no_nan
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hidden import PRODUCERS, ROWS, STATIC_ROWS, Case, cases, is_listed, wrong

@@ -13,8 +13,8 @@ import stepwell
 from stepwell.backends.cortex_m.plan_memory import Calls
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.translate.pt2e.cortex_m_quantizer import CortexMQuantizer
-from stepwell.translate.rewrites.cmsis.placing import order_operators
-from stepwell.translate.rewrites.cmsis.placing.order_operators import (
+from stepwell.translate.rewrites.cmsis.layout import order_operators
+from stepwell.translate.rewrites.cmsis.layout.order_operators import (
     Graph,
     OrderOperators,
     lower_bound,

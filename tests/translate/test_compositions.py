@@ -25,9 +25,9 @@ from stepwell.ir.compat.torch.torch_private import (
     pytree,
     schema_of,
 )
-from stepwell.translate.compositions import COMPOSITIONS
-from stepwell.translate.compositions.curves import CURVES, Series
-from stepwell.translate.compositions.draws import DRAWS
+from stepwell.translate.decompositions import COMPOSITIONS
+from stepwell.translate.decompositions.curves import CURVES, Series
+from stepwell.translate.decompositions.draws import DRAWS
 
 RELATIVE, ABSOLUTE = 2e-5, 1e-5
 """The bound of `decompose-for-kernels`."""

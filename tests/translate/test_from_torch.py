@@ -12,8 +12,8 @@ from torch.utils import _pytree as pytree
 from stepwell.ir.core import StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.program import Program
-from stepwell.translate.from_torch import from_exported_program
-from stepwell.translate.to_torch import to_exported_program
+from stepwell.translate.exporter.to_torch import to_exported_program
+from stepwell.translate.importer.from_torch import from_exported_program
 
 
 def as_module(function: Any) -> nn.Module:

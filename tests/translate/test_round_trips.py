@@ -10,8 +10,8 @@ from torch.export import ExportedProgram
 import stepwell.dialects  # noqa: F401  (makes the dialects known to the parser)
 from stepwell.ir.program import Program
 from stepwell.ir.syntax.text import parse_module, structurally_equal, to_text
-from stepwell.translate.from_torch import from_exported_program
-from stepwell.translate.to_torch import to_exported_program
+from stepwell.translate.exporter.to_torch import to_exported_program
+from stepwell.translate.importer.from_torch import from_exported_program
 
 from .graphs import examples, export, rows
 
@@ -143,7 +143,7 @@ def test_padding_by_an_open_size_comes_back_to_torch() -> None:
 
 
 def test_looking_for_an_overload_leaves_torchs_own_in_place() -> None:
-    from stepwell.translate.torch_in.mutation import functional_overload
+    from stepwell.translate.importer.mutation import functional_overload
 
     packet = torch.ops.aten.index_copy
     before = {name: getattr(packet, name) for name in packet.overloads()}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.translate.torch_in.mutation import find_writes
+from stepwell.translate.importer.mutation import find_writes
 
 VIEWS: dict[str, Callable[[random.Random, Tensor], str]] = {
     "slice": lambda r, t: f"[{r.randint(0, 1)}:{r.choice(['', '3', '-1'])}:{r.choice(['', '2'])}]",

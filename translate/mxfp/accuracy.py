@@ -24,7 +24,7 @@ from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 from stepwell.translate.mxfp.conversion import (
     Float,
     Samples,

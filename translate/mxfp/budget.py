@@ -20,7 +20,7 @@ from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.knapsack import least_cost
 from stepwell.ir.program import Program
 from stepwell.ir.types import dims
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 from stepwell.translate.mxfp.accuracy import LAYERS, measure
 from stepwell.translate.mxfp.conversion import (
     MATCHING,

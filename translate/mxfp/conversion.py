@@ -16,7 +16,8 @@ from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.translate.lowerings.aten.attention import expand_attention
+from stepwell.translate.canonicalize.pipeline import NORMAL_FORM
+from stepwell.translate.decompositions.aten.attention import expand_attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.mxfp.attention import MxMultiheadAttention
 from stepwell.translate.mxfp.layers import MxConv2d, MxLinear
@@ -27,7 +28,6 @@ from stepwell.translate.rewrites.mxfp.choose_mxfp import (
     ChooseMxMatmul,
     is_depthwise,
 )
-from stepwell.translate.rewrites.normal_form import NORMAL_FORM
 from stepwell.translate.rules.rewrite import RuleRewrite
 
 Layers = str | Sequence[str] | type[nn.Module] | Callable[[str, Any], bool] | None
@@ -56,7 +56,7 @@ def as_program(model: ExportedProgram | Program) -> Program:
     """The stepwell program of an exported one, or the program itself."""
     if isinstance(model, Program):
         return model
-    from stepwell.translate.from_torch import from_exported_program
+    from stepwell.translate.importer.from_torch import from_exported_program
 
     return from_exported_program(model)
 

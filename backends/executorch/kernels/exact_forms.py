@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from stepwell.backends.executorch.kernels.situations import SMALL
-from stepwell.translate.compositions import COMPOSITIONS
+from stepwell.translate.decompositions import COMPOSITIONS
 
 aten = torch.ops.aten
 

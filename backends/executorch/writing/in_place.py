@@ -19,7 +19,7 @@ from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
 from stepwell.ir.types import Dim, dims, element, is_static
-from stepwell.translate.values import interval
+from stepwell.translate.range_analysis import interval
 
 
 def _has_a_slot_each(op: SchemaOp) -> bool:

@@ -20,7 +20,7 @@ from stepwell.loaders.models import open_model
 from stepwell.lowering import lower
 from stepwell.pipelines.xnnpack import XNNPACK_PUBLISHED
 from stepwell.program import from_exported_program
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 
 
 def _from_here(path: Path) -> str:

@@ -20,7 +20,7 @@ from stepwell.language_models.observing import Observed, observe, own_attention
 from stepwell.language_models.preparing import DTYPES
 from stepwell.language_models.states import loose_tensors
 from stepwell.quantization.quantizers import in_floats
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 
 Caches = Literal["static", "dynamic"]
 METHODS: dict[str, dict[str, Any]] = {

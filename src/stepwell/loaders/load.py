@@ -73,6 +73,6 @@ def _is_archive(place: Path) -> bool:
 
 
 def _of_pt2(place: Path) -> Program:
-    from stepwell.translate.pt2 import load_pt2
+    from stepwell.translate.importer.pt2 import load_pt2
 
     return from_exported_program(load_pt2(place))

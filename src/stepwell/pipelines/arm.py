@@ -15,7 +15,9 @@ from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressi
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Named, Step, Together
 from stepwell.pipelines.xnnpack import GATHER_STRIDES, PLAIN_FORM
-from stepwell.translate.lowerings.aten import attention, executorch_mx, for_tosa, pools
+from stepwell.translate.canonicalize import fills
+from stepwell.translate.canonicalize.pipeline import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.decompositions.aten import attention, executorch_mx, for_tosa, pools
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import step
@@ -24,7 +26,7 @@ from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
 from stepwell.translate.rewrites.attention.recognize_attention import RecognizeAttention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
-from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.calls.decompose_composites import TakeCompositesApart
 from stepwell.translate.rewrites.calls.unroll_loop import UnrollLoop
 from stepwell.translate.rewrites.cmsis import (
     MERGE_TRANSPOSES,
@@ -42,8 +44,8 @@ from stepwell.translate.rewrites.cmsis import (
     StateTarget,
 )
 from stepwell.translate.rewrites.cmsis import AssignLayouts as CmsisLayouts
-from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
-from stepwell.translate.rewrites.cmsis.placing.lower_permute import LowerPermute
+from stepwell.translate.rewrites.cmsis.layout.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
+from stepwell.translate.rewrites.cmsis.layout.lower_permute import LowerPermute
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
@@ -53,16 +55,8 @@ from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
 )
 from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.mxfp.choose_mx_form import ChooseMxForm
-from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
-from stepwell.translate.rewrites.spelling import fills
-from stepwell.translate.rewrites.tosa.finishing.count_in_floats import CountInFloats
-from stepwell.translate.rewrites.tosa.finishing.finish import FinishTosa
-from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices
-from stepwell.translate.rewrites.tosa.finishing.strip_boundary import StripBoundary
-from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
-from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
-from stepwell.translate.rewrites.tosa.placing.order import (
+from stepwell.translate.rewrites.tosa.layout.order import (
     FEWER_INTEGERS,
     INTEGERS,
     LAYOUT,
@@ -71,6 +65,12 @@ from stepwell.translate.rewrites.tosa.placing.order import (
     each,
     layouts,
 )
+from stepwell.translate.rewrites.tosa.legalize_boundary.count_in_floats import CountInFloats
+from stepwell.translate.rewrites.tosa.legalize_boundary.finish import FinishTosa
+from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import NarrowIndices
+from stepwell.translate.rewrites.tosa.legalize_boundary.strip_boundary import StripBoundary
+from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
+from stepwell.translate.rewrites.tosa.operators.lower_custom import LowerCustom
 from stepwell.translate.rewrites.tosa.splitting import gather_truths
 from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
 from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import FoldDequantizedConstant

@@ -14,7 +14,8 @@ from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressi
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Named, Step, Together
 from stepwell.pipelines.arm import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
-from stepwell.translate.lowerings.aten import for_tosa
+from stepwell.translate.canonicalize.pipeline import NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.decompositions.aten import for_tosa
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
 from stepwell.translate.lowerings.lowering import is_step, step
@@ -40,10 +41,9 @@ from stepwell.translate.rewrites.ethosu import (
     hoist_reshape_over_rescale,
     rescale_for_each_reader,
 )
-from stepwell.translate.rewrites.normal_form import NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPE_QUANTIZATION
 from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
-from stepwell.translate.rewrites.tosa.placing.order import (
+from stepwell.translate.rewrites.tosa.layout.order import (
     FEWER_INTEGERS,
     INTEGERS,
     LAYOUT,

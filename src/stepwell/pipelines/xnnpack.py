@@ -10,8 +10,8 @@ from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Named, Together
-from stepwell.translate.compositions.recurrences import cell_function
-from stepwell.translate.lowerings.aten import (
+from stepwell.translate.canonicalize.pipeline import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.decompositions.aten import (
     attention,
     complex,
     constants,
@@ -26,6 +26,7 @@ from stepwell.translate.lowerings.aten import (
     slices,
     views,
 )
+from stepwell.translate.decompositions.recurrences import cell_function
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.xnnpack import convolutions as xnnpack_convolutions
 from stepwell.translate.lowerings.xnnpack import images as xnnpack_images
@@ -41,7 +42,7 @@ from stepwell.translate.rewrites.attention.recognize_attention import RecognizeA
 from stepwell.translate.rewrites.attention.share_repeated_heads import ShareRepeatedHeads
 from stepwell.translate.rewrites.attention.skip_masked_attention import SkipMaskedAttention
 from stepwell.translate.rewrites.calls.bring_weights_inside import BringWeightsInside
-from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.calls.decompose_composites import TakeCompositesApart
 from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
 from stepwell.translate.rewrites.experts.add_up_before_experts import AddUpBeforeExperts
 from stepwell.translate.rewrites.experts.choose_by_rank import ChooseByRank
@@ -55,7 +56,6 @@ from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
 from stepwell.translate.rewrites.layers.hoist_scale_over_layout import HoistScaleOverLayout
 from stepwell.translate.rewrites.layers.lift_scales_from_filter import LiftScalesFromFilter
 from stepwell.translate.rewrites.layers.split_linear import SplitLinear
-from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
 from stepwell.translate.rewrites.norms.center_residual_stream import CenterResidualStream
 from stepwell.translate.rewrites.quant import CANCEL_CASTS, TYPES
 from stepwell.translate.rewrites.sizes.ask_inputs_for_sizes import AskInputsForSizes
@@ -86,11 +86,13 @@ from stepwell.translate.rewrites.xnnpack.nodes import (
 )
 from stepwell.translate.rewrites.xnnpack.nodes.fuse_clamp import FuseClamp
 from stepwell.translate.rewrites.xnnpack.nodes.merge_linears import MergeLinears
-from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts
-from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
-from stepwell.translate.rewrites.xnnpack.placing.partition import PartitionXnnpack
-from stepwell.translate.rewrites.xnnpack.placing.split_batch import SplitBatch
-from stepwell.translate.rewrites.xnnpack.placing.unroll_axis import UnrollAxis
+from stepwell.translate.rewrites.xnnpack.partitioning.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.xnnpack.partitioning.narrow_to_what_is_read import (
+    NarrowToWhatIsRead,
+)
+from stepwell.translate.rewrites.xnnpack.partitioning.partition import PartitionXnnpack
+from stepwell.translate.rewrites.xnnpack.partitioning.split_batch import SplitBatch
+from stepwell.translate.rewrites.xnnpack.partitioning.unroll_axis import UnrollAxis
 from stepwell.translate.rewrites.xnnpack.quantized import leftover_casts, widen_quantized_cast
 
 KEEP_IMAGES = (

@@ -26,7 +26,7 @@ def by_pt2e(make: Callable[[], Any]) -> Quantizer:
     def quantize(module: Any, inputs: Sequence[Any], *more: Sequence[Any]) -> Any:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-        from stepwell.translate.exporting import export
+        from stepwell.translate.importer.export_call import export
 
         graph = export(module.eval(), tuple(inputs)).module(check_guards=False)
         with torch_alone():

@@ -21,8 +21,8 @@ from stepwell.pipelines.pass_pipeline import stage_tables
 from stepwell.targets.target import Session, Target
 from stepwell.translate.memory import MEMORY, SPEED
 from stepwell.translate.rewrites.cmsis import BiasForm
-from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
-from stepwell.translate.rewrites.cmsis.placing.integer_ports import FLOAT, INTEGERS
+from stepwell.translate.rewrites.cmsis.layout.channels_last_ports import AS_EXPORTED, CHANNELS_LAST
+from stepwell.translate.rewrites.cmsis.layout.integer_ports import FLOAT, INTEGERS
 
 TOSA_NAMES = (
     "tosa-1.0+fp",

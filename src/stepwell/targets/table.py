@@ -22,7 +22,7 @@ from stepwell.pipelines.xnnpack import XNNPACK, XNNPACK_PUBLISHED
 from stepwell.plugins.plugins import registry
 from stepwell.plugins.registry import unknown
 from stepwell.targets.target import OPTIONS, Session, Target
-from stepwell.translate.lowerings.aten.floats import IN_SINGLE
+from stepwell.translate.decompositions.aten.floats import IN_SINGLE
 from stepwell.translate.memory import MEMORY, SPEED
 
 __all__ = ["OPTIONS", "PIPELINES", "Target", "find_target", "known_targets"]

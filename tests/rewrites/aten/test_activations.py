@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.translate.rewrites.spelling.activations import RULES
+from stepwell.translate.canonicalize.activations import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 SPECIAL = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.25, -0.25, 1e-40])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.spelling.clamps import RULES
+from stepwell.translate.canonicalize.clamps import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 SPECIAL = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 0.25, -0.25, 1e-40])

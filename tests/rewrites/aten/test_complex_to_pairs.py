@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.aten import complex
+from stepwell.translate.decompositions.aten import complex
 from stepwell.translate.lowerings.lowering import step
 
 ROWS = 'tensor<?x3xcomplex<f32>, #stepwell.shape<["s0", 3]>>'

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.spelling.copies import RULES
+from stepwell.translate.canonicalize.copies import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

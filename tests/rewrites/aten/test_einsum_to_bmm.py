@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import stepwell
-from stepwell.translate.lowerings.aten import products
+from stepwell.translate.decompositions.aten import products
 from stepwell.translate.lowerings.lowering import step
 
 

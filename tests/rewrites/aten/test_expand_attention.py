@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.aten import attention
+from stepwell.translate.decompositions.aten import attention
 from stepwell.translate.lowerings.lowering import step
 
 NAME = "aten.scaled_dot_product_attention.default"

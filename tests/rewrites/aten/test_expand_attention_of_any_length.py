@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
-from stepwell.translate.lowerings.aten import attention
+from stepwell.translate.decompositions.aten import attention
 from stepwell.translate.lowerings.lowering import step
 
 NAME = "aten.scaled_dot_product_attention.default"

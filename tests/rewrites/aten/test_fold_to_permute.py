@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import stepwell
-from stepwell.translate.lowerings.aten import views
+from stepwell.translate.decompositions.aten import views
 from stepwell.translate.lowerings.lowering import step
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import stepwell
-from stepwell.translate.lowerings.aten import attention
+from stepwell.translate.decompositions.aten import attention
 from stepwell.translate.lowerings.lowering import step
 
 LEAST = torch.finfo(torch.float32).min

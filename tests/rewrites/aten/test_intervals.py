@@ -7,12 +7,7 @@ import pytest
 
 from stepwell.ir.program import Program
 from stepwell.ir.syntax.text import parse_module
-from stepwell.translate.values import (
-    interval,
-    is_away_from_zero,
-    is_bounded,
-    is_never_nan,
-)
+from stepwell.translate.range_analysis import interval, is_away_from_zero, is_bounded, is_never_nan
 
 F = "tensor<3xf32>"
 

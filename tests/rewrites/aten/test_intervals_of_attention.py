@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import stepwell
-from stepwell.translate.values import interval
+from stepwell.translate.range_analysis import interval
 
 FINFO = torch.finfo(torch.float32)
 IDS, X = torch.randint(0, 5, (1, 2, 3)), torch.randn(1, 2, 3, 4)

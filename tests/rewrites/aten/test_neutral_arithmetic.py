@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.spelling.neutral_arithmetic import RULES
+from stepwell.translate.canonicalize.neutral_arithmetic import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

@@ -14,8 +14,8 @@ from random_weights import random_input, randomize
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.translate.from_torch import from_exported_program
-from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NORMAL_FORM
+from stepwell.translate.canonicalize.pipeline import FOLD_WEIGHTS, NORMAL_FORM
+from stepwell.translate.importer.from_torch import from_exported_program
 from swin import Swin
 from transformer import transformer_encoder_2layers
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.spelling.normalize_embedding import RULES
+from stepwell.translate.canonicalize.normalize_embedding import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.lowerings.aten import views
+from stepwell.translate.decompositions.aten import views
 from stepwell.translate.lowerings.lowering import step
 
 

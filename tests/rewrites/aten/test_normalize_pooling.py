@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.lowerings.aten import pools
+from stepwell.translate.decompositions.aten import pools
 from stepwell.translate.lowerings.lowering import step
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.lowerings.aten import slices
-from stepwell.translate.lowerings.aten.slices import WIDEST_BORDER
+from stepwell.translate.decompositions.aten import slices
+from stepwell.translate.decompositions.aten.slices import WIDEST_BORDER
 from stepwell.translate.lowerings.lowering import step
 
 

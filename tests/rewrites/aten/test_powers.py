@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.spelling.powers import RULES
+from stepwell.translate.canonicalize.powers import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.lowerings.aten import views
+from stepwell.translate.decompositions.aten import views
 from stepwell.translate.lowerings.lowering import step as step_of
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.spelling.sums import RULES
+from stepwell.translate.canonicalize.sums import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 X = "tensor<2x3xf32>"

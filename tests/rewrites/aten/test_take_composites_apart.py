@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stepwell.translate.rewrites.calls.take_composites_apart import TakeCompositesApart
+from stepwell.translate.rewrites.calls.decompose_composites import TakeCompositesApart
 
 X, ROWS = "tensor<3x4xf32>", 'tensor<?x4xf32, #stepwell.shape<["s0", 4]>>'
 

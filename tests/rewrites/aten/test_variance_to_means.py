@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.lowerings.aten import normalizations
+from stepwell.translate.decompositions.aten import normalizations
 from stepwell.translate.lowerings.lowering import step
 
 

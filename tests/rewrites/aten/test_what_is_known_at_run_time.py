@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from stepwell.ir.rewriting.rewrite import Rewrite
-from stepwell.translate.lowerings.aten import normalizations, products, slices, views
+from stepwell.translate.canonicalize import activations, neutral_arithmetic, powers, sums
+from stepwell.translate.decompositions.aten import normalizations, products, slices, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.norms import norms
 from stepwell.translate.rewrites.slices import pads
-from stepwell.translate.rewrites.spelling import activations, neutral_arithmetic, powers, sums
 
 TWO = '%n = aten.sym_size.int(%z, 0) : (tensor<2xf32>) -> !stepwell.int<"2">'
 X = "tensor<9x3xf32>"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.aten import (
+from stepwell.translate.decompositions.aten import (
     arithmetic,
     attention,
     complex,

@@ -10,7 +10,7 @@ from torch.export import export
 import stepwell
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import run_rewrites
-from stepwell.translate.lowerings.aten import normalizations
+from stepwell.translate.decompositions.aten import normalizations
 from stepwell.translate.lowerings.lowering import step
 
 NORMS = {

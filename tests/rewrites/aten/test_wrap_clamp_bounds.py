@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.rewrites.spelling.clamps import RULES
+from stepwell.translate.canonicalize.clamps import RULES
 
 BY_NAME = {rule.name: rule for rule in RULES}
 WRAP = BY_NAME["wrap-clamp-bounds"]

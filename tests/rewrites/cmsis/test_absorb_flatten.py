@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.cmsis.placing.absorb_flatten import AbsorbFlatten
+from stepwell.translate.rewrites.cmsis.layout.absorb_flatten import AbsorbFlatten
 
 FIELDS = """{input_offset = -3 : i64, filter_offset = 0 : i64, output_offset = -1 : i64,
     requantize_multipliers = array<i64: 1073741824>, requantize_shifts = array<i64: -3>,

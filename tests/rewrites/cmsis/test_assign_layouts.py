@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.translate.rewrites.cmsis import MERGE_TRANSPOSES
-from stepwell.translate.rewrites.cmsis.placing.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.cmsis.layout.assign_layouts import AssignLayouts
 from stepwell.translate.rewrites.documentation import module_of
 
 

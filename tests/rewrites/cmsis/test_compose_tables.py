@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.translate.rewrites.cmsis.placing.merge_movement import RULES
+from stepwell.translate.rewrites.cmsis.layout.merge_movement import RULES
 
 (COMPOSE,) = (rule() for rule in RULES if rule.name == "compose-tables")
 

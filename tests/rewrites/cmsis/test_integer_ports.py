@@ -6,7 +6,7 @@ import pytest
 
 import stepwell
 from stepwell.ir.rewriting.rewrite import History
-from stepwell.translate.rewrites.cmsis.placing.integer_ports import IntegerPorts
+from stepwell.translate.rewrites.cmsis.layout.integer_ports import IntegerPorts
 
 Q, OTHER = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i8:f32, 0.25>"
 IN = f"%q = quant.qcast %x : tensor<4xf32> to tensor<4x{Q}>"

@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.translate.lowerings.cmsis import borders
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.cmsis.placing.lower_permute import LowerPermute
+from stepwell.translate.rewrites.cmsis.layout.lower_permute import LowerPermute
 from stepwell.translate.rewrites.quant import CANCEL_CASTS
 
 

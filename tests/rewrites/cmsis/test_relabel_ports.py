@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepwell.translate.rewrites.cmsis import MERGE_TRANSPOSES
-from stepwell.translate.rewrites.cmsis.placing.relabel_ports import RelabelInput, RelabelOutput
+from stepwell.translate.rewrites.cmsis.layout.relabel_ports import RelabelInput, RelabelOutput
 
 IN = 'stepwell.inputs = [{name = "x", dim_order = array<i64: 0, 2, 3, 1>}]'
 OUT = 'stepwell.outputs = [{name = "y", dim_order = array<i64: 0, 2, 3, 1>}]'

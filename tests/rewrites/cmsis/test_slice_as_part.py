@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.cmsis.placing.slice_as_part import RULES
+from stepwell.translate.rewrites.cmsis.layout.slice_as_part import RULES
 
 SLICE, SELECT = (rule() for rule in RULES)
 Q = "!quant.uniform<i8:f32, 0.5>"

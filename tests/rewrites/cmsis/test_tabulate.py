@@ -4,7 +4,7 @@ from typing import Any
 
 from stepwell.translate.lowerings.cmsis import elementwise
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.cmsis.placing.merge_movement import RULES
+from stepwell.translate.rewrites.cmsis.layout.merge_movement import RULES
 
 
 def chain(

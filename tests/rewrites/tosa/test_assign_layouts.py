@@ -6,8 +6,8 @@ import pytest
 
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.translate.rewrites.documentation import module_of
-from stepwell.translate.rewrites.tosa.placing.assign_layouts import AssignLayouts
-from stepwell.translate.rewrites.tosa.placing.order import LAYOUT
+from stepwell.translate.rewrites.tosa.layout.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.tosa.layout.order import LAYOUT
 
 LAST, FIRST = "1, 4, 5, 8", "1, 8, 4, 5"
 ROUNDED = (

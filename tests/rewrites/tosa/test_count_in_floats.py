@@ -7,7 +7,7 @@ import torch
 
 import stepwell
 from stepwell.ir.rewriting.rewrite import History
-from stepwell.translate.rewrites.tosa.finishing.count_in_floats import CountInFloats
+from stepwell.translate.rewrites.tosa.legalize_boundary.count_in_floats import CountInFloats
 
 SHAPE = "%s = tosa.const_shape {values = dense<[1, 3]> : tensor<2xindex>} : () -> !tosa.shape<2>"
 RESHAPE = "%j = tosa.reshape %i, %s : (i32[3], !tosa.shape<2>) -> i32[1, 3]"

@@ -33,7 +33,7 @@ from stepwell.translate.rewrites.tosa.integers.fold_quantized_constant import Fo
 from stepwell.translate.rewrites.tosa.integers.hoist_rescale_over_maximum import (
     HoistRescaleOverMaximum,
 )
-from stepwell.translate.rewrites.tosa.placing.order import INTEGERS
+from stepwell.translate.rewrites.tosa.layout.order import INTEGERS
 
 Case = tuple[Any, tuple[str, ...], str]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.tosa.placing.hoist_reshape_over_slice import HoistReshapeOverSlice
-from stepwell.translate.rewrites.tosa.placing.merge_layout import RULES
-from stepwell.translate.rewrites.tosa.placing.simplify_transpose import SimplifyTranspose
-from stepwell.translate.rewrites.tosa.placing.sink_reshape import RULES as SINKS
+from stepwell.translate.rewrites.tosa.layout.hoist_reshape_over_slice import HoistReshapeOverSlice
+from stepwell.translate.rewrites.tosa.layout.merge_layout import RULES
+from stepwell.translate.rewrites.tosa.layout.simplify_transpose import SimplifyTranspose
+from stepwell.translate.rewrites.tosa.layout.sink_reshape import RULES as SINKS
 
 
 def sizes(name: str, *values: int) -> str:

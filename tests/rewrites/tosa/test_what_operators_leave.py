@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.aten import for_tosa
+from stepwell.translate.decompositions.aten import for_tosa
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import discrete, reductions, resizing
 from stepwell.translate.lowerings.tosa.indexed import indices, orders, scatters

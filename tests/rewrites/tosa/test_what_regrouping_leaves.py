@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.aten import arithmetic, normalizations, pools, views
+from stepwell.translate.canonicalize import fills, scaled_number_to_sum
+from stepwell.translate.decompositions.aten import arithmetic, normalizations, pools, views
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.lowerings.tosa import factories
 from stepwell.translate.lowerings.tosa.indexed import patterns
-from stepwell.translate.rewrites.spelling import fills, scaled_number_to_sum
 
 SIZE = '%n = aten.sym_size.int(%s, 0) : (f32[s0]) -> !stepwell.int<"s0">'
 INT = '!stepwell.int<"s0">'

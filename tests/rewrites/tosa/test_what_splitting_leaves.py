@@ -7,13 +7,16 @@ import torch
 
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.rewriting.rewrite import History
-from stepwell.translate.lowerings.aten import arithmetic, normalizations
+from stepwell.translate.decompositions.aten import arithmetic, normalizations
 from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.range_analysis import Values
 from stepwell.translate.rewrites.attention.fold_scale_into_projection import FoldScaleIntoProjection
-from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NarrowIndices, demanded
+from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import (
+    NarrowIndices,
+    demanded,
+)
 from stepwell.translate.rewrites.tosa.operators.lower_control import LowerControl
 from stepwell.translate.rewrites.tosa.splitting.pieces import piece_function
-from stepwell.translate.values import Values
 
 WEIGHT = '%w = stepwell.weight <"w"> "parameter" : f32[4, 4]'
 LINEAR = "%p = aten.linear.default(%x, %w) : (f32[3, 4], f32[4, 4]) -> f32[3, 4]"

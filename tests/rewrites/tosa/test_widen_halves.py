@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.aten import for_tosa
+from stepwell.translate.decompositions.aten import for_tosa
 from stepwell.translate.lowerings.lowering import step
 
 PLANES = "tensor<1x2x3x4xf16>"

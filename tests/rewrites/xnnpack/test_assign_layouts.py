@@ -13,7 +13,7 @@ from stepwell.ir.sizes.size_text import dim_of
 from stepwell.translate.layout.table import are_alike
 from stepwell.translate.rewrites.documentation import module_of
 from stepwell.translate.rewrites.xnnpack import MERGES
-from stepwell.translate.rewrites.xnnpack.placing.assign_layouts import AssignLayouts, stretches
+from stepwell.translate.rewrites.xnnpack.partitioning.assign_layouts import AssignLayouts, stretches
 
 LAST, FIRST = "tensor<1x6x5x8xf32>", "tensor<1x8x6x5xf32>"
 BACK, TO = (0, 3, 1, 2), (0, 2, 3, 1)

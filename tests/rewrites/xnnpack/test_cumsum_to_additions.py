@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.export import export
 
 import stepwell
-from stepwell.translate.lowerings.aten import for_xnnpack
+from stepwell.translate.decompositions.aten import for_xnnpack
 from stepwell.translate.lowerings.lowering import step
 
 X = "tensor<2x3xf32>"

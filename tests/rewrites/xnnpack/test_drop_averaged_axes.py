@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.rewrites.xnnpack.placing.merge_transposes import RULES
+from stepwell.translate.rewrites.xnnpack.partitioning.merge_transposes import RULES
 
 (DROP,) = (rule() for rule in RULES if rule.name == "drop-averaged-axes")
 

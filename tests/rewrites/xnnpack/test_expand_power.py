@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.lowerings.aten import for_xnnpack
+from stepwell.translate.decompositions.aten import for_xnnpack
 from stepwell.translate.lowerings.lowering import step
 
 

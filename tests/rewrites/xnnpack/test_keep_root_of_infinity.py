@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import stepwell
-from stepwell.translate.lowerings.aten import norms
+from stepwell.translate.decompositions.aten import norms
 from stepwell.translate.lowerings.lowering import step
 
 

@@ -9,7 +9,7 @@ from stepwell.ir.types import tensor
 from stepwell.translate.rewrites.xnnpack.nodes.hoist_reshape_over_linear import (
     HoistReshapeOverLinear,
 )
-from stepwell.translate.rewrites.xnnpack.placing.merge_transposes import RULES
+from stepwell.translate.rewrites.xnnpack.partitioning.merge_transposes import RULES
 
 ALL = {rule.name: rule() for rule in RULES}
 

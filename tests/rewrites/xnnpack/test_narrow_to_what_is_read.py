@@ -6,7 +6,9 @@ import pytest
 
 from stepwell.ir.axes.alignment import aligned
 from stepwell.translate.rewrites.documentation import examples_of, module_of
-from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
+from stepwell.translate.rewrites.xnnpack.partitioning.narrow_to_what_is_read import (
+    NarrowToWhatIsRead,
+)
 
 X, ROW = "tensor<1x6x8xf32>", "tensor<1x1x8xf32>"
 W = "tensor<8x8xf32>"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepwell.translate.lowerings.aten import for_xnnpack
+from stepwell.translate.decompositions.aten import for_xnnpack
 from stepwell.translate.lowerings.lowering import step
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.translate.rewrites.documentation import examples_of, module_of
-from stepwell.translate.rewrites.xnnpack.placing.split_batch import SplitBatch
+from stepwell.translate.rewrites.xnnpack.partitioning.split_batch import SplitBatch
 
 IMAGES, THIN = "tensor<4x512x16x256xf32>", "tensor<4x512x16x1xf32>"
 PIECE = "tensor<1x512x16x256xf32>"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import stepwell
 from stepwell.dialects.xnnpack import StaticSlice
 from stepwell.ir.types import dims
-from stepwell.translate.lowerings.aten import for_xnnpack
+from stepwell.translate.decompositions.aten import for_xnnpack
 from stepwell.translate.lowerings.lowering import step
 
 

@@ -16,8 +16,10 @@ from stepwell.translate.rewrites.xnnpack.convolutions.split_wide_depthwise impor
 from stepwell.translate.rewrites.xnnpack.expressions import rectify_before_scale
 from stepwell.translate.rewrites.xnnpack.expressions.pick_by_slices import PickBySlices
 from stepwell.translate.rewrites.xnnpack.nodes import lower_elementwise, lower_shape
-from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
-from stepwell.translate.rewrites.xnnpack.placing.unroll_axis import UnrollAxis
+from stepwell.translate.rewrites.xnnpack.partitioning.narrow_to_what_is_read import (
+    NarrowToWhatIsRead,
+)
+from stepwell.translate.rewrites.xnnpack.partitioning.unroll_axis import UnrollAxis
 
 SIZE = '%n = aten.sym_size.int(%q, 0) : (f32[2]) -> !stepwell.int<"2">'
 TILES_ARE_CHEAP = ConvolveByWinograd(replace(COSTS, product=1e3))

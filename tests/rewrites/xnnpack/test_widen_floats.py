@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import stepwell
-from stepwell.translate.lowerings.aten import floats
+from stepwell.translate.decompositions.aten import floats
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.xnnpack.floats.cancel_narrowing import CancelNarrowing
 

@@ -18,13 +18,13 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32, f64
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.types import dims, is_static, with_element
-from stepwell.translate.lowerings.aten.values import Value
+from stepwell.translate.decompositions.aten.values import Value
 from stepwell.translate.lowerings.cmsis.values import written
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.quantized.layers import Layer, Parts
 from stepwell.translate.quantized.recognize import Activation, Use, narrowed
+from stepwell.translate.rewrites.cmsis.layout.reshape import padded
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
-from stepwell.translate.rewrites.cmsis.placing.reshape import padded
 
 QUANTIZE, DEQUANTIZE = (
     op_class(f"quantized_decomposed.{name}_per_tensor.default")

@@ -24,15 +24,15 @@ from stepwell.dialects.quant.types import Quantization, storage_element
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import dims, element, tensor, with_element
-from stepwell.translate.lowerings.aten.values import Value
+from stepwell.translate.decompositions.aten.values import Value
 from stepwell.translate.lowerings.cmsis.elementwise import requantized
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.quantized.layers import Layer, Parts
 from stepwell.translate.quantized.recognize import Activation, Use, activation, quantized_source
+from stepwell.translate.rewrites.cmsis.layout.reshape import reshaped, to_nchw, to_nhwc
 from stepwell.translate.rewrites.cmsis.operators.broadcast import EXPAND
 from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
 from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
-from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped, to_nchw, to_nhwc
 
 SELECT = op_class("aten.index_select.default")
 PICKED: dict[str, slice] = {

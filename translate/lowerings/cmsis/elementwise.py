@@ -39,12 +39,13 @@ from stepwell.dialects.quant import StorageCast, UniformQuantizedType, per_tenso
 from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, is_static, with_element
-from stepwell.translate.lowerings.aten.values import Value
+from stepwell.translate.decompositions.aten.values import Value
 from stepwell.translate.lowerings.cmsis.values import factor_of, needs_shifts, written
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.quantized.functions import byte_chain, table_of
 from stepwell.translate.quantized.layers import Layer, Parts
 from stepwell.translate.quantized.recognize import Activation, Use, activation
+from stepwell.translate.rewrites.cmsis.layout.reshape import reshaped, transposed
 from stepwell.translate.rewrites.cmsis.operators.broadcast import (
     channel_vector,
     channels_last_view,
@@ -56,7 +57,6 @@ from stepwell.translate.rewrites.cmsis.operators.broadcast import (
     rows_view,
 )
 from stepwell.translate.rewrites.cmsis.operators.rescale import kernel_type, rescaled, through_table
-from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped, transposed
 
 Sides = tuple[SSAValue, SSAValue]
 TWO = """

@@ -55,9 +55,7 @@ from stepwell.translate.quantized.recognize import (
     stored_weight,
     typed_weight,
 )
-from stepwell.translate.rewrites.cmsis.operators.convolution import Geometry, geometry, not_fixed
-from stepwell.translate.rewrites.cmsis.operators.rescale import kernel_type, rescaled
-from stepwell.translate.rewrites.cmsis.placing.reshape import (
+from stepwell.translate.rewrites.cmsis.layout.reshape import (
     padded,
     reshaped,
     sliced,
@@ -65,6 +63,8 @@ from stepwell.translate.rewrites.cmsis.placing.reshape import (
     to_nhwc,
     transposed,
 )
+from stepwell.translate.rewrites.cmsis.operators.convolution import Geometry, geometry, not_fixed
+from stepwell.translate.rewrites.cmsis.operators.rescale import kernel_type, rescaled
 
 OfUse = Callable[[Use], SSAValue]
 LAYER = """

@@ -29,7 +29,8 @@ from stepwell.dialects.cmsis.ops import (
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
-from stepwell.translate.lowerings.aten.values import Value, no_refusal
+from stepwell.translate.canonicalize.maxima import reads_their_indices
+from stepwell.translate.decompositions.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.cmsis.values import (
     AVERAGED,
     factor_of,
@@ -42,16 +43,15 @@ from stepwell.translate.lowerings.cmsis.values import (
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.quantized.layers import Layer, Parts
 from stepwell.translate.quantized.recognize import Activation, Use, is_finer, quantized_source
-from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
-from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
-from stepwell.translate.rewrites.cmsis.placing.reshape import (
+from stepwell.translate.rewrites.cmsis.layout.reshape import (
     padded,
     reshaped,
     to_nchw,
     to_nhwc,
     transposed,
 )
-from stepwell.translate.rewrites.spelling.maxima import reads_their_indices
+from stepwell.translate.rewrites.cmsis.operators.convolution import not_fixed
+from stepwell.translate.rewrites.cmsis.operators.rescale import rescaled
 
 OfUse = Callable[[Use], SSAValue]
 AVERAGE, ADAPTIVE, MAXIMUM = "average", "adaptive", "maximum"

@@ -23,9 +23,10 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims
-from stepwell.translate.lowerings.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import node
+from stepwell.translate.range_analysis import is_finite
 from stepwell.translate.rewrites.building import static_dims
 from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty, not_for_xnnpack
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import (
@@ -41,7 +42,6 @@ from stepwell.translate.rewrites.xnnpack.nodes.windows import (
     stated_scale,
     steps_by_sizes,
 )
-from stepwell.translate.values import is_finite
 
 POOLINGS = (
     "aten.max_pool2d.default",

@@ -30,9 +30,10 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.sizes.size import Dim, Size, settled
 from stepwell.ir.types import dims
-from stepwell.translate.lowerings.aten.values import Value, no_refusal
+from stepwell.translate.decompositions.aten.values import Value, no_refusal
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
 from stepwell.translate.lowerings.xnnpack.values import flushed, node
+from stepwell.translate.range_analysis import is_never_nan
 from stepwell.translate.rewrites.building import axes, emit, permute, put, view
 from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_rows
 from stepwell.translate.rewrites.sizes.sizes import size_as_tensor
@@ -40,7 +41,6 @@ from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans, nans_a
 from stepwell.translate.rewrites.xnnpack.floats.singles import widened
 from stepwell.translate.rewrites.xnnpack.nodes.guards import may_be_empty
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, stays_outside
-from stepwell.translate.values import is_never_nan
 
 
 @lowers(

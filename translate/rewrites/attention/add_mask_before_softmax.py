@@ -37,6 +37,8 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.weights import recipe
+from stepwell.translate.range_analysis import interval, is_never_nan
+from stepwell.translate.range_analysis.assumptions import trusts_no_nan
 from stepwell.translate.rewrites.attention.attention_pattern import SOFTMAX
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask
 from stepwell.translate.rewrites.attention.recognize_attention import (
@@ -47,8 +49,6 @@ from stepwell.translate.rewrites.building import axis, emit
 from stepwell.translate.rewrites.sizes.open_rows import ABSORBED
 from stepwell.translate.rewrites.slices.select_by_constant_mask import filled
 from stepwell.translate.rewrites.xnnpack.nodes.guards import FLOATS, not_held
-from stepwell.translate.values import interval, is_never_nan
-from stepwell.translate.values.trusting import trusts_no_nan
 
 LARGEST_TERM = 1 << 22
 """Elements of a term with the mask in it, which may have more than either."""

@@ -24,7 +24,7 @@ from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
-from stepwell.translate.values import most
+from stepwell.translate.range_analysis import most
 
 SCALES = frozenset(f"aten.{name}" for name in "mul.Scalar div.Scalar mul.Tensor div.Tensor".split())
 SUMS = frozenset(f"aten.{name}" for name in "neg.default add.Tensor sub.Tensor".split())

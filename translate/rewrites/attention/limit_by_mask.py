@@ -35,11 +35,11 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
+from stepwell.translate.range_analysis import is_never_nan
+from stepwell.translate.range_analysis.assumptions import trusts_no_nan
 from stepwell.translate.rewrites.building import emit
 from stepwell.translate.rewrites.slices.select_by_constant_mask import number_of
 from stepwell.translate.rewrites.xnnpack.nodes.guards import FLOATS, not_held
-from stepwell.translate.values import is_never_nan
-from stepwell.translate.values.trusting import trusts_no_nan
 
 
 @recipe("limits")

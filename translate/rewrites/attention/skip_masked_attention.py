@@ -47,10 +47,10 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe
+from stepwell.translate.range_analysis import is_finite, is_never_nan
 from stepwell.translate.rewrites.attention.arguments import MOST_SCORES, scale_of
 from stepwell.translate.rewrites.attention.attention_pattern import scores_are_finite
 from stepwell.translate.rewrites.building import cat, emit, put, slice_axis
-from stepwell.translate.values import is_finite, is_never_nan
 
 SCORE = 5
 """Copies that a score costs besides its products: a mask, three passes of a softmax, a reload."""

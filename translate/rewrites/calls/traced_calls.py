@@ -35,7 +35,7 @@ from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.sizes.size import Dim, Size, is_unbacked, settled
 from stepwell.ir.types import are_same_within, dims, is_static
-from stepwell.translate.compositions import COMPOSITIONS
+from stepwell.translate.decompositions import COMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import (
     Call,
     CannotTraceError,

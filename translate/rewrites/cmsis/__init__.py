@@ -1,15 +1,15 @@
 """From quantized ATen ops to CMSIS-NN's operators."""
 
+from stepwell.translate.rewrites.cmsis.layout import merge_movement, relabel_ports, slice_as_part
+from stepwell.translate.rewrites.cmsis.layout.absorb_flatten import AbsorbFlatten
+from stepwell.translate.rewrites.cmsis.layout.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.cmsis.layout.channels_last_ports import ChannelsLastPorts
+from stepwell.translate.rewrites.cmsis.layout.integer_ports import IntegerPorts, Io
+from stepwell.translate.rewrites.cmsis.layout.order_operators import OrderOperators
+from stepwell.translate.rewrites.cmsis.layout.state_target import StateTarget
 from stepwell.translate.rewrites.cmsis.operators.explain_floats import ExplainFloats
 from stepwell.translate.rewrites.cmsis.operators.fold_hard_sigmoid import FoldHardSigmoid
 from stepwell.translate.rewrites.cmsis.operators.fold_kernel_sum import BiasForm, FoldKernelSum
-from stepwell.translate.rewrites.cmsis.placing import merge_movement, relabel_ports, slice_as_part
-from stepwell.translate.rewrites.cmsis.placing.absorb_flatten import AbsorbFlatten
-from stepwell.translate.rewrites.cmsis.placing.assign_layouts import AssignLayouts
-from stepwell.translate.rewrites.cmsis.placing.channels_last_ports import ChannelsLastPorts
-from stepwell.translate.rewrites.cmsis.placing.integer_ports import IntegerPorts, Io
-from stepwell.translate.rewrites.cmsis.placing.order_operators import OrderOperators
-from stepwell.translate.rewrites.cmsis.placing.state_target import StateTarget
 
 _MERGES = {rule.name: rule() for rule in merge_movement.RULES}
 COMPOSE_TABLES = _MERGES["compose-tables"]

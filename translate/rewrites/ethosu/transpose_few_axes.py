@@ -39,10 +39,10 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from stepwell.translate.rewrites.tosa.layout import merge_layout, simplify_transpose
+from stepwell.translate.rewrites.tosa.layout.simplify_transpose import Simplest
 from stepwell.translate.rewrites.tosa.operators import sizes
 from stepwell.translate.rewrites.tosa.operators.building import shape_of
-from stepwell.translate.rewrites.tosa.placing import merge_layout, simplify_transpose
-from stepwell.translate.rewrites.tosa.placing.simplify_transpose import Simplest
 from stepwell.translate.rules import read_rules
 
 

@@ -52,6 +52,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.sizes.size import Size, settled
 from stepwell.ir.types import Dim, dims, tensor
+from stepwell.translate.range_analysis import is_finite
 from stepwell.translate.rewrites.building import (
     axis,
     emit,
@@ -67,7 +68,6 @@ from stepwell.translate.rewrites.experts.routing import (
     reading_of,
 )
 from stepwell.translate.rewrites.xnnpack.nodes.slots import slots_of
-from stepwell.translate.values import is_finite
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,12 @@ from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
-from stepwell.translate.affine.constants import channels_before, channels_behind, constants_of
-from stepwell.translate.affine.layers import LAYERS, Layers, layer_of, with_weights
+from stepwell.translate.scale_folding.constants import (
+    channels_before,
+    channels_behind,
+    constants_of,
+)
+from stepwell.translate.scale_folding.layers import LAYERS, Layers, layer_of, with_weights
 
 
 @dataclass(frozen=True)

@@ -51,11 +51,18 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
-from stepwell.translate.affine.constants import constant_along
-from stepwell.translate.affine.layers import LAYERS, Layers, bias_of, key_of, layer_of, with_weights
-from stepwell.translate.affine.recipes import add_bias, as_bias, scale_by_number, scale_rows
 from stepwell.translate.rewrites.attention.attention_pattern import constant_factor
 from stepwell.translate.rewrites.building import overflows
+from stepwell.translate.scale_folding.constants import constant_along
+from stepwell.translate.scale_folding.layers import (
+    LAYERS,
+    Layers,
+    bias_of,
+    key_of,
+    layer_of,
+    with_weights,
+)
+from stepwell.translate.scale_folding.recipes import add_bias, as_bias, scale_by_number, scale_rows
 
 Constant = str | float
 """A weight's key, or a number."""

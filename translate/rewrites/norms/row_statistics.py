@@ -21,8 +21,8 @@ from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.range_analysis import interval
 from stepwell.translate.rewrites.building import emit, put, slice_axis
-from stepwell.translate.values import interval
 
 ROWS = roundings("sums in another order; rows of nearly equal elements cancel")
 """What a norm written with row statistics rounds, and torch\'s kernel."""

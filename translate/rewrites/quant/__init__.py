@@ -1,9 +1,9 @@
 """From quantize and dequantize ops to types that carry the numbers."""
 
 from stepwell.ir.rewriting.rewrite import Together
+from stepwell.translate.canonicalize import copies
 from stepwell.translate.rewrites.quant import casts, constants, hoist_quantize, sink_dequantize
 from stepwell.translate.rewrites.quant.casts import DEQUANTIZE, QUANTIZE
-from stepwell.translate.rewrites.spelling import copies
 
 _CASTS = tuple(rule() for rule in casts.RULES)
 CANCEL_CASTS = tuple(rule for rule in _CASTS if rule.name.startswith("cancel-"))

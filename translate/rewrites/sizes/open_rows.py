@@ -20,9 +20,9 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.signature import least_of
 from stepwell.ir.types import dims, element
-from stepwell.translate.values import interval
-from stepwell.translate.values.evaluation import ABSORBED
-from stepwell.translate.values.trusting import ANY, trusts_finite
+from stepwell.translate.range_analysis import interval
+from stepwell.translate.range_analysis.assumptions import ANY, trusts_finite
+from stepwell.translate.range_analysis.evaluation import ABSORBED
 
 
 def unopened_rows(mask: SSAValue, program: Program, trusts: bool = True) -> Refusal | None:

@@ -8,7 +8,7 @@ from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.translate.rewrites.xnnpack.nodes.hoist_reshape_over_linear import (
     HoistReshapeOverLinear,
 )
-from stepwell.translate.rewrites.xnnpack.placing import merge_transposes
+from stepwell.translate.rewrites.xnnpack.partitioning import merge_transposes
 
 MERGES: tuple[Rewrite[Any], ...] = (
     *(rule() for rule in merge_transposes.RULES),

@@ -258,7 +258,7 @@ def _op_name(target: Any) -> str:
 
 def _line(trace: str | None) -> str | None:
     """The model's line in a node's stack trace, as `model.py:41`."""
-    from stepwell.translate.torch_in.locations import users_frame
+    from stepwell.translate.importer.locations import users_frame
 
     frame = users_frame(trace) if trace else None
     return f"{Path(frame[1]).name}:{frame[2]}" if frame else None

@@ -36,8 +36,8 @@ from stepwell.ir.signature import get_signature
 from stepwell.ir.types import is_static
 from stepwell.ir.weights import WeightStore
 from stepwell.translate import executorch_private
-from stepwell.translate.to_torch import exported_with
-from stepwell.translate.torch_out.graph import GraphExporter
+from stepwell.translate.exporter.graph import GraphExporter
+from stepwell.translate.exporter.to_torch import exported_with
 
 
 def to_delegated(program: Program, method: str = "forward", **options: bool) -> ExportedProgram:

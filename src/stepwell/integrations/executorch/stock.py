@@ -89,7 +89,7 @@ def counted(pte: bytes) -> dict[str, int]:
 
 def _measure(model: str) -> dict[str, Any]:
     from stepwell.loaders.models import open_model
-    from stepwell.translate.exporting import export
+    from stepwell.translate.importer.export_call import export
 
     opened = open_model(model)
     assert opened.module is not None and opened.inputs is not None
@@ -107,8 +107,8 @@ def _timed(model: str, ours: str, quantize: str) -> dict[str, float]:
     from stepwell.loaders.artifacts import random_inputs
     from stepwell.loaders.models import open_model
     from stepwell.translate.executorch_private import reset_threadpool
-    from stepwell.translate.exporting import export
-    from stepwell.translate.pt2 import load_pt2
+    from stepwell.translate.importer.export_call import export
+    from stepwell.translate.importer.pt2 import load_pt2
 
     torch.set_num_threads(1)
     reset_threadpool(1)

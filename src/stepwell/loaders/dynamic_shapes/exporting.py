@@ -25,7 +25,7 @@ from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.platform.process_settings import hearing, kept_stderr
 from stepwell.ir.records import dataclass
 from stepwell.loaders.dynamic_shapes.candidates import Inputs, Place
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 
 _LOG = logging.getLogger("torch.fx.experimental.symbolic_shapes")
 _AXIS = re.compile(r"L(.*)\.size\(\)\[(\d+)\]")

@@ -13,7 +13,7 @@ from stepwell.model_zoo.catalogue.models import Entry, Made
 from stepwell.model_zoo.catalogue.vision import imported
 from stepwell.model_zoo.catalogue.weights import scaled
 from stepwell.model_zoo.catalogue.wrapping import Tensors
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 
 WIDTH, HEADS, LAYERS, TOKENS, VOCABULARY, PIXELS = 32, 4, 2, 12, 128, 64
 SMALL: dict[str, int] = {

@@ -21,7 +21,7 @@ from stepwell.model_zoo.catalogue.models import Entry, select
 from stepwell.model_zoo.regression.commits import both, checked_out, content
 from stepwell.model_zoo.sweep.jobs import digest, source_of, version_of
 from stepwell.plugins.plugins import registry
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 
 Tell = Callable[[str, int, int], None]
 

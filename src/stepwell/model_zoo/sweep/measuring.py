@@ -34,7 +34,7 @@ from stepwell.pipelines.pass_pipeline.ports import given_back, taken
 from stepwell.program import Program, from_exported_program
 from stepwell.quantization.quantizers import find_quantizer
 from stepwell.targets.table import find_target
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 
 if TYPE_CHECKING:
     from stepwell.model_zoo.catalogue.models import Made

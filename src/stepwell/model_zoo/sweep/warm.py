@@ -225,7 +225,7 @@ def preload() -> None:
     import torch
 
     from stepwell.lowering import lower
-    from stepwell.translate.exporting import export
+    from stepwell.translate.importer.export_call import export
 
     torch.set_num_threads(1)
     for name in PRELOADED:

@@ -11,12 +11,12 @@ from stepwell.ir.rewriting.forms import Form, Place
 from stepwell.ir.rewriting.rewrite import Together
 from stepwell.pipelines.arm import MEETING
 from stepwell.pipelines.xnnpack import TO_XNNPACK
-from stepwell.translate.lowerings.aten import attention, floats
+from stepwell.translate.canonicalize.pipeline import FOLD_WEIGHTS, NORMAL_FORM
+from stepwell.translate.decompositions.aten import attention, floats
 from stepwell.translate.lowerings.lowering import step
-from stepwell.translate.rewrites.normal_form import FOLD_WEIGHTS, NORMAL_FORM
 from stepwell.translate.rewrites.quant import TYPES
-from stepwell.translate.rewrites.tosa.placing.order import MEETING as TOSA_MEETING
-from stepwell.translate.rewrites.tosa.placing.order import TO_TOSA
+from stepwell.translate.rewrites.tosa.layout.order import MEETING as TOSA_MEETING
+from stepwell.translate.rewrites.tosa.layout.order import TO_TOSA
 from stepwell.translate.rewrites.xnnpack import MERGES
 
 PLAIN = Form("plain", "each operation has one spelling", Together("plain", NORMAL_FORM))

@@ -17,7 +17,7 @@ from stepwell.dialects.quant.ops import dequantize, quantize
 from stepwell.dialects.quant.ports import INPUT, OUTPUT, meanings
 from stepwell.ir.calls.calling import flatten_inputs
 from stepwell.ir.signature import get_signature
-from stepwell.translate.rewrites.tosa.finishing.narrow_indices import NARROWED_OUTPUTS
+from stepwell.translate.rewrites.tosa.legalize_boundary.narrow_indices import NARROWED_OUTPUTS
 
 
 def taken(func: FuncOp, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ from stepwell.quantization.sensitivity.result import Accuracy
 from stepwell.quantization.sensitivity.stages import Way, down
 from stepwell.targets.table import find_target
 from stepwell.targets.target import PipelineLike
-from stepwell.translate.exporting import export
+from stepwell.translate.importer.export_call import export
 from stepwell.translate.mxfp import to_mxfp
 
 if TYPE_CHECKING:

@@ -23,7 +23,9 @@ from stepwell.translate.rewrites.documentation import (
     rewrites_of,
 )
 from stepwell.translate.rewrites.norms.center_residual_stream import CenterResidualStream
-from stepwell.translate.rewrites.xnnpack.placing.narrow_to_what_is_read import NarrowToWhatIsRead
+from stepwell.translate.rewrites.xnnpack.partitioning.narrow_to_what_is_read import (
+    NarrowToWhatIsRead,
+)
 from stepwell.validation.contracts.draft import draft_of
 from stepwell.validation.contracts.trial import (
     DISTINCT,

@@ -17,7 +17,7 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor
 from stepwell.translate.quantized.recognize import typed_weight
-from stepwell.translate.rewrites.cmsis.placing.reshape import reshaped, to_nchw, to_nhwc
+from stepwell.translate.rewrites.cmsis.layout.reshape import reshaped, to_nchw, to_nhwc
 
 EXPAND = op_class("aten.expand.default")
 

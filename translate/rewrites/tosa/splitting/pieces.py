@@ -16,15 +16,15 @@ import torch
 from stepwell.dialects.aten.registry import of_overload
 from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.rewriting.rewrite import anchors_of
-from stepwell.translate.compositions import COMPOSITIONS
-from stepwell.translate.lowerings.aten import for_tosa
+from stepwell.translate.decompositions import COMPOSITIONS
+from stepwell.translate.decompositions.aten import for_tosa
 from stepwell.translate.lowerings.lowering import is_step
-from stepwell.translate.rewrites.calls.take_composites_apart import (
+from stepwell.translate.rewrites.calls.decompose_composites import (
     composite_function,
     decompositions,
 )
 from stepwell.translate.rewrites.calls.traced_calls import INTO_ITSELF
-from stepwell.translate.rewrites.tosa.placing.order import SPLIT, TO_TOSA
+from stepwell.translate.rewrites.tosa.layout.order import SPLIT, TO_TOSA
 
 BEYOND = frozenset(
     (

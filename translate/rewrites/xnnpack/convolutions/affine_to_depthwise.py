@@ -48,9 +48,9 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import f32
 from stepwell.ir.types import Dim, dims, element
 from stepwell.ir.weights import recipe
-from stepwell.translate.affine import recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.translate.range_analysis import is_finite  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from stepwell.translate.rules import read_rules
-from stepwell.translate.values import is_finite  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.translate.scale_folding import recipes  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 @recipe("filter_of_pixel")

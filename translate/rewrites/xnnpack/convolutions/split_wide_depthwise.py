@@ -44,7 +44,7 @@ from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import dims, element, is_static, tensor
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import concatenate
-from stepwell.translate.rewrites.xnnpack.placing.parts import box_of
+from stepwell.translate.rewrites.xnnpack.partitioning.parts import box_of
 
 WIDTH = 32
 """Parts are multiples of this many channels: the widest tile of XNNPACK's products."""

@@ -151,8 +151,8 @@ from xdsl.ir import SSAValue
 
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.translate import values
-from stepwell.translate.rewrites.spelling import copies
+from stepwell.translate import range_analysis
+from stepwell.translate.canonicalize import copies
 from stepwell.translate.rewrites.xnnpack.floats.nans import carries_nans
 from stepwell.translate.rewrites.xnnpack.nodes.guards import not_floats
 from stepwell.translate.rules import read_rules
@@ -166,12 +166,12 @@ def are_not_for_xnnpack(*values: SSAValue) -> Refusal | None:
 
 def keeps_nans(value: SSAValue, program: Program) -> bool:
     """The greatest of a row keeps a NaN, and the row is NaN throughout; or there is none."""
-    return values.is_never_nan(value, program) or carries_nans([value], program)
+    return range_analysis.is_never_nan(value, program) or carries_nans([value], program)
 
 
 def log_keeps_classes(value: SSAValue, program: Program) -> bool:
     """XNNPACK's logarithm meets neither NaN nor infinity, of which those for NEON and AVX2 make 88.8."""
-    interval = values.interval(value, program)
+    interval = range_analysis.interval(value, program)
     return not interval.nan and interval.high < float("inf")
 
 
@@ -190,4 +190,4 @@ def names_axes(axes: Sequence[int]) -> bool:
     return bool(axes)
 
 
-RULES = read_rules(__doc__, vars(copies) | vars(values) | globals())
+RULES = read_rules(__doc__, vars(copies) | vars(range_analysis) | globals())

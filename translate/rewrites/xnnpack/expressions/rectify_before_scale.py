@@ -98,9 +98,9 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import element
 from stepwell.ir.weights import recipe
-from stepwell.translate.affine.constants import constant_along
-from stepwell.translate.affine.layers import LAYERS
 from stepwell.translate.rules import read_rules
+from stepwell.translate.scale_folding.constants import constant_along
+from stepwell.translate.scale_folding.layers import LAYERS
 
 CHANNELS = 1
 

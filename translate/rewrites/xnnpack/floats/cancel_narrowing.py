@@ -36,7 +36,7 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import node_name
 from stepwell.ir.rewriting.rewrite import Refusal
-from stepwell.translate.rewrites.spelling.copies import changes_layout
+from stepwell.translate.canonicalize.copies import changes_layout
 from stepwell.translate.rules import read_rules
 
 CASTS = (aten._ToCopyDefault, aten.ToDtype, aten.ToDtypeLayout, aten.TypeAsDefault)

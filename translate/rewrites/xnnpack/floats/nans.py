@@ -17,9 +17,9 @@ from stepwell.ir.dtypes import f32, torch_dtype
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims, element
+from stepwell.translate.range_analysis import interval, is_never_nan
 from stepwell.translate.rewrites.building import cast, emit, put, reduced
 from stepwell.translate.rewrites.norms.row_statistics import too_wide, weighted_rows
-from stepwell.translate.values import interval, is_never_nan
 
 
 def carries_nans(values: Sequence[SSAValue], program: Program) -> bool:

@@ -30,7 +30,7 @@ from stepwell.dialects.xnnpack.elementwise import Unary
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import Dim, dims, element, is_static, tensor
-from stepwell.translate.rewrites.xnnpack.placing.merge_transposes import reshaped
+from stepwell.translate.rewrites.xnnpack.partitioning.merge_transposes import reshaped
 from stepwell.translate.rules import read_rules
 
 Chain = tuple[XnnpackOp, ...]

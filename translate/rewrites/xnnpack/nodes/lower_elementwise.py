@@ -148,8 +148,8 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import f16, f32
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
+from stepwell.translate.canonicalize.copies import changes_layout
 from stepwell.translate.rewrites.building import overflows
-from stepwell.translate.rewrites.spelling.copies import changes_layout
 from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     not_for_xnnpack,
     not_held,

@@ -19,9 +19,9 @@ from stepwell.dialects.xnnpack.costs import Costs, costs_of
 from stepwell.ir.dtypes import f32
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import tensor
+from stepwell.translate.range_analysis import interval
 from stepwell.translate.rewrites.building import cat, emit, view
 from stepwell.translate.rewrites.experts.routing import Choice
-from stepwell.translate.values import interval
 
 EXPONENT = 126
 """Two numbers below 2¹²⁶ have a difference below 2¹²⁷."""

@@ -1,0 +1,136 @@
+"""aten → aten: every spelling of an operation brought to one normal form, for all targets.
+
+A pipeline runs `NORMAL_FORM` together, then `FOLD_WEIGHTS`. What remains is read by every target:
+
+    view permute slice cat expand constant_pad_nd    move elements
+    linear bmm convolution                           multiply
+    mean.dim sum.dim_IntList amax amin (kept axes)   reduce
+    _softmax layer_norm group_norm batch_norm        normalize
+    clamp mul add sub div sqrt rsqrt sigmoid …       compute an element each
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.ir.rewriting.rewrite import Rewrite
+from stepwell.translate.canonicalize import (
+    activations,
+    clamps,
+    copies,
+    neutral_arithmetic,
+    noops,
+    normalize_embedding,
+    powers,
+    sums,
+)
+from stepwell.translate.decompositions.aten import (
+    arithmetic,
+    constants,
+    normalizations,
+    pools,
+    products,
+    repeated,
+    slices,
+    views,
+)
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.rewrites.attention import remove_safe_softmax_guard, softmaxes
+from stepwell.translate.rewrites.constants import choose_from_one
+from stepwell.translate.rewrites.constants.fold_constants import FoldConstants
+from stepwell.translate.rewrites.constants.lift_number_operand import LiftNumberOperand
+from stepwell.translate.rewrites.layers import fold_batch_norm
+from stepwell.translate.rewrites.norms import norms
+from stepwell.translate.rewrites.sizes.remove_proven_assert import RemoveProvenAssert
+from stepwell.translate.rewrites.slices import pads
+from stepwell.translate.rewrites.slices.select_by_constant_mask import SelectByConstantMask
+from stepwell.translate.rewrites.slices.store_row_in_table import StoreRowInTable
+from stepwell.translate.rewrites.views import expands, merge_views, permutes, transposes
+
+NOOPS: tuple[Rewrite[Any], ...] = (
+    *(rule() for rule in choose_from_one.RULES),
+    *(rule() for rule in expands.RULES[:2]),
+    *(rule() for rule in noops.RULES),
+    *(rule() for rule in copies.RULES),
+    *(rule() for rule in neutral_arithmetic.RULES),
+    RemoveProvenAssert(),
+)
+"""Ops that compute their operand."""
+
+SHAPES: tuple[Rewrite[Any], ...] = (
+    step(views.as_strided_to_view),
+    step(views.reshape_to_view),
+    *(rule() for rule in transposes.RULES),
+    step(slices.normalize_slice),
+    step(slices.slice_whole_share),
+    step(slices.normalize_selection),
+    step(slices.split_to_slices),
+    step(views.strided_slice_to_view),
+    step(slices.stack_to_cat),
+    step(views.normalize_expand),
+    *(rule() for rule in expands.RULES[2:]),
+    step(views.repeat_to_expand),
+    step(slices.roll_to_cat),
+    step(slices.index_to_slices),
+    *(rule() for rule in pads.RULES),
+    step(slices.crop_to_slice),
+    step(slices.pad_to_slices),
+    step(views.pixel_shuffle_to_permute),
+    step(views.fold_to_permute),
+    *(rule() for rule in permutes.RULES),
+    step(views.merge_permuted_axes),
+    *(rule() for rule in (*merge_views.RULES[:2], merge_views.RULES[3])),
+)
+"""Ops that move elements."""
+
+ARITHMETIC: tuple[Rewrite[Any], ...] = (
+    LiftNumberOperand(),
+    *(rule() for rule in sums.RULES),
+    *(rule() for rule in powers.RULES),
+    *(rule() for rule in clamps.RULES),
+    step(arithmetic.reciprocal_to_division),
+    *(rule() for rule in activations.RULES),
+)
+"""Ops that compute each element."""
+
+LAYERS: tuple[Rewrite[Any], ...] = (
+    step(products.matmul_to_linear),
+    step(products.matmul_to_bmm),
+    step(products.linear_by_vector),
+    step(products.einsum_to_bmm),
+    step(products.conv_to_convolution),
+    step(products.normalize_reduction),
+    step(normalizations.variance_to_means),
+    *(rule() for rule in softmaxes.RULES),
+    *(rule() for rule in norms.RULES),
+    step(normalizations.widen_mixed_norm),
+    step(pools.normalize_pooling),
+    step(pools.unit_pooling_to_slice),
+    step(pools.adaptive_pool_to_pool),
+    *(rule() for rule in normalize_embedding.RULES),
+)
+"""Ops that combine elements."""
+
+NORMAL_FORM: tuple[Rewrite[Any], ...] = (
+    step(constants.give_scalar_an_axis),
+    *NOOPS,
+    *SHAPES,
+    *ARITHMETIC,
+    *LAYERS,
+)
+"""Every normal form, for `Together("normalize", NORMAL_FORM)`."""
+
+FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
+    FoldConstants(),
+    step(repeated.fill_by_expand),
+    step(repeated.expand_by_sizes),
+    step(repeated.merge_expands),
+    step(repeated.compute_before_expand),
+    step(repeated.pick_before_expand),
+    *(rule() for rule in expands.RULES[2:]),
+    *(rule() for rule in fold_batch_norm.RULES),
+    SelectByConstantMask(),
+    StoreRowInTable(),
+    *(rule() for rule in remove_safe_softmax_guard.RULES),
+)
+"""What weights decide at compile time, for `Together("fold-weights", FOLD_WEIGHTS)`."""

@@ -1,0 +1,130 @@
+"""Powers, quotients and factors: products and roots, as torch's own kernels compute them.
+
+rule square-to-product
+    x² by its own name.
+Before:
+    %y = aten.square.default(%x) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten.mul.Tensor(%x, %x)
+where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
+
+rule power-to-square
+    x².
+Before:
+    %y = aten.pow.Tensor_Scalar(%x, 2) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten.mul.Tensor(%x, %x)
+where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
+
+rule power-to-cube
+    x³ = x²·x.
+Before:
+    %y = aten.pow.Tensor_Scalar(%x, 3) : (tensor<$*S x $E>) -> …
+After:
+    %s = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
+    %y = aten.mul.Tensor(%s, %x)
+where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
+
+rule power-to-root
+    x^½.
+Before:
+    %y = aten.pow.Tensor_Scalar(%x, 0.5) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten.sqrt.default(%x)
+where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
+
+rule power-to-inverse-root
+    x^−½.
+Before:
+    %y = aten.pow.Tensor_Scalar(%x, -0.5) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten.rsqrt.default(%x)
+where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
+proven keeps_root_of_zero(%x)
+    else "the reciprocal root of zero or of a denormal number may be NaN"
+
+rule power-to-reciprocal
+    x^−1.
+Before:
+    %y = aten.pow.Tensor_Scalar(%x, -1) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten.reciprocal.default(%x)
+where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
+
+rule power-to-inverse-square
+    x^−2 is the reciprocal of x².
+Before:
+    %y = aten.pow.Tensor_Scalar(%x, -2) : (tensor<$*S x $E>) -> …
+After:
+    %s = aten.mul.Tensor(%x, %x) : … -> tensor<$*S x $E>
+    %y = aten.reciprocal.default(%s)
+where is_single_or_double($E) else "torch rounds a power of this dtype once, products would twice"
+
+rule division-to-multiplication
+    By a power of two: the quotient and the product with the reciprocal round the same real number.
+    Any other divisor stays: 1/3 is rounded once before the product is.
+Before:
+    %y = aten.div.Scalar(%x, $c) : (tensor<$*S x $E>) -> …
+After:
+    %y = aten.mul.Scalar(%x, reciprocal($c))
+where is_float($E)
+where has_normal_reciprocal($c, $E)
+    else "1/{c} is not exact: multiplying by it would round twice"
+for $c = 8.0
+
+rule merge-scalar-products
+    (x·a)·b is x·(a·b).
+Before:
+    %p = aten.mul.Scalar(%x, $?a) : (tensor<$*S x $E>) -> …
+    %y = aten.mul.Scalar(%p, $?b)
+After:
+    %y = aten.mul.Scalar(%x, product($a, $b))
+where reads_once(%p) for cost
+where is_single_or_double($E)
+where is_number($a)
+where is_number($b)
+where stays_in_range($a, $b, $E) for overflow
+    else "{a}·{b} may overflow or underflow where the steps do not"
+where are_to_one_side($a, $b) for overflow
+    else "one of {a} and {b} shrinks and one grows: a step may overflow or underflow where {a}·{b} does not"
+bound 4e-7 relative: "one rounding for two"
+for $a = 1.7, $b = 1.3
+"""
+
+from __future__ import annotations
+
+import torch
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.ir.declared.numerics import flushes
+from stepwell.ir.dtypes import torch_dtype
+from stepwell.ir.program import Program
+from stepwell.translate.range_analysis import is_away_from_zero
+from stepwell.translate.rules import read_rules
+from stepwell.translate.rules.predicates import is_power_of_two
+
+
+def keeps_root_of_zero(value: SSAValue, program: Program) -> bool:
+    """XNNPACK's reciprocal root of zero may be NaN: an estimate and a step of Newton's."""
+    return not flushes(program.context) or is_away_from_zero(value, program)
+
+
+def has_normal_reciprocal(number: float, of: Attribute) -> bool:
+    """A power of two whose reciprocal is a normal number of a float type."""
+    smallest = torch.finfo(torch_dtype(of)).tiny
+    return is_power_of_two(number) and smallest <= abs(1 / number) <= 1 / smallest
+
+
+def stays_in_range(first: float, second: float, of: Attribute) -> bool:
+    """The first factor and the product of both are far from the ends of a float type's range."""
+    limits = torch.finfo(torch_dtype(of))
+    low, high = limits.tiny**0.5, limits.max**0.5
+    return low <= abs(float(first) * float(second)) <= high and low <= abs(first) <= high
+
+
+def are_to_one_side(first: float, second: float) -> bool:
+    """Both factors grow a number, or both shrink it: then a step that overflows stays so."""
+    return (abs(first) <= 1) == (abs(second) <= 1) or 1 in (abs(first), abs(second))
+
+
+RULES = read_rules(__doc__, globals())

@@ -1,0 +1,93 @@
+"""Arithmetic by the ops that every target has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from xdsl.ir import Operation
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import Deviation, flushes
+from stepwell.ir.dtypes import f32, is_float, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import Rewriter
+from stepwell.translate.decompositions.aten.values import Value
+from stepwell.translate.lowerings.lowering import Out, known, lowerings_of, lowers, refuse
+from stepwell.translate.range_analysis import is_away_from_zero
+
+PRODUCTS: dict[str, type[SchemaOp]] = {
+    "aten.addmm.default": aten.MmDefault,
+    "aten.baddbmm.default": aten.BmmDefault,
+}
+REGROUPED = roundings("torch rounds the parts of the sum otherwise")
+
+
+@lowers(
+    PRODUCTS,
+    to="aten",
+    bound=REGROUPED,
+    sample=("5xf32", "3x4xf32", "4x5xf32", {"beta": 0.5, "alpha": 2}),
+    formerly=("scaled-sum-to-products-to-tosa",),
+)
+def scaled_sum_to_products(
+    added: Value, x: Value, other: Value, *, form: Any, alpha: Any, beta: Any, out: Out
+) -> Value:
+    """`beta · a + alpha · (x @ y)`."""
+    for factor in (alpha, beta):
+        known(factor, "alpha or beta")
+    if not is_float(out.dtype):
+        refuse("it multiplies integers")
+    product = x.call(form, other, shape=out.shape)
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:  # torch reads nothing of what is added then, not even a NaN
+        return product
+    return product + (added if beta == 1 else added * beta)
+
+
+@lowers(
+    "aten.gelu.default",
+    to="aten",
+    bound=roundings("the product is regrouped"),
+    sample="""
+    %g = aten.gelu.default(%x) : (tensor<2x4xf32>) -> tensor<2x4xf32>
+    %y = aten.linear.default(%g, %w) : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+    """,
+)
+def split_gelu(x: Value, *, op: Any, approximate: str, b: Rewriter) -> Value:
+    """`(x · (1 + erf(x/√2))) · ½` in front of a linear layer, whose weight the half goes into."""
+    if approximate != "none":
+        refuse("the tanh form has no factor that the layer could take")
+    if x.dtype != f32:
+        refuse("1 + erf loses too much in float16 and bfloat16")
+    if not all(_is_layer_of(use.operation, op) for use in op.results[0].uses):
+        refuse("it is read by another op than a linear layer")
+    curve = (x * 0.7071067811865476).call(aten.ErfDefault)
+    return (curve + 1.0) * x * Value(b.constant(torch.full([1], 0.5)), b)
+
+
+def _is_layer_of(reader: Operation, op: SchemaOp) -> bool:
+    return isinstance(reader, aten.LinearDefault) and reader.operands[0] is op.results[0]
+
+
+def _loses_denormals(op: Any, program: Program) -> Deviation | None:
+    """An engine that takes a denormal number for zero gives infinity for its reciprocal."""
+    if not flushes(program.context) or is_away_from_zero(op.operands[0], program):
+        return None
+    return Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
+
+
+@lowers("aten.reciprocal.default", to="aten", loses=_loses_denormals, sample=("2x4xf32",))
+def reciprocal_to_division(x: Value, *, out: Out, b: Rewriter) -> Value:
+    """`1 / x`, with a constant one."""
+    if x.dtype != out.dtype:
+        refuse(f"the reciprocal of {x.dtype} is {out.dtype}")
+    if not torch_dtype(x.dtype).is_floating_point:
+        refuse("the reciprocal is complex")
+    one = Value(b.weight(b.weights.number(1.0, torch_dtype(x.dtype), 1 if x.rank else 0)), b)
+    return one.call(aten.DivTensor, x, shape=out.shape)
+
+
+RULES = lowerings_of(__name__)

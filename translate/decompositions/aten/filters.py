@@ -1,0 +1,123 @@
+"""Convolutions by a filter that is computed at run time: windows side by side, and a product.
+
+XNNPACK convolves by constants. A filter that a router mixes of several, as CondConv's, leaves each
+layer to the runtime's kernel, which reads memory element by element. Depthwise, each tap is a product
+with a shifted image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+from stepwell.dialects import aten
+from stepwell.ir.core import weight_key
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.dtypes import f32
+from stepwell.translate.decompositions.aten.values import Value, cat, needs_static, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack
+
+MOST_GROUPS = 8
+MOST_TAPS = 49
+"""Elements of a window, each of which is a slice."""
+
+
+@lowers(
+    "aten.convolution.default",
+    to="aten",
+    unless=lambda op: weight_key(op.operands[1]) is not None,
+    bound=roundings("sums in another order"),
+    sample=("1x2x5x5xf32", "3x2x3x3xf32", None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+)
+def convolution_by_products(
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    *,
+    op: Any,
+    out: Out,
+) -> Value:
+    """Images or lines: patches times a filter; depthwise a product for each tap; groups apart."""
+    no_refusal(not_for_xnnpack(op))
+    needs_static(x, weight)
+    if transposed or x.rank not in (3, 4) or x.dtype != f32:
+        refuse("it is transposed, of volumes or of halves")
+    is_line = x.rank == 3
+    if is_line:
+        x, weight = (value.view(*value.shape[:2], 1, value.shape[2]) for value in (x, weight))
+        stride, padding, dilation = [1, *stride], [0, *padding], [1, *dilation]
+    channels, (made, of_group, height, width) = x.shape[1], weight.shape
+    if height * width > MOST_TAPS:
+        refuse(f"a window has {height * width} elements: that many slices")
+    taps = _taps(x, (height, width), stride, padding, dilation)
+    if of_group == 1 and made == channels == groups:
+        columns = weight.view(1, made, height * width, 1).permute((0, 1, 3, 2))
+        factors = [columns.slice(3, at, at + 1) for at in range(height * width)]
+        y = reduce(add, (tap * factor for tap, factor in zip(taps, factors, strict=True)))
+    elif groups <= MOST_GROUPS:
+        y = cat([_group(taps, weight, group, groups) for group in range(groups)], 1)
+    else:
+        refuse(f"it has {groups} groups: that many products")
+    if bias is not None:
+        y = y + bias.view(1, made, 1, 1)
+    return y.view(*out.shape)
+
+
+def _taps(
+    x: Value,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> list[Value]:
+    """For each element of a window, row by row, what it sees of all windows."""
+    rows, columns = padding
+    if rows or columns:
+        batch, channels, height, width = x.shape
+        larger = (batch, channels, height + 2 * rows, width + 2 * columns)
+        amounts = [columns, columns, rows, rows]
+        x = x.call(aten.ConstantPadNdDefault, amounts, 0.0, shape=larger)
+    seen: list[Value] = []
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            tap = x
+            for at, first in ((2, i * dilation[0]), (3, j * dilation[1])):
+                step, size = stride[at - 2], x.shape[at]
+                reach = dilation[at - 2] * (kernel[at - 2] - 1)
+                count = (size - reach - 1) // step + 1
+                tap = _every(tap, at, first, count, step)
+            seen.append(tap)
+    return seen
+
+
+def _every(x: Value, at: int, first: int, count: int, step: int) -> Value:
+    """So many elements of an axis, from the first on."""
+    stop = first + (count - 1) * step + 1
+    if step == 1:
+        return x.slice(at, first, stop)
+    shape = [*x.shape[:at], count, *x.shape[at + 1 :]]
+    return x.call(aten.SliceTensor, at, first, stop, step, shape=shape)
+
+
+def _group(taps: Sequence[Value], weight: Value, group: int, groups: int) -> Value:
+    """A product of one group's patches `[N, H, W, taps · channels]` with its filters."""
+    made, of_group, *kernel = weight.shape
+    filters = made // groups
+    mine = [tap.slice(1, group * of_group, (group + 1) * of_group) for tap in taps]
+    patches = cat(mine, 1).permute((0, 2, 3, 1))
+    rows = weight.slice(0, group * filters, (group + 1) * filters)
+    rows = rows.permute((0, 2, 3, 1)).view(filters, kernel[0] * kernel[1] * of_group)
+    shape = (*patches.shape[:-1], filters)
+    return patches.call(aten.LinearDefault, rows, None, shape=shape).permute((0, 3, 1, 2))
+
+
+RULES = lowerings_of(__name__)

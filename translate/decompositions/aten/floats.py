@@ -1,0 +1,351 @@
+"""Floats of one precision computed in another, and NaNs that XNNPACK's nodes would lose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import IntegerType, TensorType
+from xdsl.ir import SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.xnnpack.costs import costs_of, estimated
+from stepwell.ir.choices import shape_of
+from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.families import is_movement
+from stepwell.ir.declared.numerics import Deviation
+from stepwell.ir.dtypes import bf16, f16, f32, i8
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import Bound, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.translate.canonicalize.activations import is_gate_of_hardswish
+from stepwell.translate.decompositions.aten import normalizations
+from stepwell.translate.decompositions.aten.constants import rounds
+from stepwell.translate.decompositions.aten.values import Value, again, answered, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, step
+from stepwell.translate.range_analysis import interval, is_never_nan
+from stepwell.translate.rewrites.attention.arguments import drops_out, scale_of
+from stepwell.translate.rewrites.building import is_depthwise
+from stepwell.translate.rewrites.xnnpack.floats.nans import zero_or_nan
+from stepwell.translate.rewrites.xnnpack.floats.singles import ONCE, not_halves, widened
+from stepwell.translate.rewrites.xnnpack.nodes.guards import not_for_xnnpack, not_held
+
+X = "2x4xf16"
+
+
+def in_single(op: SchemaOp, b: Rewriter) -> tuple[Value, ...]:
+    """The operator between casts."""
+    wide = [Value(widened(b, value), b) for value in op.operands]
+    return tuple(value.cast(f16) for value in again(op, wide, f32))
+
+
+@lowers(
+    "aten.gelu.default",
+    "aten.layer_norm.default",
+    "aten.group_norm.default",
+    "aten.rms_norm.default",
+    "aten.hardsigmoid.default",
+    "aten.convolution.default",
+    "aten.pow.Tensor_Scalar",
+    *(anchor.name for anchor in step(normalizations.variance_to_means).anchors),
+    to="aten",
+    unless=not_halves,
+    bound=roundings("a layer norm's scale and its shift round to halves too"),
+    sample=(X, {"approximate": "tanh"}),
+)
+def widen_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
+    """Norms, variances, powers, tanh GELU, … of halves, in f32 between casts.
+
+    torch computes each operator on halves in f32 and rounds its result once. XNNPACK has no
+    transposed convolution of halves, takes no numbers that are not halves themselves (0.0447…, 1/6,
+    an epsilon of 1e-6), and a norm written in halves squares beyond 65504 as soon as a value is 256
+    from the mean. So these operators are computed in f32 between two casts, inside the delegate:
+    what torch does. A layer norm's scale and shift stay in halves behind it, for the linear layers
+    that follow to take in.
+    """
+    if isinstance(op, aten.GeluDefault) and op.arg("approximate") != "tanh":
+        return None
+    if isinstance(op, aten.HardsigmoidDefault) and is_gate_of_hardswish(op.results[0]):
+        return None
+    if isinstance(op, aten.ConvolutionDefault) and not op.arg("transposed"):
+        return None
+    if not isinstance(op, aten.LayerNormDefault):
+        return in_single(op, b)
+    wide = Value(widened(b, op.operands[0]), b)
+    normed = wide.call(aten.LayerNormDefault, op.arg("normalized_shape"), eps=op.arg("eps"))
+    return (normed.cast(f16).affine(op.operand("weight"), op.operand("bias")),)
+
+
+@lowers(
+    "quantized_decomposed.choose_qparams.tensor",
+    "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
+    to="aten",
+    unless=lambda op: element(op.operands[0].type) not in (f16, bf16),
+    bound=Bound(relative=2**-7, units=2, reason="torch rounds the range and its 255th part too"),
+    sample=(X, -128, 127, 2**-12, i8),
+)
+def widen_measured_range(*, op: Any, b: Rewriter) -> tuple[Value, ...]:
+    """Steps of halves that are measured at run time, from singles: the kernels end on halves."""
+    return again(op, [Value(widened(b, op.operands[0]), b)])
+
+
+@lowers(
+    "aten.mul.Scalar",
+    "aten.add.Scalar",
+    "aten.sub.Scalar",
+    "aten.div.Scalar",
+    "aten.rsub.Scalar",
+    to="aten",
+    unless=not_halves,
+    bound=ONCE,
+    sample=(X, 0.1),
+)
+def widen_scalar_of_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
+    """Arithmetic of halves with a number that is no half, in f32 between casts.
+
+    It stands behind what folds such numbers into weights.
+    """
+    return in_single(op, b) if rounds(op) is not None else None
+
+
+IN_SINGLE = "accumulate in f32"
+"""The value of `lower(..., half=...)` that asks for it."""
+
+
+@lowers(
+    "aten.linear.default",
+    "aten.convolution.default",
+    "aten.matmul.default",
+    "aten.bmm.default",
+    "aten.mm.default",
+    to="aten",
+    unless=not_halves,
+    bound=ONCE,
+    sample="""
+    %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf16>
+    %y = aten.linear.default(%x, %w) : (tensor<2x4xf16>, tensor<3x4xf16>) -> tensor<2x3xf16>
+    """,
+)
+def widen_products_of_halves(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
+    """Add up products of halves in single precision, where that is asked for.
+
+    Whether XNNPACK's kernels for halves add up in halves is the CPU's: those with half arithmetic
+    (Armv8.2 and later) do, so that a sum of K products is off by K roundings of a half, 0.015 for a
+    layer with 4096 inputs, 0.08 of the sum where all are positive. `lower(..., half="accumulate in
+    f32")` computes layers and products in f32 between casts, as torch does, for twice the bytes of
+    their weights and the time of float32. A depthwise convolution is also one of singles where the
+    CPU takes longer for halves: XNNPACK's kernel for x86 widens each tap anew for every pixel.
+    """
+    asked = b.program.context.option("half", IN_SINGLE) == IN_SINGLE
+    return in_single(op, b) if asked or is_slow_in_halves(op, b.program) else None
+
+
+def is_slow_in_halves(op: SchemaOp, program: Program) -> bool:
+    """Whether a depthwise convolution takes less between two casts."""
+    if not isinstance(op, aten.ConvolutionDefault) or op.arg("transposed"):
+        return False
+    image, weight = op.operands[:2]
+    if not is_depthwise(dims(weight.type), op.arg("groups")):
+        return False
+    costs = costs_of(program.context)
+    read, made = (estimated(dims(value.type)) for value in (image, op.results[0]))
+    taps = estimated(dims(weight.type)[2:])
+    casts = (read + made) * costs.convert + 2 * costs.node
+    forms = {
+        "halves": made * costs.window_of_halves(taps),
+        "singles": made * costs.window(taps) + casts,
+    }
+    return program.context.choose("widen-products-of-halves", shape_of(op), forms) == "singles"
+
+
+@lowers(
+    "aten.scaled_dot_product_attention.default",
+    to="aten",
+    takes_empty=False,
+    bound=Bound(2**-9, 2**-10, "torch may run a fused kernel, which rounds weights to halves"),
+    sample=(*["1x2x4x8xf16"] * 3, {"scale": 0.25}),
+)
+def widen_attention_of_halves(q: Value, *, op: Any, out: Out, b: Rewriter) -> Value | None:
+    """Compute attention of halves in single precision.
+
+    torch does so on a CPU, and so does the stock flow: scores of halves are rounded where they are
+    large, and the exponential makes of each rounding a factor. With queries and keys of size 8, a
+    kernel that adds up in halves is off by a tenth of the largest output. A scale that is a power of
+    two stays in halves, exact, for the layer that makes the queries to take in.
+    """
+    if out.dtype != f16:
+        return None
+    for refusal in (drops_out(op), *map(not_held, op.operands[:3])):
+        no_refusal(refusal)
+    scale = answered(scale_of(op))
+    rest = [Value(value, b) for value in op.operands[1:]]
+    if is_exact_in_halves(scale):
+        q, scale = q * scale, 1.0
+    first, *others = (
+        Value(widened(b, value.ssa), b) if value.dtype == f16 else value for value in (q, *rest)
+    )
+    said: dict[str, Any] = {n: True for n in ("is_causal", "enable_gqa") if op.arg(n)}
+    cls = aten.ScaledDotProductAttentionDefault
+    return first.call(cls, *others, shape=out.shape, scale=scale, **said).cast(f16)
+
+
+def is_exact_in_halves(scale: float) -> bool:
+    """A power of two below 1: products with it round nowhere but below the normal halves."""
+    return 2**-8 <= scale < 1.0 and math.frexp(scale)[0] == 0.5
+
+
+OF_BFLOATS = """tanh.default add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar div.Tensor
+    div.Scalar neg.default abs.default exp.default rsqrt.default sqrt.default sigmoid.default
+    silu.default gelu.default relu.default clamp.default maximum.default minimum.default
+    pow.Tensor_Scalar mean.dim sum.dim_IntList _softmax.default layer_norm.default rms_norm.default
+    linear.default mm.default bmm.default matmul.default convolution.default
+    scaled_dot_product_attention.default view.default permute.default slice.Tensor cat.default
+    expand.default stack.default unbind.int"""
+GREATEST = 1e30
+"""XNNPACK's sigmoid and its inverse root are right up to here on every CPU."""
+LEAST = 2.0**-126
+"""The smallest number that is not denormal."""
+NO_NAN = Deviation("a NaN may become a number")
+NO_INFINITE_ROOT = Deviation("the root of zero, a denormal number or an infinity may become NaN")
+
+
+def _loses(op: Any, program: Program) -> Deviation | None:
+    """What XNNPACK's node may lose, which the kernel of the stock flow keeps."""
+    match op:
+        case aten.MaximumDefault() | aten.MinimumDefault() | aten.ExpDefault():
+            may_be_nan = any(interval(value, program).nan for value in op.operands)
+            return NO_NAN if may_be_nan else None
+        case aten.RsqrtDefault():
+            reach = interval(op.operands[0], program)
+            return None if reach.low >= LEAST and reach.high <= GREATEST else NO_INFINITE_ROOT
+        case _:
+            return None
+
+
+def _is(value: SSAValue, held: Any) -> bool:
+    return isinstance(value.type, TensorType) and element(value.type) == held
+
+
+def _was_narrowed(value: SSAValue) -> bool:
+    return isinstance(value.owner, aten._ToCopyDefault) and _is(value.owner.operands[0], f32)
+
+
+def _is_widened(result: SSAValue) -> bool:
+    readers = [use.operation for use in result.uses]
+    casts = (isinstance(op, aten._ToCopyDefault) and _is(op.results[0], f32) for op in readers)
+    return bool(readers) and all(casts)
+
+
+def _is_read_wide(op: SchemaOp) -> bool:
+    """Whether casts behind a movement may be casts before it, of no more elements."""
+    if not all(map(_is_widened, op.results)):
+        return False
+    for value in op.operands:
+        if isinstance(value.type, TensorType) and not isinstance(value.owner, WeightOp):
+            results = [result.type for use in value.uses for result in use.operation.results]
+            parts = [estimated(dims(type_)) for type_ in results if isinstance(type_, TensorType)]
+            if sum(parts) < estimated(dims(value.type)):
+                return False
+    return True
+
+
+@lowers(
+    *(f"aten.{name}" for name in OF_BFLOATS.split()),
+    to="aten",
+    unless=lambda op: not all(_is(result, bf16) for result in op.results),
+    bound=roundings("torch rounds operands of its parts to bfloat16"),
+    loses=_loses,
+    sample=("2x4xbf16",),
+)
+def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
+    """Layers, arithmetic and movement of bfloat16s in f32, of which XNNPACK has nodes.
+
+    Each bfloat16 is a single, so weights and inputs are what they were; a result is rounded to
+    bfloat16 where it leaves, and where a node that stays outside reads it. Between ops that are
+    widened nothing is rounded (`cancel-narrowing`): a result is at least as near to the exact one as
+    torch's, which rounds each. Exponentials, roots and maxima stay with the runtime's kernels, as in
+    the stock flow, unless their operands are known to be none of the numbers that XNNPACK's own
+    lose. A sigmoid is 0 or 1 long before 10³⁰, from where on XNNPACK's may be NaN: it is asked no
+    further out. Movement is widened only where what moves was computed in f32, or where nothing but
+    f32 is read of it and no more is cast than otherwise: the frames of a recurrence.
+    """
+    narrow = [value for value in op.operands if _is(value, bf16)]
+    if is_movement(op) and not any(map(_was_narrowed, narrow)) and not _is_read_wide(op):
+        return None
+    if all(isinstance(value.owner, WeightOp) for value in narrow):
+        return None
+    values = [Value(widened(b, v) if _is(v, bf16) else v, b) for v in op.operands]
+    if isinstance(op, aten.SigmoidDefault):
+        values = [values[0].call(aten.ClampDefault, -GREATEST, GREATEST)]
+    return tuple(value.cast(bf16) for value in again(op, values, f32))
+
+
+@lowers(
+    "aten.mul.Tensor",
+    "aten.add.Tensor",
+    "aten.sub.Tensor",
+    "aten.div.Tensor",
+    "aten.maximum.default",
+    "aten.minimum.default",
+    to="aten",
+    unless=lambda op: element(op.results[0].type) != f32,
+    sample=("4xf32", "4xf16"),
+)
+def widen_mixed_floats(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:
+    """Halves, bfloat16s, integers and truths beside singles, cast to singles as torch does.
+
+    torch widens them by itself: rotary tables kept in halves meet queries computed in f32, sizes and
+    masks meet places. XNNPACK's nodes take one element type. A quotient of integers stays: nothing a
+    delegate has waits for it.
+    """
+    tensors = [value for value in op.operands if isinstance(value.type, TensorType)]
+    narrow = [v for v in tensors if element(v.type) in (f16, bf16) or _is_whole(v)]
+    if not narrow or all(map(_is_whole, tensors)):
+        return None
+    return again(op, [Value(widened(b, v) if v in narrow else v, b) for v in op.operands])
+
+
+def _is_whole(value: SSAValue) -> bool:
+    """Whether a tensor is one of integers or truths, which torch makes floats of."""
+    return isinstance(element(value.type), IntegerType)
+
+
+@lowers(
+    "aten.clamp.Tensor",
+    to="aten",
+    bound=Bound(0.0, 5e-324, "a maximum takes either of two zeros"),
+    sample=("2x3xf32", "2x3xf32"),
+)
+def carry_nans(
+    value: Value, low: Value | None, high: Value | None, *, op: Any, b: Any
+) -> Value | None:
+    """Limit by tensors within a delegate, and keep each NaN: by maximum and minimum, less 0 or NaN.
+
+    XNNPACK's maximum and minimum may take the number where one of two is NaN. What keeps every NaN,
+    and only a NaN, is arithmetic: `0 / (1 + |x|)` is 0 for every number, infinities too, and NaN for
+    a NaN. It is subtracted, since −0 − 0 is −0.
+    """
+    no_refusal(not_for_xnnpack(op))
+    if b.program.context.option("numerics", "torch") != "torch":
+        return None  # Asked for by name, it does what it says.
+    unsure = [one for one in dict.fromkeys(op.operands) if not is_never_nan(one, b.program)]
+    if not unsure:
+        return None
+    if low is not None:
+        value = value.binary(aten.MaximumDefault, aten.MaximumDefault, low)
+    if high is not None:
+        value = value.binary(aten.MinimumDefault, aten.MinimumDefault, high)
+    return value - _total_or_nan([Value(one, b) for one in unsure], b)
+
+
+def _total_or_nan(unsure: Sequence[Value], b: Any) -> Value:
+    first, *others = (one.call(aten.AbsDefault) for one in unsure)
+    for size in others:
+        first = first + size
+    return Value(zero_or_nan(b, first.ssa), b)
+
+
+RULES = lowerings_of(__name__)

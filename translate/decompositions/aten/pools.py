@@ -1,0 +1,325 @@
+"""Pools by pools of images, by slices, or by a table of the elements of each window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import torch
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.declared.numerics import Deviation, loses_nans
+from stepwell.ir.dtypes import i64
+from stepwell.ir.program import Program
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
+from stepwell.ir.sizes.size import Size
+from stepwell.ir.types import dims, tensor
+from stepwell.translate.canonicalize.maxima import reads_their_indices
+from stepwell.translate.decompositions.aten.values import Value, cat, needs_static, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+
+SPACES = {
+    "aten.max_pool3d.default": 3,
+    "aten.max_pool3d_with_indices.default": 3,
+    "aten.max_pool2d.default": 2,
+    "aten.max_pool1d.default": 1,
+    "aten.avg_pool3d.default": 3,
+    "aten.avg_pool2d.default": 2,
+    "aten.avg_pool1d.default": 1,
+}
+"""How many axes a pool runs over."""
+
+
+@lowers(
+    SPACES,
+    to="aten",
+    bound=roundings("an average of averages rounds twice"),
+    sample=("1x2x4x6x6xf32", [2, 2, 2]),
+    formerly=("pool-by-images-to-tosa",),
+)
+def pool_by_images(x: Value, *, form: int, op: Any, out: Out) -> Any:
+    """Pools of lines, of volumes, and of images without a batch, as pools of images.
+
+    A maximum over a box is one over planes, then one over depths, and so is an average: what it
+    divides by is the product of the axes' counts, whether padding counts or not.
+    """
+    needs_static(x)
+    no_refusal(reads_their_indices(op))
+    if x.rank == 4 and form == 2:
+        return None
+    if "divisor_override" in op.SCHEMA.by_name and op.arg("divisor_override") is not None:
+        refuse("divisor_override is set; AVG_POOL2D divides by the number of elements")
+    batch = (1,) if x.rank == form + 1 else ()
+    (n, channels, *held), (_, _, *made) = (*batch, *x.shape), (*batch, *out.shape)
+    if form == 1:
+        y = _pooled(op, x.view(n, channels, 1, *held), form, (None, 0), (1, *made))
+    elif form == 2:
+        y = _pooled(op, x.view(n, channels, *held), form, range(2), made)
+    else:
+        depth, plane = held[0], made[1:]
+        y = _pooled(op, x.view(n, channels * depth, *held[1:]), form, (1, 2), plane)
+        y = y.view(n, channels, depth, prod(plane))
+        y = _pooled(op, y, form, (0, None), (made[0], prod(plane)))
+    return (y.view(*out.shape), *[None] * (len(op.results) - 1))
+
+
+def _pooled(
+    op: Any, x: Value, space: int, axes: Sequence[int | None], made: Sequence[int]
+) -> Value:
+    """The pool over two axes of an image; None is an axis that is left alone."""
+
+    def numbers(name: str, alone: int) -> list[int]:
+        given = list(op.arg(name) or op.arg("kernel_size"))
+        given = given * space if len(given) == 1 else given
+        return [alone if axis is None else given[axis] for axis in axes]
+
+    lists = [numbers("kernel_size", 1), numbers("stride", 1), numbers("padding", 0)]
+    shape, rounded_up = (*x.shape[:2], *made), bool(op.arg("ceil_mode"))
+    if op.SCHEMA.operator.startswith("avg"):
+        counted = bool(op.arg("count_include_pad"))
+        return x.call(aten.AvgPool2dDefault, *lists, rounded_up, counted, shape=shape)
+    lists.append(numbers("dilation", 1))
+    return x.call(aten.MaxPool2dDefault, *lists, rounded_up, shape=shape)
+
+
+MOST = 1 << 20
+"""The most elements of a table: a 64-bit number each, and as many elements gathered of each plane."""
+WITH_PLACES = {
+    **{f"aten.adaptive_max_pool{space}d.default": space for space in (1, 2, 3)},
+    **{f"aten.max_pool{space}d_with_indices.default": space for space in (1, 2, 3)},
+}
+
+
+@lowers(
+    WITH_PLACES,
+    to="aten",
+    takes_empty=False,
+    bound=EXACT,
+    sample="""
+    %m, %y = aten.adaptive_max_pool1d.default(%x, [2]) : (tensor<1x1x4xf32>) -> (tensor<1x1x2xf32>, tensor<1x1x2xi64>)
+    func.return %y : tensor<1x1x2xi64>
+    """,
+    formerly=("maxima-with-places-to-tosa",),
+)
+def maxima_with_places(x: Value, *, form: int, op: Any, out: Out, b: Rewriter) -> Any:
+    """Maxima of windows whose places are read, by a table of the elements of each window.
+
+    The table is known: it is what is gathered, and where the greatest of a window stands. A window
+    that is cut off, or shorter than others, names its last element again, behind itself.
+    """
+    if not op.results[1].uses:
+        return None
+    needs_static(x)
+    sizes, made = x.shape[-form:], out.shape[-form:]
+    spans = [list(_spans(op, at, *pair)) for at, pair in enumerate(zip(sizes, made, strict=True))]
+    count = prod(max(map(len, axis)) for axis in spans) * prod(made)
+    if count > MOST:
+        refuse(f"its windows hold {count} elements, more than {MOST}")
+    table = _table(sizes, spans)
+    planes, (windows, longest) = prod(x.shape) // prod(sizes), table.shape
+    places = Value(b.constant(table.reshape(-1), "places"), b)
+    flat = x.view(planes, prod(sizes))
+    each = flat.call(aten.IndexSelectDefault, 1, places, shape=(planes, windows * longest))
+    each = each.view(planes, windows, longest)
+    types = [tensor((planes, windows), kind) for kind in (x.dtype, i64)]
+    greatest = b.insert(aten.MaxDim.make(each.ssa, 2, False, result_types=types)).results
+    rows = Value(b.constant(torch.arange(windows) * longest, "rows"), b)
+    at = (Value(greatest[1], b) + rows).view(planes * windows)
+    found = places.call(aten.IndexSelectDefault, 0, at, shape=at.shape)
+    return Value(greatest[0], b).view(*out.shape), found.view(*out.shape)
+
+
+def _spans(op: Any, at: int, size: int, count: int) -> Iterator[range]:
+    """The elements of an axis that each window has, without what is padded."""
+    if op.SCHEMA.operator.startswith("adaptive"):
+        yield from (range(i * size // count, -(-(i + 1) * size // count)) for i in range(count))
+        return
+
+    def number(name: str) -> int:
+        given = list(op.arg(name) or op.arg("kernel_size"))
+        return given[at if len(given) > 1 else 0]
+
+    kernel, stride, pad, dilation = map(number, ("kernel_size", "stride", "padding", "dilation"))
+    for i in range(count):
+        start = i * stride - pad
+        inside = [p for p in range(start, start + kernel * dilation, dilation) if 0 <= p < size]
+        yield range(inside[0], inside[-1] + 1, dilation)
+
+
+def _table(sizes: Sequence[int], spans: Sequence[Sequence[range]]) -> torch.Tensor:
+    """A row a window: its places in the order torch looks at them, the last again to fill it up."""
+    steps = [prod(sizes[at + 1 :]) for at in range(len(sizes))]
+    rows = [
+        [sum(i * step for i, step in zip(where, steps, strict=True)) for where in product(*window)]
+        for window in product(*spans)
+    ]
+    longest = max(map(len, rows))
+    return torch.tensor([row + [row[-1]] * (longest - len(row)) for row in rows])
+
+
+@lowers(
+    "aten.max_pool2d.default",
+    "aten.avg_pool2d.default",
+    to="aten",
+    bound=Bound(absolute=5e-324, reason="avg_pool2d adds to zero: −0 becomes +0"),
+    sample=("1x2x4x4xf32", [1, 1], [2, 2]),
+)
+def unit_pooling_to_slice(x: Value, *, op: Any) -> Value | None:
+    """`max_pool2d(x, 1, stride=s)` and `avg_pool2d(x, 1, stride=s)` to `x[..., ::s, ::s]`.
+
+    Padding is at most half a window: none. A dilation has nothing to stand between.
+    """
+    if set(op.arg("kernel_size")) != {1}:
+        return None
+    stride = list(op.arg("stride"))
+    if set(stride) <= {1}:
+        return None
+    if isinstance(op, aten.AvgPool2dDefault) and op.arg("divisor_override") not in (None, 1):
+        refuse("the element is divided by another number")
+    for axis, step in enumerate(stride * 2 if len(stride) == 1 else stride, x.rank - 2):
+        if step != 1:
+            sizes = list(x.shape)
+            if isinstance(size := sizes[axis], Size):
+                refuse("the image has a symbolic size")
+            sizes[axis] = -(-size // step)
+            x = x.call(aten.SliceTensor, axis, 0, size, step, shape=sizes)
+    return x
+
+
+MAXIMA = "max_pool2d_with_indices.default max_pool2d.default"
+
+
+@lowers(
+    {f"aten.{name}": aten.MaxPool2dDefault for name in MAXIMA.split()}
+    | {"aten.avg_pool2d.default": aten.AvgPool2dDefault},
+    to="aten",
+    sample="""
+    %y, %i = aten.max_pool2d_with_indices.default(%x, [2]) : (tensor<1x3x8x8xf32>) -> (tensor<1x3x4x4xf32>, tensor<1x3x4x4xi64>)
+    func.return %y : tensor<1x3x4x4xf32>
+    """,
+)
+def normalize_pooling(x: Value, *, form: type[SchemaOp], op: Any, out: Out) -> Any:
+    """Spell 2-D poolings one way: values only, and every list written out.
+
+    `max_pool2d_with_indices` gives indices that only training and unpooling read; a missing stride
+    is the kernel's size.
+    """
+    no_refusal(reads_their_indices(op))
+    kernel = op.arg("kernel_size")
+    stated = {"kernel_size": kernel, "stride": op.arg("stride") or kernel}
+    stated |= {name: op.arg(name) for name in form.SCHEMA.by_name if name not in ("self", *stated)}
+    if isinstance(op, form) and op.present() == {"self": x.ssa, **stated}:
+        return None
+    return x.call(form, shape=out.shape, **stated), *[None] * (len(op.results) - 1)
+
+
+ADAPTIVE = {
+    **dict.fromkeys(
+        (
+            "aten.adaptive_avg_pool2d.default",
+            "aten._adaptive_avg_pool2d.default",
+            "aten.adaptive_avg_pool1d.default",
+            "aten.adaptive_avg_pool3d.default",
+        ),
+        (aten.MeanDim, aten.AvgPool2dDefault),
+    ),
+    "aten.adaptive_max_pool2d.default": (aten.AmaxDefault, aten.MaxPool2dDefault),
+}
+"""Adaptive pools, each with its form over whole planes and over windows."""
+
+
+def _pool_loses(op: Any, program: Program) -> Deviation | None:
+    """Pooling of an engine that may lose a NaN; averages of whole planes have a form that does not."""
+    if not loses_nans(program.context):
+        return None
+    space, is_max = len(op.arg("output_size")), isinstance(op, aten.AdaptiveMaxPool2dDefault)
+    if all(size == 1 for size in dims(op.results[0].type)[-space:]):
+        return None
+    if is_max:
+        return Deviation("a NaN may be lost beside a number", accepted=True)
+    return Deviation("the average of a window with a NaN may be −∞")
+
+
+@lowers(
+    ADAPTIVE,
+    to="aten",
+    takes_empty=False,
+    bound=roundings("the mean may be summed in another order"),
+    loses=_pool_loses,
+    sample=("1x3x8x8xf32", [4, 2]),
+)
+def adaptive_pool_to_pool(x: Value, *, form: Any, op: Any, out: Out) -> Any:
+    """Spell adaptive poolings by ordinary ones where windows are equal.
+
+    To one element, an adaptive average is the mean of the spatial axes; to a size that divides the
+    input's, it is an average pool with kernel and stride of the quotient. Other sizes have windows
+    of several lengths and stay.
+    """
+    no_refusal(reads_their_indices(op))
+    space, others = len(op.arg("output_size")), [None] * (len(op.results) - 1)
+    sizes, made = x.shape[-space:], out.shape[-space:]
+    if all(size == 1 for size in made):
+        over = list(range(x.rank - space, x.rank))
+        return x.call(form[0], over, keepdim=True, shape=out.shape), *others
+    windows: list[int] = []
+    for before, after in zip(sizes, made, strict=True):
+        if not isinstance(before, int) or not isinstance(after, int):
+            refuse("the spatial axes are symbolic")
+        if before % after:
+            refuse(f"{before} elements become {after}, in windows of several lengths")
+        windows.append(before // after)
+    if space != 2:
+        refuse(f"it pools over {space} axes to more than one element; its forms have two")
+    return x.call(form[1], windows, windows, shape=out.shape), *others
+
+
+MOST_PARTS = 64
+"""The most windows of an axis: each takes a slice and a reduction."""
+AVERAGES = (
+    "adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d adaptive_avg_pool3d".split()
+)
+
+
+@lowers(
+    {f"aten.{name}.default": aten.MeanDim for name in (*AVERAGES, "_adaptive_avg_pool3d")}
+    | {f"aten.adaptive_max_pool{space}d.default": aten.AmaxDefault for space in (2, 3)},
+    to="aten",
+    takes_empty=False,
+    bound=roundings("a mean of means rounds twice"),
+    sample=("1x2x5xf32", [3]),
+)
+def adaptive_pool_by_parts(
+    x: Value, *, form: type[SchemaOp], op: Any, out: Out, only_uneven: bool = False
+) -> Any:
+    """Adaptive pools in windows of several lengths: a mean of each part of an axis, side by side.
+
+    `only_uneven` leaves windows of one length and of several elements, for targets that pool them.
+    """
+    no_refusal(reads_their_indices(op))
+    space = len(op.arg("output_size"))
+    if any(isinstance(size, Size) for size in (*x.shape[-space:], *out.shape[-space:])):
+        refuse("the spatial axes are symbolic")
+    if (most := max(out.shape[-space:])) > MOST_PARTS:
+        refuse(f"it has {most} windows, more than {MOST_PARTS}")
+    sizes = list(zip(x.shape[-space:], out.shape[-space:], strict=True))
+    if only_uneven and not is_uneven(sizes):
+        return None
+    for at, (size, count) in enumerate(sizes, start=x.rank - space):
+        if size == count:
+            continue
+        parts = [x.slice(at, i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+        # A part of one element is what a reduction would give.
+        x = cat([p if p.shape[at] == 1 else p.reduce(form, [at]) for p in parts], at)
+    return x, *[None] * (len(op.results) - 1)
+
+
+def is_uneven(sizes: Sequence[tuple[int, int]]) -> bool:
+    """Whether some windows are longer than others, or all have one element."""
+    return any(held % count for held, count in sizes) or all(held == count for held, count in sizes)
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,430 @@
+"""Ops that only move elements, as views, permutes and expands with their sizes written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.xnnpack.datatypes import MAX_RANK
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
+from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
+from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
+from stepwell.ir.types import dims
+from stepwell.translate.decompositions.aten.values import Value, cat, no_refusal
+from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse
+from stepwell.translate.rewrites.building import (
+    axis,
+    cannot_be_viewed_as,
+    element_count,
+    emit,
+    is_open_once,
+    same_type,
+    view_op,
+)
+from stepwell.translate.rewrites.slices.moved_places import MOST_PLACES, longest_run, places
+from stepwell.translate.rewrites.views.memory import is_dense, is_row_major
+
+STRIDED = ("aten.as_strided.default", "aten.as_strided_copy.default")
+
+
+@lowers(*STRIDED, to="aten", sample=("2x6xf32", [3, 4], [4, 1]))
+def as_strided_to_view(x: Value, size: Any, stride: Any, offset: Any, *, out: Out, b: Any) -> Value:
+    """`as_strided` where it provably is a view.
+
+    Strides are no part of the IR: what `as_strided` reads is known only where the memory format of
+    its operand is — an input, whose signature states it, a weight, or a new tensor with but one
+    axis longer than 1 — and is a view only if the strides it asks for are the dense row-major ones
+    of as many elements, from the first on.
+    """
+    shape = static_dims_of(out.shape)
+    if not x.is_static or shape is None:
+        refuse("the shape is symbolic")
+    if any(isinstance(s, SSAValue) for s in stride) or offset:
+        refuse("the strides or the offset are not those of a view")
+    if not is_dense(shape, stride) or element_count(shape) != element_count(x.shape):
+        refuse(f"strides {stride} of {list(shape)} overlap, skip or reorder")
+    if not is_row_major(x.ssa, b.program):
+        refuse("the memory format of the operand is not known to be row-major")
+    return x.view(*shape)
+
+
+@lowers(
+    *STRIDED,
+    to="aten",
+    takes_empty=False,
+    sample=("2x4xf32", [3, 2], [2, 1], 2),
+    formerly=("gather-strides-to-tosa",),
+)
+def gather_strides(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
+    """`as_strided` by rows of its operand's memory, where that is known to be row-major.
+
+    What `as_strided` reads hangs on strides, which are no part of the IR: those of a transposed
+    value are not its shape's. It becomes an `index_select` only of a value that provably lies row
+    by row, and is refused else.
+    """
+    shape = static_dims_of(out.shape)
+    if not x.is_static or shape is None:
+        refuse("the shape is symbolic")
+    if len(op.operands) > 1:
+        refuse("a size, a stride or the offset is known only at run time")
+    if not is_row_major(x.ssa, b.program):
+        refuse("the memory format of the operand is not known to be row-major")
+    if element_count(shape) > MOST_PLACES:
+        refuse(f"its {element_count(shape)} places would be a constant that large")
+    pattern, count = places(op), element_count(x.shape)
+    run = longest_run(pattern, count)
+    rows = x.view(count // run, run)
+    index = b.constant((pattern[::run] // run).contiguous(), "rows")
+    chosen = emit(b, aten.IndexSelectDefault.make(rows.ssa, 0, index))
+    return Value(chosen, b).view(*shape)
+
+
+def static_dims_of(shape: Sequence[Dim]) -> tuple[int, ...] | None:
+    """A shape if all its sizes are numbers."""
+    known = tuple(size for size in shape if isinstance(size, int))
+    return known if len(known) == len(shape) else None
+
+
+RESHAPES = (
+    "aten.reshape.default",
+    "aten.view.default",
+    "aten.view_copy.default",
+    "aten._unsafe_view.default",
+    "aten._reshape_copy.default",
+    "aten.view_as.default",
+    "aten.reshape_as.default",
+    "aten.flatten.using_ints",
+    "aten.ravel.default",
+    "aten.unflatten.int",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+    "aten.squeeze_copy.default",
+    "aten.squeeze_copy.dim",
+    "aten.squeeze_copy.dims",
+    "aten.unsqueeze.default",
+    "aten.unsqueeze_copy.default",
+)
+
+
+def is_view_in_form(op: Any) -> bool:
+    """Whether an op is a view that states its sizes, or computes them."""
+    if type(op) is not aten.ViewDefault:
+        return False
+    sizes = op.arg("size")
+    return not sizes or len(operands_of(op)) > 1 or is_written_out(sizes, dims(op.results[0].type))
+
+
+@lowers(*RESHAPES, to="aten", unless=is_view_in_form, sample=("2x12xf32", [-1, 3]))
+def reshape_to_view(x: Value, *, op: Any, out: Out, b: Rewriter) -> Value:
+    """Every reshape as `aten.view.default` with its sizes written out.
+
+    `reshape`, `flatten`, `unflatten`, `squeeze`, `unsqueeze`, `view_copy` and the rest all keep the
+    elements in row-major order and state another shape, so one op says it all. A symbolic size is
+    written −1, a second one is read from the operand; sizes that a view computes itself stay as
+    they are.
+    """
+    sizes = stated_sizes(op)
+    if any(isinstance(size, SSAValue) for size in sizes):
+        return x.call(aten.ViewDefault, list(sizes), shape=out.shape)
+    no_refusal(cannot_be_viewed_as(x.ssa, out.shape))
+    return Value(emit(b, view_op(b, x.ssa, out.shape)), b)
+
+
+def stated_sizes(op: Any) -> Sequence[int | SSAValue]:
+    """The sizes of the result as an op states them, none where it does not state them all."""
+    for name in ("size", "shape"):
+        if name in op.SCHEMA.by_name:
+            return op.arg(name)
+    if not isinstance(op, aten.UnflattenInt):
+        return ()
+    operand_dims = dims(op.operands[0].type)
+    at = axis(op.arg("dim"), len(operand_dims))
+    kept = [size for i, size in enumerate(operand_dims) if i != at]
+    known: list[int | SSAValue] = [size for size in kept if isinstance(size, int)]
+    return [*known[:at], *op.arg("sizes"), *known[at:]] if len(known) == len(kept) else ()
+
+
+def is_written_out(sizes: Sequence[int | SSAValue], shape: Sequence[Dim]) -> bool:
+    """Whether a view states every static size as a number (and one symbolic size as -1)."""
+    return all(
+        size == dim if isinstance(dim, int) else size == -1
+        for size, dim in zip(sizes, shape, strict=True)
+    )
+
+
+BROADCASTS = (
+    "aten.expand_copy.default",
+    "aten.expand.default",
+    "aten.expand_as.default",
+    "aten.broadcast_to.default",
+)
+
+
+@lowers(*BROADCASTS, to="aten", sample=("1x3xf32", [4, -1]))
+def normalize_expand(x: Value, *, op: Any, out: Out) -> Value | None:
+    """Every broadcast as one `aten.expand.default` with its sizes written out, −1 an open one.
+
+    An expand of an expand is one expand. Axes that it adds in front are added by a view first, so
+    that an expand only ever repeats axes of size 1.
+    """
+    result = op.results[0]
+    if same_type(x.ssa, result):
+        return None
+    merges = isinstance(x.owner, aten.ExpandDefault)
+    source = Value(x.owner.operands[0], x.b) if merges else x
+    shape = (*[1] * (len(out.shape) - source.rank), *source.shape)
+    if any(isinstance(b, Size) and a != b for a, b in zip(shape, out.shape, strict=True)):
+        refuse("the expanded shape is symbolic")
+    sizes = [-1 if isinstance(size, Size) else size for size in out.shape]
+    is_normal = isinstance(op, aten.ExpandDefault) and op.arg("size") == sizes
+    if is_normal and not merges and shape == source.shape and "implicit" not in op.properties:
+        return None
+    value = source.view(*shape)
+    if same_type(value.ssa, result):
+        return value
+    return value.call(aten.ExpandDefault, sizes, shape=out.shape)
+
+
+REPEATS = {
+    "aten.repeat.default": "repeats",
+    "aten.tile.default": "dims",
+    "aten.repeat_interleave.self_int": None,
+}
+
+
+@lowers(REPEATS, to="aten", sample=("2x1xf32", [3, 4]))
+def repeat_to_expand(x: Value, *, form: str | None, op: Any, out: Out) -> Value:
+    """`repeat`, `tile` and `repeat_interleave` as a view, one expand and a view.
+
+    An axis of n elements repeated r times is the axes (r, n) of an expand, flattened; elements
+    repeated each r times are the axes (n, r). Axes of size 1 need no view. Beside several open
+    sizes, which no view works out, the repeated parts of one axis are concatenated.
+    """
+    if UNKNOWN in x.shape:
+        refuse("the repeated shape is not known")
+    counts = op.arg(form) if form is not None else ()
+    if any(isinstance(count, SSAValue) for count in counts):
+        return _of_open_counts(x, counts, out.shape)
+    if form is None:
+        units, sizes = _interleaved(x, op.arg("repeats"), op.arg("dim"))
+    else:
+        units, sizes = _repeated(x.shape, counts)
+    if not is_open_once(out.shape) and (parts := _repeated_parts(x, out.shape, form)):
+        return cat(parts[1], parts[0])
+    return x.view(*units).expand(*sizes).view(*out.shape)
+
+
+def _of_open_counts(x: Value, counts: Sequence[Any], made: Sequence[Dim]) -> Value:
+    """Axes of one element, repeated as often as the program computes: an expand to that size."""
+    shape = (*[1] * (len(counts) - x.rank), *x.shape)
+    pairs = list(zip(shape, counts, strict=True))
+    if not all(size == 1 or count == 1 for size, count in pairs):
+        refuse("the counts are known only at run time")
+    sizes = [count if size == 1 else -1 for size, count in pairs]
+    return x.view(*shape).call(aten.ExpandDefault, sizes, shape=made)
+
+
+MOST_PARTS = 64
+"""Of which a repeated axis is concatenated."""
+
+
+def _repeated_parts(
+    x: Value, made: Sequence[Dim], form: str | None
+) -> tuple[int, list[Value]] | None:
+    """The one axis of several elements that is repeated, and what stands along it in the result."""
+    if x.rank != len(made):
+        return None
+    longer = [at for at, (size, new) in enumerate(zip(x.shape, made, strict=True)) if size != new]
+    if len(longer) != 1 or x.shape[longer[0]] == 1:
+        return None
+    at = longer[0]
+    size, new = x.shape[at], made[at]
+    assert isinstance(size, int) and isinstance(new, int), "an open axis is not repeated"
+    if new > MOST_PARTS:
+        return None
+    count = new // size
+    if form is not None:
+        return at, [x] * count
+    rows = [x.slice(at, row, row + 1) for row in range(size)]
+    return at, [row for row in rows for _ in range(count)]
+
+
+def _repeated(shape: Sequence[Dim], counts: Sequence[Any]) -> tuple[list[Dim], list[Dim]]:
+    """The shapes of the view and of the expand."""
+    rank = max(len(shape), len(counts))
+    units: list[Dim] = []
+    sizes: list[Dim] = []
+    for size, count in zip(
+        (*[1] * (rank - len(shape)), *shape), (*[1] * (rank - len(counts)), *counts), strict=True
+    ):
+        if isinstance(size, Size) and count != 1:
+            refuse("an axis of symbolic size is repeated")
+        if count != 1 and size != 1:
+            units, sizes = [*units, 1, size], [*sizes, count, size]
+        else:
+            units, sizes = [*units, size], [*sizes, size if count == 1 else count]
+    return units, sizes
+
+
+def _interleaved(x: Value, count: Any, dim: int | None) -> tuple[list[Dim], list[Dim]]:
+    if isinstance(count, SSAValue):
+        refuse("the count is known only at run time")
+    if dim is None:
+        refuse("repeat_interleave without a dim flattens its operand first")
+    at = x.axis(dim)
+    if isinstance(x.shape[at], Size):
+        refuse("an axis of symbolic size is repeated")
+    front, behind = x.shape[: at + 1], x.shape[at + 1 :]
+    return [*front, 1, *behind], [*front, count, *behind]
+
+
+SHUFFLES = (
+    "aten.pixel_shuffle.default",
+    "aten.pixel_unshuffle.default",
+    "aten.channel_shuffle.default",
+)
+
+
+@lowers(*SHUFFLES, to="aten", takes_empty=False, sample=("1x8x3x3xf32", 2))
+def pixel_shuffle_to_permute(x: Value, factor: int, *, op: Any, out: Out) -> Value:
+    """`pixel_shuffle`, `pixel_unshuffle` and `channel_shuffle` as view, permute, view."""
+    if any(isinstance(size, Size) for size in x.shape[1:]):
+        refuse("the shuffled sizes are symbolic")
+    if isinstance(op, aten.ChannelShuffleDefault):
+        batch, channels, *space = x.shape
+        shape = (batch, factor, channels // factor, *space)
+        order = (0, 2, 1, *range(3, len(shape)))
+        return x.view(*shape).permute(order).view(*out.shape)
+    *lead, channels, height, width = x.shape
+    n, r = len(lead), factor
+    if isinstance(op, aten.PixelShuffleDefault):
+        shape = (*lead, channels // (r * r), r, r, height, width)
+        moved = (n, n + 3, n + 1, n + 4, n + 2)
+    else:
+        shape = (*lead, channels, height // r, r, width // r, r)
+        moved = (n, n + 2, n + 4, n + 1, n + 3)
+    return x.view(*shape).permute((*range(n), *moved)).view(*out.shape)
+
+
+@lowers(
+    "aten.col2im.default",
+    to="aten",
+    bound=Bound(0.0, 5e-324, "torch adds to zeros: −0 becomes +0"),
+    sample=("1x8x6xf32", [4, 6], [2, 2], [1, 1], [0, 0], [2, 2]),
+)
+def fold_to_permute(
+    x: Value,
+    size: Sequence[Any],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+    *,
+    out: Out,
+) -> Value:
+    """Windows that neither overlap nor leave anything out, put together: MobileViTV2's patches."""
+    if not x.is_static or not all(isinstance(n, int) for n in size):
+        refuse("a size is symbolic")
+    if any(n != 1 for n in dilation) or any(padding) or list(kernel) != list(stride):
+        refuse("windows overlap, or lie apart")
+    if any(n % k for n, k in zip(size, kernel, strict=True)):
+        refuse("the windows leave something out")
+    lead, (rows, columns) = x.shape[:-2], kernel
+    down, across = size[0] // rows, size[1] // columns
+    n = len(lead)
+    apart = x.view(*lead, out.shape[n], rows, columns, down, across)
+    order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return apart.permute(order).view(*out.shape)
+
+
+MOST_AXES = MAX_RANK
+"""Axes of a tensor that every target moves: TOSA's level 8K has as many as XNNPACK."""
+
+
+@lowers(
+    "aten.permute.default",
+    to="aten",
+    unless=lambda op: len(dims(op.results[0].type)) <= MOST_AXES,
+    bound=EXACT,
+    sample=("1x2x3x1x2x2x5xf32", [0, 6, 1, 2, 3, 4, 5]),
+)
+def merge_permuted_axes(x: Value, order: Sequence[int], *, out: Out) -> Value:
+    """Permute fewer axes: those of size one drop out, those that stay neighbors are one.
+
+    Engines move tensors of up to six axes. A video's patches have eight, `[B, T, H, W, t, h, w,
+    C]`, of which some are of size one. Where more than six are left, blocks of axes change places
+    one after the other, which takes four axes at a time. One axis may be open.
+    """
+    if not is_open_once(x.shape):
+        refuse("several sizes are known only at run time")
+    order = [d for d in map(x.axis, order) if x.shape[d] != 1]
+    apart = [i for i, d in enumerate(order) if i == 0 or not _follows(order[i - 1], d, x.shape)]
+    blocks = [order[i:j] for i, j in zip(apart, [*apart[1:], len(order)], strict=True)]
+    rising = sorted(blocks)
+    sizes = [prod(x.shape[d] for d in block) for block in rising]
+    places = [rising.index(block) for block in blocks]
+    if len(places) <= MOST_AXES:
+        return x.view(*sizes).permute(places).view(*out.shape)
+    held = list(range(len(places)))
+    for place, block in enumerate(places):
+        at = held.index(block)
+        if at == place:
+            continue
+        parts = (held[:place], held[place:at], [block], held[at + 1 :])
+        x = x.view(*(prod(sizes[i] for i in part) for part in parts)).permute((0, 2, 1, 3))
+        held = [i for part in (parts[0], parts[2], parts[1], parts[3]) for i in part]
+    return x.view(*out.shape)
+
+
+def _follows(one: int, other: int, shape: Sequence[Dim]) -> bool:
+    """Whether nothing but axes of size one stands between two axes."""
+    return one < other and all(size == 1 for size in shape[one + 1 : other])
+
+
+@lowers(
+    "aten.slice.Tensor",
+    to="aten",
+    unless=lambda op: op.arg("step") == 1,
+    sample=("8x3xf32", 0, 1, 8, 2),
+)
+def strided_slice_to_view(x: Value, dim: int, start: Any, end: Any, step: Any) -> Value:
+    """A slice with a step as a view and a plain slice.
+
+    `x[0::2]` of a length-8 axis is column 0 of the axis seen as `[4, 2]`. Swin's patch merging
+    takes four such slices per stage, LeViT's sub-sampling attention one of an odd axis; XNNPACK and
+    CMSIS-NN slice with step one only. An axis that is not whole periods long is cut or padded to
+    be: the elements of the padding are not taken.
+    """
+    at, shape = x.axis(dim), x.shape
+    size, start = shape[at], start or 0
+    if isinstance(size, Size) or not isinstance(step, int):
+        refuse("the sliced axis or the step is symbolic")
+    if not is_open_once(shape):
+        refuse("several sizes of a view are known only at run time")
+    if not isinstance(start, int) or not isinstance(end, int | None):
+        refuse("a bound is known only at run time")
+    start = max(start + size, 0) if start < 0 else start
+    stop = size if end is None else min(end + size if end < 0 else end, size)
+    if start >= stop:
+        refuse("the slice takes nothing")
+    count = -(-(stop - start) // step)
+    if count == 1:
+        return x.slice(at, start, start + 1)
+    if size != count * step or start >= step:
+        stop = min(start + count * step, size)
+        x = x.slice(at, start, stop)
+        missing, start = start + count * step - stop, 0
+        if missing:  # Elements that no one reads at the end of the axis.
+            amounts = [0] * (2 * (len(shape) - at - 1)) + [0, missing]
+            longer = [n + missing if i == at else n for i, n in enumerate(x.shape)]
+            x = x.call(aten.ConstantPadNdDefault, amounts, 0, shape=longer)
+    x = x.view(*shape[:at], count, step, *shape[at + 1 :]).slice(at + 1, start, start + 1)
+    return x.view(*shape[:at], count, *shape[at + 1 :])
+
+
+RULES = lowerings_of(__name__)

@@ -1,0 +1,346 @@
+"""One block into one FX graph: each op becomes the call it stands for, with its example value."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any, cast
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from stepwell.dialects import control, sym
+from stepwell.dialects.aten.interpretation import plan_of
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import torch_overload
+from stepwell.dialects.symbols import Symbols
+from stepwell.ir.compat.torch.torch_private import enable_python_dispatcher
+from stepwell.ir.diagnostics import (
+    Problem,
+    describe_op,
+    module_path,
+    node_name,
+    op_name,
+    source_line,
+)
+from stepwell.ir.records import dataclass
+from stepwell.translate.importer.graph import WRITTEN_AS
+
+Writer = Callable[["GraphExporter", Any], None]
+"""Writes an op into a graph, and says what its results are there."""
+
+
+@dataclass
+class Exporting:
+    """What the graphs of one export share."""
+
+    symbols: Symbols
+    problems: list[Problem] = field(default_factory=list[Problem])
+    graphs: dict[str, int] = field(default_factory=dict[str, int])
+    writers: Mapping[type[Operation], Writer] = field(default_factory=dict[type[Operation], Any])
+    """How ops are written that are none of torch's."""
+
+    def graph_name(self, stem: str) -> str:
+        """A fresh attribute name for a sub-graph: `true_graph_0`."""
+        number = self.graphs.get(stem, 0)
+        self.graphs[stem] = number + 1
+        return f"{stem}_{number}"
+
+
+class GraphExporter:
+    """Writes a block into `graph`; sub-graphs become attributes of `root`."""
+
+    def __init__(self, shared: Exporting, graph: Graph, root: torch.nn.Module) -> None:
+        self.shared = shared
+        self.graph = graph
+        self.root = root
+        self.values: dict[SSAValue, Any] = {}
+        self.names: set[str] = set()
+
+    def placeholder(self, name: str, value: SSAValue | None, example: Any) -> Node:
+        """An input of the graph."""
+        node = self.graph.placeholder(name)
+        if node.name != name and name not in self.names:
+            node.name = name  # FX avoids Python's builtins, which export itself does not
+        node.target = node.name
+        self.names.add(node.name)
+        node.meta["val"] = example
+        if value is not None:
+            self.values[value] = node
+        return node
+
+    def operation(self, op: Operation) -> None:
+        """Write one op; problems are noted."""
+        if isinstance(op, SchemaOp):
+            self._schema_op(op)
+        elif isinstance(op, sym.SymOp):
+            self._sym_op(op)
+        elif isinstance(op, sym.ConstantOp):
+            self.values[op.result] = op.number
+        elif type(op) in _CONTROL:
+            self._control(op)
+        elif type(op) in self.shared.writers:
+            self.shared.writers[type(op)](self, op)
+        else:
+            self.refuse(op, "it has no form in a torch program")
+
+    def refuse(self, op: Operation, reason: str) -> None:
+        """Note an op that cannot be written; all are reported together."""
+        self.shared.problems.append(Problem(f"{op_name(op)}: {reason}", describe_op(op)))
+        for result in op.results:
+            self.values[result] = None
+
+    def _schema_op(self, op: SchemaOp) -> None:
+        target = torch_overload(type(op))
+        written = op.attributes.get(WRITTEN_AS)
+        if isinstance(written, StringAttr):
+            target = getattr(target.overloadpacket, written.data)
+        converters = {a.name: convert for a, convert in plan_of(type(op)).arguments}
+        positional, keywords = op.bind()
+        names = [a.name for a in op.SCHEMA.arguments]
+        args = tuple(
+            self._argument(value, converters[name])
+            for name, value in zip(names, positional, strict=False)
+        )
+        kwargs = {name: self._argument(v, converters[name]) for name, v in keywords.items()}
+        if target in _VIEWS and not _is_viewable(args[0], args[1]):
+            target = torch.ops.aten.reshape.default
+        if op.SCHEMA.is_mutable:
+            self._functionalized(op, target, dict(zip(names, args, strict=False)) | kwargs)
+        else:
+            self.call(op, target, args, kwargs)
+
+    def _functionalized(self, op: SchemaOp, target: Any, given: dict[str, Any]) -> None:
+        """A custom operator that writes, as torch's functionalization calls it: on its bases."""
+        bases: list[Any] = []
+        for argument in op.SCHEMA.written:
+            given[f"_{argument.name}_base_index"] = len(bases)
+            bases.append(given.pop(argument.name))
+        for argument in op.SCHEMA.arguments:
+            if argument.default and not argument.written:
+                given.setdefault(argument.name, argument.default[0])
+        given["_all_bases"] = bases
+        self.call(op, torch.ops.higher_order.auto_functionalized_v2, (target,), given)
+
+    def call(
+        self,
+        op: Operation,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        example: tuple[Any] | None = None,
+    ) -> None:
+        """Append a call; `example` holds its example value where running it would not give it."""
+        node = self.graph.create_node(
+            "call_function", target, args, kwargs, name=node_name(op.location)
+        )
+        if example is None:
+            value = self._run(op, target, args, kwargs)
+            if value is _FAILED:
+                return
+        else:
+            value = example[0]
+        self._describe(node, op)
+        node.meta["val"] = value
+        bindings = compute_unbacked_bindings(self.shared.symbols.env, value)
+        if bindings:
+            node.meta["unbacked_bindings"] = bindings
+        if isinstance(value, tuple | list):
+            self._unpack(node, list(op.results), value, op)
+        elif op.results:
+            self.values[op.results[0]] = node
+
+    def _run(
+        self, op: Operation, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The call's example value, by torch's own shape functions.
+
+        What they ask of symbolic sizes was asked when the program was made: a guard of theirs would
+        fix an input's size (`upsample_linear1d` does).
+        """
+        examples, named = _examples(args), _examples(kwargs)
+        symbols = self.shared.symbols
+        try:
+            with symbols.env.suppress_guards(), symbols.on_fakes():
+                with contextlib.suppress(RuntimeError):
+                    return target(*examples, **named)
+                with enable_python_dispatcher():  # What torch's C++ wants as plain integers.
+                    return target(*examples, **named)
+        except Exception as error:  # torch's shape functions raise whatever they like
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            self.refuse(op, f"torch refuses the call: {reason}")
+            return _FAILED
+
+    def _unpack(self, node: Node, results: list[SSAValue], value: Any, op: Operation) -> None:
+        """`operator.getitem` for each result that is used or was named."""
+        rest = iter(results)
+        for index, item in enumerate(cast(Sequence[Any], value)):
+            nested = isinstance(item, tuple | list)
+            if item is None:  # of an operator that returns nothing, and writes
+                continue
+            count = len(cast(Sequence[Any], item)) if nested else 1
+            taken = [next(rest) for _ in range(count)]
+            wanted = [v for v in taken if v.name_hint or any(True for _ in v.uses)]
+            if not wanted:
+                continue
+            name = None if nested else taken[0].name_hint
+            part = self.graph.create_node(
+                "call_function", operator.getitem, (node, index), {}, name=name
+            )
+            self._describe(part, op)
+            part.meta["val"] = item
+            if nested:
+                self._unpack(part, taken, item, op)
+            else:
+                self.values[taken[0]] = part
+
+    def _describe(self, node: Node, op: Operation) -> None:
+        """Source line and module path, as export records them."""
+        if (line := source_line(op.location)) is not None:
+            file, _, number = line.rpartition(":")
+            node.meta["stack_trace"] = f'File "{file}", line {number}, in forward'
+        path = module_path(op.location) or ""
+        stack = {"L__self__": ("", "torch.nn.modules.module.Module")}
+        parts = path.split(".") if path else []
+        for end in range(1, len(parts) + 1):
+            inner = ".".join(parts[:end])
+            stack[f"L__self__.{inner}"] = (inner, "torch.nn.modules.module.Module")
+        node.meta["nn_module_stack"] = stack
+
+    def _argument(self, value: Any, convert: Any) -> Any:
+        if isinstance(value, SSAValue):
+            return self.values[value]
+        if isinstance(value, list):
+            return [self._argument(item, convert) for item in cast(list[Any], value)]
+        if value is None or convert is None:
+            return value
+        return convert(value)
+
+    def _sym_op(self, op: sym.SymOp) -> None:
+        function = type(op).FUNCTION
+        arguments = op.bind([self.values[value] for value in op.values])
+        given: Any = (arguments,) if function is torch.sym_sum else tuple(arguments)
+        self.call(op, function, given, {})
+
+    # -- control flow ------------------------------------------------------------------------
+
+    def _control(self, op: Operation) -> None:
+        operator_name, stems, groups = _CONTROL[type(op)]
+        operands = [self.values[value] for value in op.operands]
+        examples = [value.meta["val"] if isinstance(value, Node) else value for value in operands]
+        body_inputs = [arg.type for arg in op.regions[-1].block.args]
+        if isinstance(op, control.CondOp):
+            examples = examples[1:]
+        elif isinstance(op, control.MapOp | control.ScanOp):
+            examples = [self.shared.symbols.fake(type_) for type_ in body_inputs]
+        nodes: list[Node] = []
+        returned: list[Any] = []
+        for stem, region in zip(stems, op.regions, strict=True):
+            single = isinstance(op, control.WhileLoopOp) and region is op.condition
+            name, returned = self._subgraph(stem, region, examples, single)
+            nodes.append(self.graph.get_attr(name))
+        if isinstance(op, control.MapOp | control.ScanOp):
+            returned = [self.shared.symbols.fake(result.type) for result in op.results]
+        sizes = _group_sizes(op, groups)
+        given: list[tuple[Any, ...]] = []
+        for size in sizes:
+            given.append(tuple(operands[:size]))
+            operands = operands[size:]
+        lists = (
+            [list(g) for g in given] if isinstance(op, control.MapOp | control.ScanOp) else given
+        )
+        if isinstance(op, control.CondOp):
+            args = (given[0][0], *nodes, given[1])
+        else:
+            args = (*nodes, *lists)
+        target = getattr(torch.ops.higher_order, operator_name)
+        self.call(op, target, args, {}, (tuple(returned),))
+
+    def _subgraph(
+        self, stem: str, region: Region, examples: Sequence[Any], single: bool
+    ) -> tuple[str, list[Any]]:
+        block: Block = region.block
+        graph, root = Graph(), torch.nn.Module()
+        inner = GraphExporter(self.shared, graph, root)
+        for argument, example in zip(block.args, examples, strict=True):
+            name = node_name(argument.location) or argument.name_hint
+            inner.placeholder(name or f"arg{argument.index}_1", argument, example)
+        for op in block.ops:
+            if not isinstance(op, control.YieldOp):
+                inner.operation(op)
+        last = block.last_op
+        assert last is not None
+        outputs = tuple(inner.values[value] for value in last.operands)
+        graph.output(outputs[0] if single else outputs)
+        name = self.shared.graph_name(stem)
+        self.root.add_module(name, GraphModule(root, graph))
+        return name, [_examples(value) for value in outputs]
+
+
+_FAILED = object()
+
+_CONTROL: dict[type[Operation], tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    control.CondOp: ("cond", ("true_graph", "false_graph"), ("predicate", "inputs")),
+    control.WhileLoopOp: (
+        "while_loop",
+        ("while_loop_cond_graph", "while_loop_body_graph"),
+        ("carried", "additional"),
+    ),
+    control.MapOp: ("map_impl", ("body_graph",), ("sequences", "additional")),
+    control.ScanOp: ("scan", ("scan_combine_graph",), ("initial", "sequences", "additional")),
+}
+"""Op → higher-order operator, the names of its sub-graphs, the groups of its operands."""
+
+
+def _group_sizes(op: Operation, groups: Sequence[str]) -> list[int]:
+    sizes: list[int] = []
+    for name in groups:
+        group = getattr(op, name)
+        sizes.append(1 if isinstance(group, SSAValue) else len(cast(Sequence[SSAValue], group)))
+    return sizes
+
+
+_VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+
+
+def _is_viewable(operand: Any, sizes: Any) -> bool:
+    """Whether memory lies so that torch can view it, which rewrites do not ask: they mean values.
+
+    Fakes are viewed however they lie, tensors on the meta device are not.
+    """
+    if operand is None:  # Of an op that is refused.
+        return True
+    example = operand.meta["val"]
+    shape, strides, view = (
+        _hints(each) for each in (example.shape, example.stride(), _examples(sizes))
+    )
+    if shape is None or strides is None or view is None:
+        return True
+    try:
+        torch.empty_strided(shape, strides, device="meta").view(view)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _hints(sizes: Sequence[int | torch.SymInt]) -> list[int] | None:
+    """Sizes, symbolic ones as what they were while exporting; None if one was unknown."""
+    hints = [size if isinstance(size, int) else size.node.hint for size in sizes]
+    return None if None in hints else hints
+
+
+def _examples(value: Any) -> Any:
+    """Nodes replaced by their example values, in any nesting of a call's arguments."""
+    if isinstance(value, Node):
+        return value.meta["val"]
+    if isinstance(value, tuple | list):
+        items = cast(Sequence[Any], value)
+        return type(items)(_examples(item) for item in items)  # pyright: ignore[reportCallIssue]
+    if isinstance(value, dict):
+        return {name: _examples(item) for name, item in cast(dict[str, Any], value).items()}
+    return value

@@ -1,0 +1,326 @@
+"""Which nodes of a graph are one tensor, which look at another's memory, and how.
+
+A node is *the same tensor* as another (`detach`, an in-place call and what it wrote to), a *view*
+of one, or *fresh*. The alias annotations of schemas say which operators may give views. Whether one
+does that may also copy (`reshape`, `contiguous`, a composite operator that says nothing) is asked
+of the operator itself, on tensors without memory that lie as the graph's do.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, memory_of, pytree, schema_of
+from stepwell.ir.records import dataclass
+from stepwell.translate.importer.values import why_not_plain
+
+WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
+"""Calls of a sub-graph under a mode of torch, and how many arguments stand before it."""
+
+_VIEWS = frozenset(
+    "slice select diagonal transpose t numpy_T mT permute movedim swapaxes swapdims moveaxis view "
+    "_unsafe_view unsqueeze squeeze unflatten view_as split split_with_sizes chunk tensor_split "
+    "hsplit vsplit dsplit unbind narrow expand expand_as broadcast_to alias detach detach_ "
+    "lift_fresh as_strided unfold real imag view_as_real view_as_complex mH adjoint "
+    "matrix_H".split()
+)
+"""Operators whose result always looks at their operand's memory."""
+
+_FRESH = frozenset(
+    "linear layer_norm group_norm batch_norm instance_norm matmul conv1d conv2d conv3d "
+    "scaled_dot_product_attention gelu silu mish rms_norm embedding cross_entropy_loss "
+    "conv_transpose1d conv_transpose2d conv_transpose3d multi_head_attention_forward where "
+    "max_pool2d max_pool1d max_pool3d adaptive_avg_pool1d adaptive_avg_pool2d avg_pool1d "
+    "softmax log_softmax softplus relu6 selu prelu pixel_shuffle index_select hstack vstack stack "
+    "rnn_tanh lstm gru ones zeros full arange one_hot tile type_promote __and__ __or__ __xor__ "
+    "std var max min argsort sort topk item square true_divide multiply subtract divide".split()
+)
+"""Composite operators that never return their operand, though their schema cannot say so."""
+
+_DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"})
+"""They return their operand itself outside of training."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One tensor of the graph looks at another's memory."""
+
+    base: Node
+    node: Node
+    """The call that makes it, of `base`."""
+    index: int | None = None
+    """Which of the call's results it is, if the call gives several."""
+    sure: bool = True
+    """Whether it does on every run: a composite operator may have given a copy."""
+
+
+def is_wrapper(target: Any) -> bool:
+    """Whether a node calls a sub-graph under a mode of torch."""
+    return getattr(target, "__name__", "") in WRAPPERS
+
+
+def wrapped(module: GraphModule, node: Node) -> tuple[GraphModule, list[Any]]:
+    """The sub-graph that a wrapper calls, and what it is given."""
+    graph, *inputs = node.args[WRAPPERS[getattr(node.target, "__name__", "")] :]
+    assert isinstance(graph, Node)
+    inner = getattr(module, str(graph.target))
+    assert isinstance(inner, GraphModule)
+    return inner, inputs
+
+
+def returned(module: GraphModule) -> list[Any]:
+    """What a sub-graph returns, in order."""
+    found = next(n for n in reversed(module.graph.nodes) if n.op == "output").args[0]
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+def arguments(node: Node) -> dict[str, Any]:
+    """What a call of an operator is given, by schema name; what it leaves out is not there."""
+    target: Any = node.target
+    names = [argument.name for argument in schema_of(target).arguments]
+    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+def has_schema(target: Any) -> bool:
+    """Whether a call is one of an operator's overload."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and hasattr(schema, "overload_name")
+
+
+def base_name(target: Any) -> str:
+    """`slice` of `aten::slice.Tensor`."""
+    return str(schema_of(target).name).rpartition("::")[2]
+
+
+@dataclass
+class Aliases:
+    """The tensors of one graph, sub-graphs under a mode of torch included."""
+
+    module: GraphModule
+    owners: Mapping[Node, Node] = field(default_factory=dict[Node, Node])
+    """Placeholder → one before it whose tensor is the very same."""
+    order: dict[Node, int] = field(default_factory=dict[Node, int])
+    tensors: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    """Node → the first node that is this tensor."""
+    views: dict[Node, View] = field(default_factory=dict[Node, View])
+    """Tensor → what it looks at; others have memory of their own."""
+    _lists: dict[Node, View] = field(default_factory=dict[Node, View])
+    """Call with several results → how they look at an operand."""
+    _returns: dict[Node, list[Any]] = field(default_factory=dict[Node, list[Any]])
+    """Wrapper → what its sub-graph returns."""
+
+    def __post_init__(self) -> None:
+        for node, same in _flat(self.module, self._returns):
+            self.order[node] = len(self.order)
+            if same is not None:
+                self.tensors[node] = self.tensors[same]
+            elif node.op != "output":
+                self._place(node)
+
+    def root(self, tensor: Node) -> Node:
+        """The tensor whose memory one looks at in the end."""
+        while tensor in self.views:
+            tensor = self.views[tensor].base
+        return tensor
+
+    def path(self, tensor: Node) -> list[View]:
+        """The views from a tensor to its root."""
+        views: list[View] = []
+        while tensor in self.views:
+            views.append(self.views[tensor])
+            tensor = self.views[tensor].base
+        return views
+
+    def same(self, tensor: Node) -> tuple[Node, ...]:
+        """Every node that is a tensor."""
+        return tuple(node for node, is_ in self.tensors.items() if is_ is tensor)
+
+    def is_read_after(self, tensor: Node, at: int) -> bool:
+        """Whether a node behind a place reads a tensor."""
+        return any(
+            self.order.get(user, -1) > at for node in self.same(tensor) for user in node.users
+        )
+
+    def _place(self, node: Node) -> None:
+        found = self._of(node)
+        if isinstance(found, Node):
+            self.tensors[node] = self.tensors[found]
+            return
+        self.tensors[node] = node
+        if found is not None:
+            self.views[node] = found
+
+    def _of(self, node: Node) -> Node | View | None:
+        """The node that this one is, the view that it is, or None: memory of its own."""
+        if node.op != "call_function":
+            return self.owners.get(node)
+        if node.target is operator.getitem:
+            source, index = node.args
+            assert isinstance(source, Node)
+            if source in self._returns:
+                assert isinstance(index, int)
+                item = self._returns[source][index]
+                return item if isinstance(item, Node) else None
+            view = self._lists.get(source)
+            if view is None or not isinstance(index, int):
+                return None
+            return View(view.base, view.node, index, view.sure)
+        if not has_schema(node.target):
+            return None
+        found = self._annotated(node)
+        if isinstance(found, View) and isinstance(node.meta.get("val"), list | tuple):
+            self._lists[node] = found
+            return None
+        return found
+
+    def _annotated(self, node: Node) -> Node | View | None:
+        target: Any = node.target
+        schema, name, given = schema_of(target), base_name(target), arguments(node)
+        for argument in schema.arguments:
+            source = given.get(argument.name)
+            if argument.alias_info is None or not isinstance(source, Node):
+                continue
+            if not any(result.alias_info is not None for result in schema.returns):
+                continue
+            if argument.alias_info.is_write:
+                return source
+            if argument.name == "self" and given.get("copy"):
+                return None
+            return self._view(node, source, name in _VIEWS)
+        if name in _DROPOUTS:
+            source = node.args[0]
+            assert isinstance(source, Node)
+            return None if given.get("train") else source
+        if name in _FRESH or not has_kernel_for_key(target.name(), "CompositeImplicitAutograd"):
+            return None
+        for source in node.all_input_nodes:
+            if isinstance(source.meta.get("val"), torch.Tensor):
+                found = self._view(node, source, False)
+                if found is not None:
+                    return found
+        return None
+
+    def _view(self, node: Node, source: Node, always: bool) -> Node | View | None:
+        base = self.tensors[source]
+        if not always:
+            shares = _shares_memory(node, source)
+            if shares is False:
+                return None
+            if shares is None:
+                return View(base, node, sure=False)
+        if geometry(source) is not None and geometry(source) == geometry(node):
+            return source
+        return View(base, node)
+
+
+def _flat(
+    module: GraphModule, returns: dict[Node, list[Any]]
+) -> Iterator[tuple[Node, Node | None]]:
+    """Every node in the order of execution, with the node that it only names anew, if it does."""
+    for node in module.graph.nodes:
+        if node.op == "call_function" and is_wrapper(node.target):
+            inner, inputs = wrapped(module, node)
+            placed = [n for n in inner.graph.nodes if n.op == "placeholder"]
+            for inside, given in zip(placed, inputs, strict=True):
+                yield inside, given if isinstance(given, Node) else None
+            for inside, same in _flat(inner, returns):
+                if inside.op not in ("placeholder", "output"):
+                    yield inside, same
+            returns[node] = returned(inner)
+        yield node, None
+
+
+def geometry(node: Node) -> tuple[str, ...] | None:
+    """How a tensor lies in its memory; None for what is no tensor."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return None
+    shape, stride = str(tuple(value.shape)), str(tuple(value.stride()))
+    return shape, stride, str(value.storage_offset()), str(value.dtype)
+
+
+def is_row_major(node: Node) -> bool:
+    """Whether a tensor lies row-major and without gaps, for all sizes."""
+    value = node.meta["val"]
+    expected: Any = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if str(stride) != str(expected) and str(size) != "1":
+            return False
+        expected = size * expected
+    return True
+
+
+def _shares_memory(node: Node, source: Node) -> bool | None:
+    """Whether a call gives memory of an operand; None if that cannot be told."""
+    name = base_name(node.target)
+    if name in ("to", "contiguous", "type_as", "clone", "resolve_conj", "resolve_neg"):
+        return geometry(node) == geometry(source)  # Else they copy.
+    stand_ins: dict[Node, torch.Tensor] = {}
+    for input_node in node.all_input_nodes:
+        value = input_node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or not _is_static(value):
+            return True if name in ("reshape", "flatten") and is_row_major(source) else None
+        stand_ins[input_node] = torch.empty_strided(
+            tuple(value.shape), value.stride(), dtype=value.dtype, device="meta"
+        )
+    args, kwargs = pytree.tree_map_only(Node, stand_ins.__getitem__, (node.args, node.kwargs))
+    target: Any = node.target
+    try:
+        with torch.no_grad():
+            results = target(*args, **kwargs)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
+        return None
+    memory = memory_of(stand_ins[source].untyped_storage())
+    return any(
+        isinstance(result, torch.Tensor) and memory_of(result.untyped_storage()) == memory
+        for result in pytree.tree_leaves(results)
+    )
+
+
+def _is_static(value: torch.Tensor) -> bool:
+    return not any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+
+
+def twins(exported: ExportedProgram) -> tuple[dict[Node, Node], set[Node]]:
+    """Placeholders of tensors that share memory.
+
+    Returns:
+        Placeholder → an earlier one whose tensor is the very same; and those whose tensors share
+        memory with another's in any other way.
+    """
+    signature = exported.graph_signature
+    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    owners: dict[Node, Node] = {}
+    mixed: set[Node] = set()
+    held: dict[int, list[tuple[Node, torch.Tensor]]] = {}
+    for node in exported.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        name = names.get(node.name, "")
+        tensor = exported.state_dict.get(name, exported.constants.get(name))
+        if not isinstance(tensor, torch.Tensor) or why_not_plain(tensor) or not tensor.numel():
+            continue
+        others = held.setdefault(tensor.untyped_storage().data_ptr(), [])
+        for other, seen in others:
+            if _lies_as(tensor, seen):
+                owners[node] = owners.get(other, other)
+            else:
+                mixed |= {node, other}
+        others.append((node, tensor))
+    return owners, mixed
+
+
+def _lies_as(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (one.shape, one.stride(), one.dtype, one.data_ptr()) == (
+        other.shape,
+        other.stride(),
+        other.dtype,
+        other.data_ptr(),
+    )

@@ -1,0 +1,79 @@
+"""`from_exported_program`: a torch program becomes IR, as it stands.
+
+Nothing is decomposed, the input is not touched, and no weight is copied: the program's own
+tensors go into the weight store. Training graphs, functional graphs and ExecuTorch's edge dialect
+import alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch.export import ExportedProgram
+from xdsl.dialects.builtin import ModuleOp
+
+import stepwell.dialects.aten.level
+from stepwell.ir.diagnostics import StepwellError, UnsupportedError
+from stepwell.ir.levels import set_level
+from stepwell.ir.platform.process_settings import without_collection
+from stepwell.ir.program import Program
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.importer.constant_method import constant_method
+from stepwell.translate.importer.graph import Importing
+from stepwell.translate.importer.method import Source, import_method
+from stepwell.translate.importer.mutation import functional
+
+_LEVEL = stepwell.dialects.aten.level.ATEN_LEVEL.name
+
+
+def from_exported_program(
+    exported: ExportedProgram | Mapping[str, Any], *, method: str = "forward"
+) -> Program:
+    """Import a torch program, or several as methods of one program that share weights and state.
+
+    Args:
+        exported: a program of `torch.export` or of ExecuTorch's edge dialect, or a mapping from
+            method name to one, or to a plain value that a method of that name gives.
+        method: the name of the method of a lone program.
+
+    Raises:
+        UnsupportedError: listing everything that has no form in the IR, with its source line.
+    """
+    programs = exported if isinstance(exported, Mapping) else {method: exported}
+    _check_names(programs)
+    shared = Importing(WeightStore())
+    with without_collection():
+        sources = {
+            name: Source(*functional(program))
+            for name, program in programs.items()
+            if isinstance(program, ExportedProgram)
+        }
+        mutable = {key for source in sources.values() for key in source.mutable}
+        methods = [
+            import_method(shared, sources[name], name, mutable)
+            if name in sources
+            else constant_method(name, value)
+            for name, value in programs.items()
+        ]
+        if shared.problems:
+            raise UnsupportedError(shared.problems)
+        module = ModuleOp(methods)
+    set_level(module, _LEVEL)
+    samples = {
+        name: program.example_inputs
+        for name, program in programs.items()
+        if isinstance(program, ExportedProgram) and program.example_inputs is not None
+    }
+    return Program(module, shared.weights, samples)
+
+
+def _check_names(programs: Mapping[Any, Any]) -> None:
+    """Raise `StepwellError` unless there are methods, each of a name that a caller can say."""
+    if not programs:
+        raise StepwellError("there is no method", help='give a program, or {"forward": program}')
+    for name in programs:
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise StepwellError(
+                f"{name!r} is no name of a method", help='give texts, such as {"forward": program}'
+            )

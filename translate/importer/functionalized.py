@@ -1,0 +1,180 @@
+"""Custom operators that write to their arguments, as torch's functionalization writes them.
+
+`auto_functionalized_v2(op, value=v, _cache_base_index=0, _all_bases=[c])` calls an operator on
+copies: it gives the operator's returns, and what each base is afterwards. An argument is a base or
+a view of one, which the call describes. In the IR the op itself takes what was there and gives
+what is there then; a view is cut out before it and put back behind it.
+
+    %r, %c_after = llama.update_cache.default(%v, %c, 3) : (…) -> (tensor<…>, tensor<…>)
+
+The older `auto_functionalized(op, value=v, cache=c)` gives the written arguments in their order.
+
+Source: torch/_higher_order_ops/auto_functionalize.py of PyTorch 2.13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.fx import Node
+from xdsl.ir import Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import of_overload, op_class
+from stepwell.dialects.symbols import flat_types
+from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.translate.importer.interface import Importer
+
+NAMES = ("auto_functionalized", "auto_functionalized_v2")
+_VIEWS = ("alias", "size", "stride", "storage_offset", "slice_dim", "slice_start", "slice_end")
+
+
+def import_functionalized(importer: Importer, node: Node) -> None:
+    """Import a call of `auto_functionalized` or `auto_functionalized_v2`.
+
+    Raises:
+        UnsupportedError: the operator writes to a list of tensors, or it is no operator.
+    """
+    overload, *rest = node.args
+    given = dict(node.kwargs)
+    if rest or not hasattr(overload, "_schema"):
+        raise UnsupportedError(f"it calls {overload}, which is no operator with a schema")
+    cls = of_overload(overload)
+    written = [argument.name for argument in cls.SCHEMA.written]
+    if "_all_bases" not in given:
+        op = _called(importer, node, overload, given, {})
+        importer.values[node] = _in_order(cls, op, list(op.results[-len(written) :]))
+        return
+    bases: list[Any] = [_value(importer, base) for base in _items(given.pop("_all_bases"))]
+    described = {name: _description(given, name) for name in written}
+    views: dict[str, SSAValue] = {}
+    for name, (base, view) in described.items():
+        if base is None:
+            raise UnsupportedError(f"it allocates what it writes to argument {name}")
+        views[name] = _cut(importer, node, bases[base], view)
+    op = _called(importer, node, overload, given, views)
+    after = dict(zip(written, op.results[-len(written) :], strict=True))
+    for name, (base, view) in described.items():
+        assert base is not None
+        bases[base] = _put_back(importer, node, bases[base], after[name], view)
+    importer.values[node] = _in_order(cls, op, bases)
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _value(importer: Importer, item: Any) -> SSAValue:
+    return importer.value(item)
+
+
+def _description(given: dict[str, Any], name: str) -> tuple[int | None, dict[str, Any]]:
+    """Which base a written argument is or views, and how it does; taken out of the arguments."""
+    prefix = f"_{name}_"
+    base = given.pop(f"{prefix}base_index", None)
+    view = {key: given.pop(prefix + key) for key in _VIEWS if prefix + key in given}
+    if f"{prefix}length" in given:
+        raise UnsupportedError(f"it writes to argument {name}, a list of tensors")
+    view.pop("alias", None)
+    return base, view
+
+
+def _called(
+    importer: Importer,
+    node: Node,
+    overload: Any,
+    given: dict[str, Any],
+    views: dict[str, SSAValue],
+) -> SchemaOp:
+    """The op of the operator, its written arguments given as values."""
+    returned: list[Any] = list(node.meta["val"])[: len(of_overload(overload).SCHEMA.returns)]
+    op = written_call(importer, overload, given, views, returned)
+    _append(importer, node, op)
+    return op
+
+
+def written_call(
+    importer: Importer,
+    overload: Any,
+    given: dict[str, Any],
+    views: dict[str, SSAValue],
+    returned: Any,
+) -> SchemaOp:
+    """The op of an operator that writes; its results are its returns, then what it has written.
+
+    Args:
+        importer: knows what nodes stand for.
+        overload: the operator.
+        given: arguments by name.
+        views: those among them that are values already.
+        returned: example values of what it returns.
+    """
+    cls = of_overload(overload)
+    arguments: dict[str, Any] = dict(views)
+    for argument in cls.SCHEMA.arguments:
+        if argument.name in given:
+            arguments[argument.name] = _argument(importer, given[argument.name])
+    types = flat_types(returned)
+    types += [arguments[argument.name].type for argument in cls.SCHEMA.written]
+    return cls.from_arguments(_without_defaults(cls, arguments), types)
+
+
+def _without_defaults(cls: type[SchemaOp], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as a program passes them: torch's functionalization spells every default."""
+    by_name = cls.SCHEMA.by_name
+
+    def is_said(name: str, value: Any) -> bool:
+        default = by_name[name].default
+        same = bool(default) and type(value) is type(default[0]) and value == default[0]
+        return not same and not (value is None and by_name[name].type.is_tensor)
+
+    return {name: value for name, value in arguments.items() if is_said(name, value)}
+
+
+def _argument(importer: Importer, value: Any) -> Any:
+    if isinstance(value, Node):
+        return importer.value(value)
+    if isinstance(value, list | tuple):
+        return [_argument(importer, item) for item in value]
+    return value
+
+
+def _in_order(cls: type[SchemaOp], op: SchemaOp, bases: list[Any]) -> list[Any]:
+    """What getitem sees: the returns (one None for an operator that returns nothing), the bases."""
+    count = len(op.results) - len(cls.SCHEMA.written)
+    returned: list[Any] = list(op.results[:count])
+    return [*(returned if cls.SCHEMA.returns else [None]), *bases]
+
+
+def _append(importer: Importer, node: Node, op: Operation) -> SSAValue:
+    op.location = importer.shared.locations.of(node)
+    importer.block.add_op(op)
+    return op.results[0]
+
+
+def _cut(importer: Importer, node: Node, base: SSAValue, view: dict[str, Any]) -> SSAValue:
+    """The part of a base that a written argument is."""
+    if not view:
+        return base
+    arguments = {key: _argument(importer, value) for key, value in view.items()}
+    if "slice_dim" in arguments:
+        where = (arguments["slice_dim"], arguments["slice_start"], arguments["slice_end"])
+        return _append(importer, node, op_class("aten.slice.Tensor").make(base, *where))
+    where = (arguments["size"], arguments["stride"], arguments["storage_offset"])
+    return _append(importer, node, op_class("aten.as_strided.default").make(base, *where))
+
+
+def _put_back(
+    importer: Importer, node: Node, base: SSAValue, part: SSAValue, view: dict[str, Any]
+) -> SSAValue:
+    """The base with a part of it as it is after the call."""
+    if not view:
+        return part
+    arguments = {key: _argument(importer, value) for key, value in view.items()}
+    if "slice_dim" in arguments:
+        cls, where = "aten.slice_scatter.default", ("slice_dim", "slice_start", "slice_end")
+    else:
+        cls, where = "aten.as_strided_scatter.default", ("size", "stride", "storage_offset")
+    op = op_class(cls).make(base, part, *(arguments[key] for key in where))
+    return _append(importer, node, op)

@@ -1,0 +1,383 @@
+"""In-place operators made functional.
+
+Export keeps `x.add_(1)` as it is written. In SSA the write is a new value, which stands for the
+tensor from there on. What a view of another tensor writes is put back into that, up to the tensor
+that owns the memory, and every other view that is read later is cut again from what is there then:
+
+    y = x.t()[0]; z = x[1]; y.add_(1); z * 2
+    y' = y + 1; x' = select_scatter(x.t(), y', 0, 0).t(); z' = x'[1]; z' * 2
+
+Which tensors share memory, and how, is proven (`aliases`). Where it cannot be, and where a vmap or
+autocast is at work, torch's own functionalization takes over (`ExportedProgram.run_decompositions`,
+which decomposes nothing but what it must to know the aliases); it swaps torch's globals, and is
+called where nothing else of ours does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from stepwell.dialects.aten.interpretation import WRITES_UNDECLARED
+from stepwell.ir.compat.torch.torch_globals import torch_alone
+from stepwell.ir.compat.torch.torch_private import overloads_of, pytree, schema_of
+from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.records import dataclass
+from stepwell.translate.importer.aliases import (
+    Aliases,
+    View,
+    arguments,
+    base_name,
+    has_schema,
+    is_wrapper,
+    twins,
+    wrapped,
+)
+from stepwell.translate.importer.view_inverses import can_be_put_back
+
+_TRAINING_FLAGS = ("training", "train", "use_input_stats")
+_OF_SHAPE = frozenset(
+    "t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ resize_ resize_as_ "
+    "set_".split()
+)
+"""They change what a tensor object looks at, and no memory."""
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """A tensor gets the value that its memory has after a write."""
+
+    nodes: tuple[Node, ...]
+    """All that are this tensor."""
+    piece: Node
+    """The tensor that looks at the other."""
+    view: View
+    """How it does."""
+    is_base: bool
+    """Whether it is the other that gets a value, the piece being put back; else the piece does."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """What a call writes to one of its arguments."""
+
+    argument: str
+    same: tuple[Node, ...]
+    renewals: tuple[Renewal, ...]
+
+
+@dataclass
+class Writes:
+    """What in-place operators write: known before the graph is imported."""
+
+    placeholders: dict[Node, None] = field(default_factory=dict[Node, None])
+    """Inputs of the graph that are written, in the order of their first write."""
+    calls: dict[Node, tuple[Write, ...]] = field(default_factory=dict[Node, tuple[Write, ...]])
+    """Of each call that writes."""
+
+
+class AliasObserved(Exception):
+    """What only torch takes apart, if anybody. The message names the node."""
+
+
+def _needs_torch(node: Node) -> str | None:
+    """What a node does that only torch can take apart, or None."""
+    if node.op != "call_function":
+        return None
+    target: Any = node.target
+    if getattr(target, "__module__", "") == "torch._functorch.predispatch":
+        return "belongs to a vmap"
+    if getattr(target, "__name__", "") == "wrap_with_autocast":
+        device, _, enabled, *_ = node.args
+        return "computes under autocast" if enabled and device == "cpu" else None
+    return None
+
+
+def is_written(target: Any) -> bool:
+    """Whether a call of this target writes to an argument, by its schema."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and bool(getattr(schema, "is_mutable", False))
+
+
+def writes_statistics(node: Node) -> bool:
+    """Whether a call updates running statistics, which its schema does not say."""
+    if node.op != "call_function" or not has_schema(node.target):
+        return False
+    target: Any = node.target
+    schema = schema_of(target)
+    statistics = WRITES_UNDECLARED.get(
+        schema.name.replace("::", ".") + "." + (schema.overload_name or "default"), ()
+    )
+    given = arguments(node)
+    if not statistics or any(given.get(name) is None for name in statistics):
+        return False
+    return any(given.get(flag) for flag in _TRAINING_FLAGS)
+
+
+def functional(exported: ExportedProgram) -> tuple[ExportedProgram, Writes]:
+    """A program whose writes can be imported, and those writes.
+
+    Returns:
+        The program itself where its in-place operators can be made functional as they are, else
+        what torch's functionalization makes of it.
+
+    Raises:
+        UnsupportedError: torch refuses to functionalize the program.
+    """
+    try:
+        return exported, find_writes(exported)
+    except AliasObserved as observed:
+        reason = str(observed)
+    try:
+        with torch_alone():
+            rewritten = exported.run_decompositions({})
+    except Exception as error:  # torch raises whatever it likes here
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UnsupportedError(
+            f"{reason}, and torch cannot make the program functional: {first}"
+        ) from error
+    try:
+        return rewritten, find_writes(rewritten)
+    except AliasObserved as observed:
+        raise UnsupportedError(f"{observed}, also after torch made it functional") from None
+
+
+def find_writes(exported: ExportedProgram) -> Writes:
+    """The in-place writes of a graph.
+
+    Raises:
+        AliasObserved: it is not certain what one of them reaches.
+        UnsupportedError: one writes to memory that two buffers look at in different ways.
+    """
+    writes = Writes()
+    graphs = list(_graphs(exported.graph_module))
+    for _, nodes in graphs:
+        for node in nodes:
+            if reason := _needs_torch(node):
+                raise AliasObserved(f"node {node.name} {reason}")
+    for module, nodes in graphs:
+        writing = [node for node in nodes if _is_writing(node)]
+        if not writing:
+            continue
+        is_method = module is exported.graph_module
+        _Planner(module, exported if is_method else None, writes).plan(writing)
+    return writes
+
+
+def _is_writing(node: Node) -> bool:
+    return node.op == "call_function" and (is_written(node.target) or writes_statistics(node))
+
+
+def _graphs(module: GraphModule) -> Iterator[tuple[GraphModule, list[Node]]]:
+    """The graph of a method and of each sub-graph that control flow calls.
+
+    Sub-graphs under a mode of torch stand where they are called.
+    """
+    own: list[Node] = []
+    called: list[GraphModule] = []
+
+    def read(at: GraphModule) -> None:
+        under_modes = [
+            wrapped(at, n)[0]
+            for n in at.graph.nodes
+            if n.op == "call_function" and is_wrapper(n.target)
+        ]
+        own.extend(at.graph.nodes)
+        for _, inner in at.named_children():
+            if not isinstance(inner, GraphModule):
+                continue
+            if any(inner is one for one in under_modes):
+                read(inner)
+            else:
+                called.append(inner)
+
+    read(module)
+    yield module, own
+    for inner in called:
+        yield from _graphs(inner)
+
+
+class _Planner:
+    """Says of each write of one graph what has another value behind it."""
+
+    def __init__(
+        self, module: GraphModule, exported: ExportedProgram | None, found: Writes
+    ) -> None:
+        owners, self.mixed = ({}, set()) if exported is None else twins(exported)
+        self.aliases = Aliases(module, owners)
+        self.found = found
+        self.is_method = exported is not None
+        self.fixed: set[str] = set()
+        if exported is not None:
+            signature = exported.graph_signature
+            self.fixed = {*signature.inputs_to_parameters}
+            self.fixed |= {*signature.inputs_to_lifted_tensor_constants}
+
+    def plan(self, writing: list[Node]) -> None:
+        """Take every write, in order."""
+        for node in writing:
+            targets = _written_arguments(node)
+            if base_name(node.target) in _OF_SHAPE:
+                self._check_shape_alone(node, next(iter(targets.values())))
+            if _copies_onto_itself(node, self.aliases):
+                targets = {}
+            roots = [self.aliases.root(self.aliases.tensors[t]) for t in targets.values()]
+            if len(set(roots)) < len(roots):
+                raise AliasObserved(f"node {node.name} writes to one memory twice")
+            self.found.calls[node] = tuple(
+                self._write(node, name, target) for name, target in targets.items()
+            )
+
+    def _write(self, node: Node, argument: str, target: Node) -> Write:
+        aliases = self.aliases
+        tensor = aliases.tensors[target]
+        path = aliases.path(tensor)
+        for view in path:
+            if not can_be_put_back(view):
+                raise AliasObserved(f"node {node.name} writes to memory that {view.base} shares")
+        root = aliases.root(tensor)
+        self._note_root(node, root)
+        pieces = [tensor, *(view.base for view in path)]
+        up = [
+            Renewal(aliases.same(view.base), piece, view, is_base=True)
+            for piece, view in zip(pieces, path, strict=False)
+        ]
+        down = [
+            Renewal(aliases.same(other), other, aliases.views[other], is_base=False)
+            for other in self._read_again(node, root, set(pieces))
+        ]
+        return Write(argument, aliases.same(tensor), (*up, *down))
+
+    def _note_root(self, node: Node, root: Node) -> None:
+        if root.op not in ("placeholder", "get_attr"):
+            return
+        same = [n for n in self.aliases.same(root) if n.op == "placeholder"]
+        if not self.is_method or root.op == "get_attr" or any(n.name in self.fixed for n in same):
+            raise AliasObserved(f"node {node.name} writes to constant {root.name}")
+        if any(n in self.mixed for n in same):
+            raise UnsupportedError(
+                f"node {node.name} writes to {root.name}, of which another buffer is a view",
+                help="register one of them, and take the view in forward",
+            )
+        # Placeholders of sub-graphs are other names for what the method has.
+        self.found.placeholders |= dict.fromkeys(n for n in same if n.graph is root.graph)
+
+    def _read_again(self, node: Node, root: Node, renewed: set[Node]) -> list[Node]:
+        """The tensors of a memory that are read behind a write, and those they are cut from."""
+        aliases = self.aliases
+        at = aliases.order[node]
+        wanted: set[Node] = set()
+        for other in aliases.views:
+            if aliases.order[aliases.views[other].node] > at or aliases.root(other) is not root:
+                continue
+            if other in renewed or not aliases.is_read_after(other, at):
+                continue
+            for view in aliases.path(other):
+                if not view.sure:
+                    raise AliasObserved(
+                        f"node {node.name} writes to memory that {view.node.name} may share"
+                    )
+            while other not in renewed | wanted:
+                wanted.add(other)
+                other = aliases.views[other].base
+        return sorted(wanted, key=aliases.order.__getitem__)
+
+    def _check_shape_alone(self, node: Node, target: Node) -> None:
+        """A tensor that changes its own shape has memory of its own, which nobody else looks at."""
+        aliases = self.aliases
+        tensor = aliases.tensors[target]
+        alone = all(aliases.root(other) is not tensor for other in aliases.views)
+        if tensor in aliases.views or not alone or tensor.op == "placeholder":
+            raise AliasObserved(f"node {node.name} changes the shape of a tensor that is shared")
+
+
+def _written_arguments(node: Node) -> dict[str, Node]:
+    """What a call writes to, by the name of the argument."""
+    given = arguments(node)
+    target: Any = node.target
+    if not is_written(target):
+        names = WRITES_UNDECLARED[f"aten.{base_name(target)}.default"]
+        if base_name(target) != "batch_norm":
+            raise AliasObserved(f"node {node.name} updates running statistics in training")
+        return {name: given[name] for name in names}
+    written = [
+        a.name for a in schema_of(target).arguments if a.alias_info and a.alias_info.is_write
+    ]
+    found = {name: given.get(name) for name in written}
+    if not all(isinstance(value, Node) for value in found.values()):
+        raise AliasObserved(f"node {node.name} writes to a list of tensors")
+    if functional_overload(target) is None and not _is_custom(target):
+        raise AliasObserved(f"{target} has no functional form of its own")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_custom(target: Any) -> bool:
+    """Whether a user's operator writes, and gives nothing of what it wrote back as a result."""
+    schema = schema_of(target)
+    return target.namespace not in ("aten", "prims", "prim") and not any(
+        result.alias_info is not None for result in schema.returns
+    )
+
+
+def _copies_onto_itself(node: Node, aliases: Aliases) -> bool:
+    """The second half of `x[i] += y`: what was written in place is assigned to where it stands."""
+    if base_name(node.target) != "copy_":
+        return False
+    given = arguments(node)
+    source, target = given["src"], given["self"]
+    if not isinstance(source, Node):
+        return False
+    return _place(aliases, source) == _place(aliases, target)
+
+
+def _place(aliases: Aliases, node: Node) -> tuple[Any, ...]:
+    """Where a tensor looks: equal for two that are the same part of the same memory."""
+    tensor = aliases.tensors[node]
+    found: list[Any] = [aliases.root(tensor)]
+    for view in aliases.path(tensor):
+        if not view.sure:
+            return (tensor,)
+        given = arguments(view.node)
+        given.pop("self", None)
+        found += [view.node.target, view.index, *pytree.tree_leaves(sorted(given.items()))]
+    return tuple(found)
+
+
+_RENAMED: dict[str, str] = {
+    "normal_": "normal_functional",
+    "detach_": "detach",
+    "lift_fresh_": "lift_fresh",
+}
+
+
+def functional_overload(target: Any) -> Any:
+    """`aten.add.Tensor` for `aten.add_.Tensor` and `aten.add.out`; None where there is none.
+
+    It takes the same arguments of the same types, whatever its overload is called: what computes
+    `aten.pow_.Scalar` is `aten.pow.Tensor_Scalar`, not `aten.pow.Scalar`, a number to a tensor's
+    power.
+    """
+    schema: Any = schema_of(target)
+    namespace, name = str(schema.name).split("::")
+    wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
+    if len(wanted) == len(schema.arguments) - 1:
+        named = overloads_of(target)
+    elif name.endswith("_") and not name.endswith("__"):
+        packet = getattr(getattr(torch.ops, namespace), _RENAMED.get(name) or name[:-1], None)
+        same = getattr(packet, schema.overload_name or "default", None)
+        # `packet.__getattr__` would make overloads anew, which torch's tables do not know.
+        others = [] if packet is None else [getattr(packet, at) for at in packet.overloads()]
+        named = [same, *others]
+    else:
+        return None
+    for overload in named:
+        if overload is None or schema_of(overload).is_mutable:
+            continue
+        if [(a.name, str(a.type)) for a in schema_of(overload).arguments] == wanted:
+            return overload
+    return None

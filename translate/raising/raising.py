@@ -1,0 +1,500 @@
+"""Up again: a program at a target's level as one of torch's operators.
+
+An op of a target is raised by what it means: the interpreter's rule computes it with torch, and run
+on tensors without data it says with which operators. So there is no second table to keep true, and
+the result computes what the target does: `xnnpack.convolution_2d` is a `convolution` between two
+permutes, and a target's own normal form removes these. Where TOSA's rules say more than torch's
+operators can (the order of a sum), `raising_tosa` says with which operators they are written.
+
+Before:
+    %y = xnnpack.square_root(%x) : (tensor<2xf32>) -> tensor<2xf32>
+After:
+    %y = aten.sqrt.default(%x) : (tensor<2xf32>) -> tensor<2xf32>
+
+Delegates are opened in place; what a program has of torch's operators stays as it is. Nodes on
+quantized types go up as `raising_quantized` says, casts as `quantized_decomposed`. What has no way
+up is named, all of it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, cast
+
+import torch
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.traits import IsTerminator
+
+from stepwell.dialects.aten import PermuteDefault
+from stepwell.dialects.aten.registry import of_overload, op_class
+from stepwell.dialects.cmsis.ops import CmsisOp
+from stepwell.dialects.control import CondOp, WhileLoopOp, YieldOp
+from stepwell.dialects.ethosu import DelegateOp as EthosuDelegate
+from stepwell.dialects.quant.ops import DequantizeCast, QuantizeCast, StorageCast
+from stepwell.dialects.quant.types import Quantization, quantization
+from stepwell.dialects.symbols import (
+    Ranges,
+    Symbols,
+    is_of_more_than_one,
+    is_true_of,
+    tensor_type,
+)
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.dialects.tosa.generated import ReduceSumOp, RescaleOp, TransposeOp
+from stepwell.dialects.tosa.structural import CondIfOp
+from stepwell.dialects.tosa.structural import WhileLoopOp as TosaWhileLoopOp
+from stepwell.dialects.xnnpack import Convert, Copy, DynamicInt8Type, XnnpackOp
+from stepwell.dialects.xnnpack import DelegateOp as XnnpackDelegate
+from stepwell.ir.compat.torch.torch_private import pytree
+from stepwell.ir.core import WeightOp
+from stepwell.ir.declared.families import is_movement
+from stepwell.ir.declared.interpretation import Interpreter, Rule, rule_for
+from stepwell.ir.diagnostics import (
+    Problem,
+    StepwellError,
+    UnsupportedError,
+    describe_op,
+    op_name,
+)
+from stepwell.ir.dtypes import f32, i8, i16
+from stepwell.ir.levels import AFTER, CMSIS_TARGET, TOSA_TARGET, set_level, stopped_after
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.renderers import gives
+from stepwell.ir.rewriting.cleanup import RemoveDeadCode
+from stepwell.ir.rewriting.pipeline import Pipeline
+from stepwell.ir.rewriting.rewrite import Together
+from stepwell.ir.signature import get_signature
+from stepwell.ir.types import element, with_element
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.lowerings.pad import Pad
+from stepwell.translate.quantized.untyped import dequantized, is_spelled, quantized
+from stepwell.translate.raising.quantized import (
+    Casts,
+    at_run_time,
+    bias_in_reals,
+    is_quantized,
+    real_type,
+    spell_movements,
+    twin,
+    whole,
+)
+from stepwell.translate.raising.scales import (
+    LAYERS,
+    SCALED,
+    Scales,
+    layer_in_reals,
+    scales_of,
+    sum_of,
+)
+from stepwell.translate.raising.tosa import fake_of, in_torch
+from stepwell.translate.rewrites.calls.bring_weights_inside import take_weights_outside
+from stepwell.translate.rewrites.calls.recorded_calls import CannotTraceError, Recorder
+from stepwell.translate.rewrites.calls.traced_calls import to_ir
+from stepwell.translate.rewrites.sizes.sizes import Sizes
+from stepwell.translate.rewrites.views import permutes
+
+RAISED = ("xnnpack", "tosa", "executorch", "cmsis", "ethosu")
+"""Levels that have a way up."""
+OPENED = (XnnpackDelegate, EthosuDelegate, CondIfOp, TosaWhileLoopOp)
+"""What is said by what stands in it."""
+MERGED = Pipeline(
+    "raised",
+    (Together("merge-permutes", tuple(rule() for rule in permutes.RULES)), RemoveDeadCode()),
+)
+"""Layouts that one node leaves and the next one takes cancel out, so that layers meet casts."""
+
+
+@gives("aten", Program)
+def raised(program: Program) -> Program:
+    """A program at a target's level as one at the aten level, which computes the same.
+
+    Args:
+        program: it is not changed; weights are shared.
+
+    Raises:
+        StepwellError: the level has no way up.
+        UnsupportedError: listing every op that torch's operators do not say.
+    """
+    is_on_its_way = stopped_after(program.module) is not None
+    if program.level == "aten" and not is_on_its_way:
+        return program
+    if program.level not in RAISED and not is_on_its_way:
+        raise StepwellError(
+            f"a program at level {program.level!r} has no way up to aten",
+            help="levels with one are " + ", ".join(RAISED),
+        )
+    made = program.clone()
+    raiser = _Raiser(made)
+    for func in made.methods.values():
+        old = func.body.block
+        new = Block(arg_types=[real_type(arg.type) for arg in old.args])
+        raiser.ranges, raiser.inputs = get_signature(func).ranges, new.args
+        for before, after in zip(old.args, new.args, strict=True):
+            raiser.values[before] = after
+            after.name_hint = before.name_hint
+        raiser.take_scales(func, new)
+        raiser.block(old, new)
+        func.body.detach_block(old)
+        func.body.add_block(new)
+        old.erase(safe_erase=False)
+    if raiser.problems:
+        raise UnsupportedError(raiser.problems)
+    set_level(made.module, "aten")
+    for name in (AFTER, TOSA_TARGET, CMSIS_TARGET):
+        made.module.attributes.pop(name, None)
+    take_weights_outside(made)
+    if raiser.casts:
+        MERGED.run(made)
+        spell_movements(made, raiser.casts)
+    return made
+
+
+@dataclass
+class _Raiser:
+    program: Program
+    values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    shapes: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
+    """What is no tensor: TOSA's shapes, known ahead."""
+    problems: list[Problem] = field(default_factory=list[Problem])
+    ranges: Ranges = field(default_factory=dict[str, tuple[int, "int | None"]])
+    casts: Casts = field(default_factory=dict[SSAValue, tuple[SSAValue, Quantization]])
+    """Reals by the stored integers that they were dequantized from."""
+    inputs: Sequence[SSAValue] = ()
+    """Those of the method, which may be asked for their sizes."""
+    scales: Scales | None = None
+    """Of TOSA's integers, where these have a reading as reals."""
+
+    def take_scales(self, func: FuncOp, new: Block) -> None:
+        """Find the units of a method's integers; what it takes becomes reals."""
+        self.scales = scales_of(func, self.program.weights)
+        for arg in func.body.block.args if self.scales is not None else ():
+            if element(arg.type) in (i8, i16):
+                self._rounded_to(Appender(new, func, self.program), arg, self.values[arg])
+
+    def block(self, old: Block, new: Block) -> Operation | None:
+        """Raise the ops of a block into another; gives the terminator of what is opened."""
+        for op in old.ops:
+            if isinstance(op, XnnpackDelegate | EthosuDelegate):
+                self._open(op, new)
+            elif op.has_trait(IsTerminator) and isinstance(op.parent_op(), OPENED):
+                return op
+            elif isinstance(op, CondIfOp | TosaWhileLoopOp):
+                self._control(op, new)
+            elif isinstance(op, StorageCast | QuantizeCast | DequantizeCast):
+                self._cast(op, new)
+            elif isinstance(op, XnnpackOp) and is_quantized(op):
+                self._quantized(op, new)
+            elif self.scales is not None and isinstance(op, SCALED):
+                self._scaled(op, self.scales, new)
+            elif isinstance(op, XnnpackOp | TosaOp):
+                if not self.problems or not any(o in self.shapes for o in op.operands):
+                    self._raise(op, new)
+            elif isinstance(op, CmsisOp):
+                if self._is_ready(op):
+                    self._problem(op, "the kernel keeps ratios of scales, and no scales")
+            else:
+                self._copy(op, new)
+        return None
+
+    def _open(self, op: XnnpackDelegate | EthosuDelegate, new: Block) -> None:
+        if any(operand not in self.values for operand in op.operands):
+            return  # What made it is among the problems.
+        body = op.body.block
+        for argument, operand in zip(body.args, op.operands, strict=True):
+            self.values[argument] = self.values[operand]
+        last = self.block(body, new)
+        assert last is not None
+        for result, yielded in zip(op.results, last.operands, strict=True):
+            if yielded in self.values:
+                self.values[result] = self.values[yielded]
+
+    def _control(self, op: CondIfOp | TosaWhileLoopOp, new: Block) -> None:
+        """A target's branch or loop as torch's."""
+        if any(operand not in self.values for operand in op.operands):
+            return
+        regions: list[Region] = []
+        for region in op.regions:
+            inner = Block(arg_types=[real_type(arg.type) for arg in region.block.args])
+            self.values.update(zip(region.block.args, inner.args, strict=True))
+            last = self.block(region.block, inner)
+            assert last is not None
+            if any(operand not in self.values for operand in last.operands):
+                return  # What made it is among the problems.
+            inner.add_op(YieldOp(*(self.values[operand] for operand in last.operands)))
+            regions.append(Region(inner))
+        values = [self.values[operand] for operand in op.operands]
+        is_branch = isinstance(op, CondIfOp)
+        made = (CondOp if is_branch else WhileLoopOp).build(
+            operands=[values[0], values[1:]] if is_branch else [values, []],
+            regions=regions,
+            result_types=[[result.type for result in op.results]],
+        )
+        Appender(new, op, self.program).insert(made)
+        self.values.update(zip(op.results, made.results, strict=True))
+
+    def _copy(self, op: Operation, new: Block) -> None:
+        """An op as it is, over what its operands became."""
+        if any(operand not in self.values for operand in op.operands):
+            return  # What made it is among the problems.
+        copy = op.clone_without_regions(self._ported(op, new))
+        for old, region in zip(op.regions, copy.regions, strict=True):
+            for block in old.blocks:
+                inner = Block(arg_types=[real_type(arg.type) for arg in block.args])
+                self.values.update(zip(block.args, inner.args, strict=True))
+                self.block(block, inner)
+                region.add_block(inner)
+        new.add_op(copy)
+        for before, after in zip(op.results, copy.results, strict=True):
+            self.values[before] = after
+            after.name_hint = before.name_hint
+
+    def _ported(self, op: Operation, new: Block) -> dict[SSAValue, SSAValue]:
+        """The values that an op reads; a method of integers gives integers."""
+        values = dict(self.values)
+        scales = self.scales if isinstance(op, ReturnOp) else None
+        for operand in op.operands:
+            if scales is not None and element(operand.type) in (i8, i16):
+                b, held = Appender(new, op, self.program), scales.quantization(operand)
+                real = self.values[operand]
+                stored = self.casts.get(real)
+                values[operand] = quantized(b, real, held) if stored is None else stored[0]
+        return values
+
+    def _scaled(self, op: Operation, scales: Scales, new: Block) -> None:
+        """An operator of integers as that of the reals that they stand for."""
+        if isinstance(op, LAYERS):
+            return  # The rescale behind it writes it.
+        b, result = Appender(new, op, self.program), op.results[0]
+        if isinstance(op, RescaleOp) and op in scales.layers:
+            value = layer_in_reals(b, op, self.values[scales.layers[op].operands[0]], scales)
+            self._rounded_to(b, result, quantized(b, value, scales.quantization(result)))
+            made = PermuteDefault.make(self.values[result], [0, 2, 3, 1])
+            self.values[result] = b.insert(made).results[0]
+            return
+        if isinstance(op, RescaleOp):
+            value = self.values[op.input]
+        elif isinstance(op, ReduceSumOp):
+            summed, axes = sum_of(op)
+            mean = op_class("aten.mean.dim").make(self.values[summed], axes, True)
+            value = b.insert(mean).results[0]
+        elif isinstance(op, TransposeOp):
+            order = [int(axis) for axis in cast("Any", op.perms).get_values()]
+            value = b.insert(PermuteDefault.make(self.values[op.operands[0]], order)).results[0]
+        else:
+            real = type(op).create(
+                operands=op.operands,
+                result_types=[with_element(result.type, f32)],
+                properties=dict(op.properties),
+            )
+            shapes = [self.shapes[o] if o in self.shapes else self.values[o] for o in op.operands]
+            found = self._written(op, cast(TosaOp, real), shapes, b)
+            real.drop_all_references()
+            if found is None:
+                return
+            value = cast(SSAValue, found[0])
+        if element(result.type) in (i8, i16) and not is_movement(op):
+            self._rounded_to(b, result, quantized(b, value, scales.quantization(result)))
+        else:
+            self.values[result] = value
+
+    def _rounded_to(self, b: Appender, result: SSAValue, stored: SSAValue) -> None:
+        """What was rounded, as its reals."""
+        assert self.scales is not None
+        held = self.scales.quantization(result)
+        value = self.values[result] = dequantized(b, stored, held)
+        self.casts[value] = stored, held
+
+    def _raise(self, op: XnnpackOp | TosaOp, new: Block) -> None:
+        rule, b = rule_for(type(op)), Appender(new, op, self.program)
+        if not op.regions and rule and all(operand in self.shapes for operand in op.operands):
+            shapes = [self.shapes[operand] for operand in op.operands]
+            (value,) = rule(op, shapes, Interpreter(self.program.weights))
+            if isinstance(value, torch.Tensor):
+                self.values[op.results[0]] = b.constant(value.detach().clone().contiguous())
+            else:
+                self.shapes[op.results[0]] = value
+            return
+        if not self._is_ready(op):
+            return
+        shapes = [self.shapes[o] if o in self.shapes else self.values[o] for o in op.operands]
+        found = self._written(op, op, shapes, b)
+        for result, value in zip(op.results, found or (), strict=found is not None):
+            if isinstance(value, SSAValue):
+                self.values[result] = value
+                value.name_hint = value.name_hint or result.name_hint
+            else:
+                self.shapes[result] = value
+
+    def _is_ready(self, op: Operation) -> bool:
+        """Whether all that an op reads is known."""
+        return all(o in self.values or o in self.shapes for o in op.operands)
+
+    def _problem(self, op: Operation, reason: str) -> None:
+        fact = f"{op_name(op)}: what it means is said by no operators of torch: {reason}"
+        self.problems.append(Problem(fact, describe_op(op), "leave the program at its level"))
+
+    def _cast(self, op: StorageCast | QuantizeCast | DequantizeCast, new: Block) -> None:
+        """A cast, as `quantized_decomposed` has it: what is quantized is kept as its reals."""
+        value = self.values.get(op.input)
+        if value is None:
+            return
+        b, given, result_type = Appender(new, op, self.program), op.input.type, op.result.type
+        if isinstance(op, QuantizeCast):
+            value = self._rounded(b, value, result_type)
+        elif isinstance(op, StorageCast):
+            held = quantization(given)
+            value = (
+                self._reals(b, value, result_type) if held is None else quantized(b, value, held)
+            )
+        if isinstance(value, str):
+            self._problem(op, value)
+        else:
+            self.values[op.result] = value
+
+    def _reals(self, b: Appender, stored: SSAValue, type_: Attribute) -> SSAValue | str:
+        """The reals of plain stored integers."""
+        type_quantization = quantization(type_)
+        assert type_quantization is not None
+        if not is_spelled(type_quantization, stored):
+            return "there is a scale for each block of several axes"
+        value = dequantized(b, stored, type_quantization)
+        self.casts[value] = stored, type_quantization
+        return value
+
+    def _rounded(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
+        """Reals rounded to those that a quantized type has."""
+        type_quantization = quantization(type_)
+        return (
+            value
+            if type_quantization is None
+            else self._reals(b, quantized(b, value, type_quantization), type_)
+        )
+
+    def _quantized(self, op: XnnpackOp, new: Block) -> None:
+        """A node on quantized types: its twin on reals, whose result is rounded."""
+        if not self._is_ready(op):
+            return
+        b, result = Appender(new, op, self.program), op.results[0]
+        operands = [self.values[operand] for operand in op.operands]
+        bias_in_reals(b, op, operands)
+        shared, value = element(result.type), None
+        if isinstance(shared, DynamicInt8Type):
+            value = at_run_time(b, operands[0], shared.data)
+        elif not isinstance(op, Convert | Copy) or real_type(result.type) != operands[0].type:
+            value = self._of_twin(op, operands, b)
+        else:
+            value = operands[0]
+        if isinstance(value, SSAValue) and not is_movement(op):
+            value = self._of_layer(b, value, result.type)
+        if isinstance(value, str):
+            self._problem(op, value)
+        elif value is not None:
+            self.values[result] = value
+            value.name_hint = value.name_hint or result.name_hint
+
+    def _of_layer(self, b: Appender, value: SSAValue, type_: Attribute) -> SSAValue | str:
+        """A result rounded: ahead of the permute to the node's layout, where it ends in one."""
+        last = value.owner
+        if not isinstance(last, PermuteDefault) or quantization(type_) is None:
+            return self._rounded(b, value, type_)
+        source = last.operands[0]
+        typed = with_element(source.type, cast(Any, element(type_)))
+        layer = self._rounded(b, source, typed)
+        if isinstance(layer, str):
+            return layer
+        return b.insert(PermuteDefault.make(layer, last.arg("dims"))).results[0]
+
+    def _of_twin(self, op: XnnpackOp, operands: Sequence[SSAValue], b: Appender) -> SSAValue | None:
+        real = twin(op, operands)
+        found = self._written(op, real, list(operands), b)
+        real.drop_all_references()
+        return None if found is None else found[0]
+
+    def _written(
+        self, op: Operation, said: XnnpackOp | TosaOp, given: Sequence[Any], b: Appender
+    ) -> Sequence[Any] | None:
+        """The results of an op as the calls of what is `said` of it give them, or a problem."""
+        try:
+            return self._traced(said, given, b)
+        except (CannotTraceError, StepwellError) as error:
+            text = error.problems[0].fact if isinstance(error, StepwellError) else str(error)
+            self._problem(op, text)
+        except (RuntimeError, TypeError, ValueError, LookupError, NotImplementedError) as error:
+            self._problem(op, (str(error).splitlines() or [type(error).__name__])[0])
+        return None
+
+    def _traced(self, op: XnnpackOp | TosaOp, given: Sequence[Any], b: Appender) -> Sequence[Any]:
+        """Write the calls that an op's rule makes of values and shapes; gives its results."""
+        rule = rule_for(type(op))
+        if rule is None:
+            raise CannotTraceError("the interpreter has no rule for it")
+        symbols = Symbols(self.ranges)
+        symbols.mode.allow_non_fake_inputs = True
+        values = [o for o in given if isinstance(o, SSAValue)]
+        fakes = [
+            fake_of(symbols, o, self.program.weights) if isinstance(o, SSAValue) else o
+            for o in given
+        ]
+        known: dict[int, SSAValue] = {
+            id(fake): o for fake, o in zip(fakes, given, strict=True) if isinstance(o, SSAValue)
+        }
+        recorder = Recorder(None, lambda overload, is_root: None, symbols.env)
+        with symbols.on_fakes(), recorder:
+            results = [recorder.latest(value) for value in _computed(op, rule, fakes, recorder)]
+        for guard in symbols.env.guards:
+            if not is_of_more_than_one(guard.expr) and not is_true_of(guard.expr, self.ranges):
+                raise CannotTraceError(f"it holds only where {guard.expr}")
+        sizes = Sizes(b, [*self.inputs, *values], None)
+        for call in recorder.calls:
+            for used in pytree.tree_leaves(call.arguments):
+                if isinstance(used, torch.Tensor) and id(used) not in known:
+                    if (constant := getattr(used, "constant", None)) is None:
+                        raise CannotTraceError("it makes a tensor of its own")
+                    known[id(used)] = b.constant(constant.detach().clone().contiguous())
+            cls = of_overload(call.overload)
+            made = b.insert(cls.from_arguments(to_ir(call, known, sizes), call.types))
+            for fake, out in zip(call.results, made.results, strict=True):
+                known[id(fake)] = out
+                sizes.see(out)
+        found: list[Any] = []
+        for result, value in zip(op.results, results, strict=True):
+            if not isinstance(value, torch.Tensor):
+                found.append(value)
+                continue
+            if id(value) not in known:
+                raise CannotTraceError("it gives a tensor of its own")
+            if tensor_type(value) != result.type:
+                raise CannotTraceError(f"its rule gives {tensor_type(value)}")
+            found.append(known[id(value)])
+        return found
+
+
+def _computed(
+    op: XnnpackOp | TosaOp, rule: Rule, given: Sequence[Any], recorder: Recorder
+) -> Sequence[Any]:
+    """What torch computes for an op."""
+    if isinstance(op, XnnpackOp) and (layer := whole(op)) is not None:
+        return (layer(op, given, recorder.call),)
+    if (other := in_torch(op)) is not None:
+        return (other(op, given),)
+    return rule(op, given, Interpreter(WeightStore()))
+
+
+class Appender(Pad):
+    """Puts what is written at the end of a block, with the place of an op in the model."""
+
+    def __init__(self, block: Block, root: Operation, program: Program) -> None:
+        self.block, self.root, self.program = block, root, program
+
+    def insert(self, op: Operation, before: Operation | None = None) -> Operation:
+        """At the end."""
+        op.location = self.root.location
+        self.block.add_op(op)
+        return op
+
+    def weight(self, key: str, kind: str = "constant") -> SSAValue:
+        """The value of a weight, here."""
+        return self.insert(WeightOp(key, self.weights.type_of(key), kind)).results[0]

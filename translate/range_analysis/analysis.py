@@ -1,0 +1,290 @@
+"""What elements can be: meanings evaluated over intervals, through the whole program, once each.
+
+Nothing is assumed of inputs. Parameters are read if they are small (a layer's only behind a bounded
+operand). What was found is kept in the context of the lowering until a step begins, or a rewrite
+gives a value other numbers. A norm over n elements gives numbers up to √n, whatever it reads: the
+projections, and the scores, of attention behind a norm are bounded by the weights between.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from functools import partial
+from math import inf, isnan
+from typing import Generic, TypeVar
+
+import torch
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+import stepwell.dialects.reduction_semantics  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from stepwell.dialects.xnnpack import XnnpackOp
+from stepwell.ir.calls.calling import RANGES, declared_ranges
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
+from stepwell.ir.core import weight_key
+from stepwell.ir.declared.numerics import Proof
+from stepwell.ir.declared.scalar_semantics import Scalar, Term, meaning, range_of
+from stepwell.ir.dtypes import has_torch_dtype, i64, torch_dtype
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.types import dims, element
+from stepwell.ir.weights import UnknownValue
+from stepwell.translate.range_analysis.evaluation import Evaluation, kind_of_value
+from stepwell.translate.range_analysis.interval import ANY, Interval, hull, of_number
+
+LARGEST_READ = 1 << 18
+"""Elements of a weight that are looked at."""
+LARGEST_LAYER = 1 << 24
+"""Elements of a layer's weight whose sums are taken."""
+LONGEST_ROW = 1 << 22
+"""Products of singles whose sum rounds to less than twice what it is at most, in any order."""
+
+
+_T = TypeVar("_T")
+
+
+class _Asked(Exception):
+    """A value that has to be known before one that is being looked at."""
+
+    def __init__(self, value: SSAValue) -> None:
+        super().__init__()
+        self.value = value
+
+
+@dataclass
+class Analysis(ABC, Generic[_T]):
+    """What is known of each value of a program; each is looked at once, operands first."""
+
+    program: Program
+    known: dict[SSAValue, _T] = field(default_factory=dict[SSAValue, _T])
+    looking: bool = False
+
+    def of(self, value: SSAValue) -> _T:
+        """What is known of a value's elements."""
+        if value in self.known:
+            return self.known[value]
+        if self.looking:
+            raise _Asked(value)
+        self.looking = True
+        try:
+            return self._of(value)
+        finally:
+            self.looking = False
+
+    def _of(self, value: SSAValue) -> _T:
+        known, waiting = self.known, [value]
+        while waiting:
+            current = waiting[-1]
+            if current in known:
+                waiting.pop()
+                continue
+            fresh = [v for v in self.read(current) if v not in known]
+            if fresh:
+                waiting.extend(fresh)
+                continue
+            try:
+                known[current] = self.found(current)
+                waiting.pop()
+            except _Asked as asked:
+                waiting.append(asked.value)
+        return known[value]
+
+    def read(self, value: SSAValue) -> Iterable[SSAValue]:
+        """The values that must be known first."""
+        op = value.owner
+        if not isinstance(op, Operation) or kind_of_value(value) is None or weight_key(value):
+            return ()
+        return [v for v in operands_of(op) if isinstance(v.type, TensorType)]
+
+    @abstractmethod
+    def found(self, value: SSAValue) -> _T:
+        """What a value's elements are, from what is known of those that its op reads."""
+
+
+@dataclass
+class Values(Analysis[Interval]):
+    """Between which numbers elements lie, and whether they may be NaN."""
+
+    assumed: Mapping[SSAValue, Interval] = field(default_factory=dict[SSAValue, Interval])
+    """What inputs are declared to hold."""
+    rows: dict[str, float] = field(default_factory=dict[str, float])
+    """The greatest sum of sizes along a row, by the key of a layer's weight."""
+
+    def given(self, value: SSAValue) -> Interval:
+        """What is known of a value that no meaning is followed behind: an input, an opaque op."""
+        if value in self.assumed:
+            return self.assumed[value]
+        kind = kind_of_value(value)
+        if kind is not None and (declared := _declared(value)) is not None:
+            return kind.held(Interval(*declared, False, not kind.is_float))
+        if kind is None or kind.is_float:
+            return ANY
+        return Interval(kind.low, kind.high, False, True)
+
+    def found(self, value: SSAValue) -> Interval:
+        """From constants, and from the meaning of the op."""
+        kind = kind_of_value(value)
+        if kind is None:
+            return ANY
+        if (key := weight_key(value)) is not None:
+            return self._of_weight(key, value)
+        op = value.owner
+        if not isinstance(op, Operation):
+            return self.given(value)
+        if op.name == "aten.scaled_dot_product_attention.default":
+            return kind.held(Evaluation(self, op, kind).attention())
+        said = meaning(op)
+        if said is None or (said.element is not None and value is not op.results[0]):
+            return self._in_range(op, self.given(value))
+        if said.element is None:
+            parts = [self.of_scalar(part) for part in said.moved]
+            return self._in_range(op, hull(parts))
+        return self._in_range(op, Evaluation(self, op, kind)(said.element))
+
+    def of_scalar(self, given: Scalar) -> Interval:
+        """The interval of an operand's element, or of a number."""
+        if not isinstance(given, Term):
+            return of_number(given)
+        return ANY if given.value is None else self.of(given.value)
+
+    def chosen(self, value: SSAValue) -> Interval:
+        """What elements are wherever a choice takes them, if choices are all that reads a value."""
+        parts: list[Interval] = []
+        for use in value.uses:
+            op = use.operation
+            said, kind = meaning(op), kind_of_value(op.results[0]) if op.results else None
+            term = said.element if said else None
+            if term is None or kind is None or term.function != "where":
+                return self.of(value)
+            condition, *sides = term.operands
+            taken = [isinstance(side, Term) and side.value is value for side in sides]
+            if not any(taken):
+                return self.of(value)
+            self.of(op.results[0])
+            ask = Evaluation(self, op, kind)
+            pairs = zip(sides, (True, False), taken, strict=True)
+            parts += [ask.under(condition, side, holds) for side, holds, is_it in pairs if is_it]
+        return hull(parts) if parts else self.of(value)
+
+    def _in_range(self, op: Operation, found: Interval) -> Interval:
+        limits = op.output_range if isinstance(op, XnnpackOp) else range_of(op)
+        if limits is None:
+            return found
+        low, high = limits
+        return Interval(max(found.low, low), min(found.high, high), found.nan, found.whole)
+
+    def _of_weight(self, key: str, value: SSAValue) -> Interval:
+        held_as = self.program.weights.type_of(key)
+        if _count(held_as) > LARGEST_READ and element(held_as) != i64:
+            return self.given(value)
+        weight = self.program.weights.get(key)
+        if not weight.numel():
+            return Interval(0, 0, False, True)
+        if not weight.dtype.is_floating_point:
+            return Interval(int(weight.min()), int(weight.max()), False, True)
+        if weight.dtype not in (torch.float32, torch.float64):
+            weight = weight.double()
+        low, high = (float(end) for end in weight.aminmax())
+        if not isnan(low):  # A NaN would be both.
+            whole = low == high and low.is_integer()
+            return Interval(low, high, False, whole)
+        numbers = weight[~weight.isnan()]
+        if not numbers.numel():
+            return ANY
+        return Interval(float(numbers.min()), float(numbers.max()), True)
+
+    def most_of_rows(self, weight: SSAValue) -> float:
+        """The greatest sum of sizes along a row of a layer's weight, `[out, …]`."""
+        key = weight_key(weight)
+        if key is None or _count(weight.type) > LARGEST_LAYER:
+            return inf
+        if key not in self.rows:
+            self.rows[key] = self._sum_rows(key)
+        return self.rows[key]
+
+    def _sum_rows(self, key: str) -> float:
+        try:
+            weight = self.program.weights.get(key)
+        except UnknownValue:
+            return inf
+        if weight.dim() < 2 or not weight.numel() or not weight.is_floating_point():
+            return inf
+        if weight[0].numel() > LONGEST_ROW:
+            return inf
+        rows = weight.detach().flatten(1).abs()  # A tenth of the time of `vector_norm`.
+        found = float(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)).max())
+        return inf if isnan(found) else found
+
+
+def _declared(value: SSAValue) -> tuple[float, float] | None:
+    """Between which numbers the caller said that an input of a method lies."""
+    method = value.owner.parent_op() if isinstance(value.owner, Block) else None
+    if not isinstance(value, BlockArgument) or not isinstance(method, FuncOp):
+        return None
+    return declared_ranges(method)[value.index] if RANGES in method.attributes else None
+
+
+def _count(type_: Attribute) -> int:
+    count = 1
+    for size in dims(type_):
+        count *= size if isinstance(size, int) else LARGEST_READ + 1
+    return count
+
+
+# -- what is asked --------------------------------------------------------------------------------
+
+
+def values_of(program: Program) -> Values:
+    """What is known of a program's values, kept while it stays true."""
+    facts = program.context.facts(Values, partial(Values, program))
+    if facts.program is not program:  # A copy, in the same context.
+        program.context.forget()
+        facts = program.context.facts(Values, partial(Values, program))
+    return facts
+
+
+def interval(value: SSAValue, program: Program) -> Interval:
+    """The interval of a tensor's elements."""
+    return values_of(program).of(value)
+
+
+def is_away_from_zero(value: SSAValue, program: Program) -> bool:
+    """Whether no element is zero or denormal (NaN and infinities may be there)."""
+    value_element = element(value.type)
+    if not has_torch_dtype(value_element) or not torch_dtype(value_element).is_floating_point:
+        return False
+    least = torch.finfo(torch_dtype(value_element)).smallest_normal
+    found = interval(value, program)
+    return found.low >= least or found.high <= -least
+
+
+def is_bounded(value: SSAValue, program: Program) -> Proof | None:
+    """Proof that no element is infinite in the value's dtype (NaN may be there)."""
+    value_element = element(value.type)
+    if not has_torch_dtype(value_element):
+        return None
+    is_float = torch_dtype(value_element).is_floating_point
+    holds = not is_float or interval(value, program).is_bounded
+    return Proof("no element is infinite") if holds else None
+
+
+def most(values: Iterable[SSAValue], program: Program) -> list[float]:
+    """The greatest size of each one's elements that are not NaN; ∞ if there is no bound."""
+    return [interval(value, program).most for value in values]
+
+
+def is_never_nan(value: SSAValue, program: Program) -> Proof | None:
+    """Proof that no element is NaN."""
+    return None if interval(value, program).nan else Proof("no element is NaN")
+
+
+def is_finite(value: SSAValue, program: Program) -> Proof | None:
+    """Proof that no element is infinite or NaN."""
+    if (key := weight_key(value)) is not None:  # However large it is.
+        holds = bool(program.weights.get(key).isfinite().all())
+    else:
+        holds = None not in (is_bounded(value, program), is_never_nan(value, program))
+    return Proof("every element is a number") if holds else None

@@ -1,0 +1,392 @@
+"""One op's meaning over intervals, and what a condition says of the values that it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field, replace
+from math import inf
+from typing import Protocol
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes.maps import axis_map
+from stepwell.ir.compat.xdsl.xdsl_private import operands_of
+from stepwell.ir.declared.families import is_of
+from stepwell.ir.declared.scalar_semantics import Scalar, Term, count_of, keeps_axes, meaning
+from stepwell.ir.dtypes import has_torch_dtype
+from stepwell.ir.identity_cache import once_each
+from stepwell.ir.records import dataclass
+from stepwell.ir.signature import least_of
+from stepwell.ir.types import dims, element
+from stepwell.translate.range_analysis.interval import (
+    ANY,
+    SLACK,
+    Interval,
+    Kind,
+    kind_of,
+    of_number,
+)
+from stepwell.translate.range_analysis.transfer_functions import LEAST_EPSILON, RULES
+
+ABSORBED = 1e30
+"""Numbers below it leave the largest singles as they are, and infinities."""
+DEEPEST = 4
+"""Ops behind a value in which a condition of its operands is looked for."""
+
+
+class Known(Protocol):
+    """What is known of a program's values: `stepwell.translate.range_analysis.analysis.Values`."""
+
+    def of(self, value: SSAValue) -> Interval: ...
+    def most_of_rows(self, weight: SSAValue) -> float: ...
+
+
+Bound = tuple[Scalar, Scalar, bool]
+"""`(a, b, may_be_nan)`: a is at most b, or one of them is NaN."""
+
+
+@dataclass
+class Evaluation:
+    """One op's meaning over intervals: what `intervals.RULES` ask of other terms.
+
+    Attributes:
+        bounds: what is true wherever the element is read.
+        depth: how many ops behind an operand they are looked for in.
+    """
+
+    values: Known
+    op: Operation
+    kind: Kind
+    bounds: tuple[Bound, ...] = ()
+    depth: int = DEEPEST
+    known: dict[Term, Interval] = field(default_factory=dict[Term, Interval])
+
+    def __call__(self, given: Scalar) -> Interval:
+        """The interval of a term or a number."""
+        if not isinstance(given, Term):
+            return self.kind.number(given)
+        if given.value is not None:
+            found = self.values.of(given.value)
+            return self._bounded(given, found) if self.bounds else found
+        found = self.known.get(given)
+        if found is None:
+            rule = RULES.get(given.function)
+            found = ANY if rule is None else rule(self, given)
+            is_exact = self.kind.is_float and given.function in _EXACT
+            is_ratio = not self.kind.is_float and given.function == "divide"  # Not yet rounded.
+            if given.function not in _TRUTHS and not is_exact and not is_ratio:
+                found = self.kind.held(found)
+            if self._absorbs(given):
+                ends = max(found.low, self.kind.low), min(found.high, self.kind.high)
+                found = Interval(*ends, found.nan, found.whole)
+            self.known[given] = found
+        return found
+
+    def _absorbs(self, term: Term) -> bool:
+        """Whether a sum stays finite, as one side is too small to move the greatest number."""
+        if term.function not in ("add", "subtract") or not self.is_float:
+            return False
+        sides = [self(side) for side in term.operands]
+        is_small = any(side.most < ABSORBED for side in sides)
+        return is_small and self.largest > ABSORBED and all(side.is_bounded for side in sides)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the result is of floats."""
+        return self.kind.is_float
+
+    @property
+    def slack(self) -> float:
+        """What one rounding is off by, relative."""
+        return self.kind.slack
+
+    @property
+    def largest(self) -> float:
+        """The largest number of the result's type."""
+        return float(self.kind.high)
+
+    @property
+    def count(self) -> int | None:
+        """How many elements are folded for one of the result; None if that is symbolic."""
+        return count_of(self.op)
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether what is folded may have no element."""
+        if (count := self.count) is not None:
+            return count == 0
+        return any(least_of(size, self.op) < 1 for size in dims(self.op.operands[0].type))
+
+    @property
+    def nan_is_zero(self) -> bool:
+        """Whether a NaN that is cast to an integer is zero, as TOSA says."""
+        return self.op.name.startswith("tosa.")
+
+    def look(self, given: Scalar) -> tuple[Scalar, Operation]:
+        """What an element is in turn, with the op that it is of; other terms as they are."""
+        if isinstance(given, Term) and given.value is not None:
+            owner = given.value.owner
+            if isinstance(owner, Operation) and given.value is owner.results[0]:
+                said = meaning(owner)
+                if said is not None and said.element is not None:
+                    return said.element, owner
+        return given, self.op
+
+    def fold(self, given: Scalar, *functions: str) -> tuple[Term, Operation] | None:
+        """What an element is if it is folded, and stands in the place of what it was folded of."""
+        found, op = self.look(given)
+        if not isinstance(found, Term) or found.function not in functions:
+            return None
+        return (found, op) if op is self.op or keeps_axes(op) else None
+
+    def same(self, one: Scalar, other: Scalar) -> bool:
+        """Whether two terms are one, or elements of one value in one place."""
+        if one is other:
+            return True
+        if not isinstance(one, Term) or not isinstance(other, Term):
+            return False
+        if one.value is None or one.value is not other.value:
+            return False
+        places = [at for at, value in enumerate(self.op.operands) if value is one.value]
+        axes = axis_map(self.op) if len(places) > 1 else None
+        # A matrix times itself is no square: its rows are multiplied by its columns.
+        return len(places) < 2 or (axes is not None and len({axes.links[at] for at in places}) == 1)
+
+    def elements_of_norm(self, x: Scalar, factor: Scalar) -> int | None:
+        """Of how many squares `x · rsqrt(average(x²) + ε)` takes the mean; None: it does not."""
+        root, _ = self.look(factor)
+        if not isinstance(root, Term) or root.function != "rsqrt":
+            return None
+        shifted, of = self.look(root.operands[0])
+        if not isinstance(shifted, Term) or shifted.function != "add":
+            return None
+        inner = Evaluation(self.values, of, self.kind)
+        mean = inner.fold(shifted.operands[0], "average")
+        least = max(LEAST_EPSILON, self.kind.tiny)
+        if mean is None or inner(shifted.operands[1]).low < least:
+            return None
+        square, _ = self.look(mean[0].operands[0])
+        if not isinstance(square, Term) or square.function != "multiply":
+            return None
+        squares = self.same(square.operands[0], x) and self.same(square.operands[1], x)
+        return count_of(mean[1]) if squares else None
+
+    def is_part_of_sum(self, x: Scalar, sum_: Scalar) -> bool:
+        """Whether `x` is divided by its sum, or by that and a number that is not negative."""
+        more, of = self.look(sum_)
+        if isinstance(more, Term) and more.function == "add":
+            inner = Evaluation(self.values, of, self.kind)
+            if inner(more.operands[1]).low >= 0:
+                sum_ = more.operands[0]
+        found = self.fold(sum_, "total")
+        return found is not None and self.same(found[0].operands[0], x)
+
+    def is_of_greatest(self, given: Scalar) -> bool:
+        """Whether a term is `exp(x - greatest(x))`, one of which is 1."""
+        if not isinstance(given, Term) or given.function != "exp":
+            return False
+        less = given.operands[0]
+        if not isinstance(less, Term) or less.function != "subtract":
+            return False
+        x, most_ = less.operands
+        if not isinstance(most_, Term) or most_.function != "greatest":
+            return False
+        return self.same(most_.operands[0], x)
+
+    def least_total(self, given: Scalar) -> float:
+        """What a sum of what is not negative is at least: of a softmax's greatest, its mean."""
+        if self.is_of_greatest(given):
+            return 1.0
+        topk = given.value.owner if isinstance(given, Term) and given.value is not None else None
+        if not isinstance(topk, SchemaOp) or topk.name != "aten.topk.default":
+            return 0.0
+        softmax, sizes = topk.operands[0].owner, dims(topk.operands[0].type)
+        if not isinstance(softmax, SchemaOp) or softmax.name not in _SOFTMAX or not topk.arg("k"):
+            return 0.0
+        if self.op.name != "aten.sum.dim_IntList" or topk.arg("largest") is False:
+            return 0.0
+        at, over = topk.arg("dim") % len(sizes), softmax.arg("dim") % len(sizes)
+        axes: list[int] = self.op.arg("dim") if isinstance(self.op, SchemaOp) else []
+        is_summed = [axis % len(sizes) for axis in axes or ()] == [at]
+        size = sizes[at]
+        return 0.5 / size if is_summed and at == over and isinstance(size, int) and size else 0.0
+
+    def sum_of_products(self, given: Scalar) -> tuple[float, bool] | None:
+        """What sums of products are at most, before rounding, and whether they may be NaN.
+
+        Known of products with a layer's weight, and with weights of a softmax: those are not
+        negative, and a row of them sums to 1 or less, so that the sum is no more than the greatest
+        of what is weighed. None of others.
+        """
+        if not isinstance(given, Term) or given.function != "multiply":
+            return None
+        x, y = given.operands
+        if not isinstance(y, Term) or y.value is None:
+            return None
+        if isinstance(x, Term) and x.value is not None and is_softmax_of_rows(x.value, self.op):
+            weighed = self(y)
+            found = weighed.most * (1 + SLACK), self(x).nan or weighed.nan
+            return found if weighed.is_bounded else None
+        size = self(x).most
+        rows = self.values.most_of_rows(y.value) if size < inf and _has_rows(self.op) else inf
+        return (size * rows, self(x).nan) if rows < inf else None
+
+    def attention(self) -> Interval:
+        """What an attention gives: numbers among its values, where no score is infinite or NaN.
+
+        The weights of a query are not negative and sum to 1, or are all 0 where a mask closes the
+        row, as torch defines it. Scores below `ABSORBED`, and a mask with nothing above it, are
+        neither infinite nor NaN before what closes is added, and that leaves a number or −∞.
+        """
+        op = self.op
+        assert isinstance(op, SchemaOp)
+        q, k, v = map(self.values.of, op.operands[:3])
+        mask, scale, depth = op.operand("attn_mask"), op.arg("scale"), dims(op.operands[0].type)[-1]
+        masked = of_number(0) if mask is None else self.values.of(mask)
+        if not isinstance(depth, int) or not isinstance(scale, int | float | None):
+            return ANY
+        scores = 2 * max(depth, 1) * max(q.most, 1) * max(k.most, 1) * max(abs(scale or 1), 1)
+        is_known = scores < ABSORBED < self.largest and masked.high < ABSORBED
+        if op.arg("dropout_p") or not is_known or any(x.nan for x in (q, k, v, masked)):
+            return ANY
+        low, high = 2 * min(float(v.low), 0.0), 2 * max(float(v.high), 0.0)
+        return Interval(low, high, not v.is_bounded or max(-low, high) > self.largest)
+
+    def under(self, condition: Scalar, given: Scalar, holds: bool) -> Interval:
+        """What a term can be where a condition holds, or where it does not."""
+        bounds = tuple(_comparisons(self, condition, holds))
+        if not bounds:
+            return self(given)
+        inner = replace(self, bounds=(*self.bounds, *bounds), known={})
+        return inner(given) if isinstance(given, Term) and given.value else inner._cut(given)
+
+    def _bounded(self, given: Term, found: Interval) -> Interval:
+        """What an operand's element can be under bounds of itself and of what it is made of."""
+        found = self._cut(given, found)
+        assert given.value is not None
+        op, kind = given.value.owner, kind_of_value(given.value)
+        values = {end.value for pair in self.bounds for end in pair[:2] if isinstance(end, Term)}
+        if kind is None or not isinstance(op, Operation) or not _reads(op, values, self.depth):
+            return found
+        said = meaning(op)
+        if said is None or said.element is None:
+            return found
+        inner = Evaluation(self.values, op, kind, self.bounds, self.depth - 1)
+        return _both(found, inner(said.element))
+
+    def _cut(self, given: Scalar, found: Interval | None = None) -> Interval:
+        """What of an interval the bounds of a term leave."""
+        found = self(given) if found is None else found
+        outside = replace(self, bounds=(), known={})
+        for less, more, may_be_nan in self.bounds:
+            if self.same(less, given):
+                found = _cut(found, high=outside(more), may_be_nan=may_be_nan)
+            if self.same(more, given):
+                found = _cut(found, low=outside(less), may_be_nan=may_be_nan)
+        return found
+
+
+def _reads(op: Operation, values: set[SSAValue | None], depth: int) -> bool:
+    """Whether an op, or one behind it, computes elements of some values in their places."""
+    if depth == 0 or not is_of(op, "elementwise"):
+        return False
+    return any(
+        value in values
+        or (isinstance(value.owner, Operation) and _reads(value.owner, values, depth - 1))
+        for value in operands_of(op)
+    )
+
+
+def _both(one: Interval, other: Interval) -> Interval:
+    """What is in both of two intervals; if that is nothing, the first."""
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    if low > high:
+        return one
+    return Interval(low, high, one.nan and other.nan, one.whole or other.whole)
+
+
+def _cut(
+    x: Interval, *, low: Interval | None = None, high: Interval | None = None, may_be_nan: bool
+) -> Interval:
+    """What of an interval is not below one of a term, or not above one."""
+    least = x.low if low is None or (may_be_nan and low.nan) else max(x.low, low.low)
+    greatest = x.high if high is None or (may_be_nan and high.nan) else min(x.high, high.high)
+    if least > greatest:
+        return x  # Nothing is there; whatever is said of it is true.
+    return Interval(least, greatest, x.nan and may_be_nan, x.whole)
+
+
+def _comparisons(ask: Evaluation, condition: Scalar, holds: bool) -> Iterator[Bound]:
+    """What a condition says of two terms where it holds, or where it does not."""
+    found, _ = ask.look(condition)
+    if not isinstance(found, Term):
+        return
+    match found.function:
+        case "not_":
+            yield from _comparisons(ask, found.operands[0], not holds)
+        case "and_" if holds:
+            for part in found.operands:
+                yield from _comparisons(ask, part, True)
+        case "or_" if not holds:
+            for part in found.operands:
+                yield from _comparisons(ask, part, False)
+        case "less" | "less_equal":
+            one, other = found.operands
+            yield (one, other, False) if holds else (other, one, True)
+        case _:
+            pass
+
+
+_TRUTHS = frozenset("is_nan less less_equal equal not_ cast where".split())
+"""Functions whose results are not of the type of the op's, or are already."""
+_EXACT = frozenset(
+    "negate absolute minimum maximum greatest least some floor ceil round trunc sign".split()
+)
+"""Functions of floats that do not round."""
+
+
+_SOFTMAX = ("aten._softmax.default", "aten.softmax.int")
+_OF_ROWS = (*_SOFTMAX, "aten._safe_softmax.default")
+_BY_ROWS = frozenset(f"aten.{name}.default" for name in ("mm", "bmm", "matmul")) | {
+    "xnnpack.batch_matrix_multiply"
+}
+"""Products of the rows of the first operand."""
+
+
+def is_softmax_of_rows(value: SSAValue, product: Operation) -> bool:
+    """Whether each row that a product sums over is one of a softmax, moved as a whole."""
+    if product.name not in _BY_ROWS or value is not product.operands[0]:
+        return False
+    while isinstance(op := value.owner, Operation):
+        last = len(dims(value.type)) - 1
+        if op.name == "xnnpack.softmax":
+            return True
+        if op.name in _OF_ROWS:
+            assert isinstance(op, SchemaOp)
+            return op.arg("dim") % (last + 1) == last
+        axes = axis_map(op) if is_of(op, "movement") and len(op.operands) == 1 else None
+        before = len(axes.shapes[0]) - 1 if axes is not None else -1
+        if axes is None or before < 0 or axes.after(0, before) != last:
+            return False
+        value = op.operands[0]
+    return False
+
+
+def _has_rows(op: Operation) -> bool:
+    """Whether a weight's rows, `[out, …]`, are what an op sums products with."""
+    name = op.name
+    return name == "aten.linear.default" or ".conv" in name
+
+
+def kind_of_value(value: SSAValue) -> Kind | None:
+    """The kind of a tensor's elements; None where torch has none."""
+    return _kind_in(value.type)
+
+
+@once_each
+def _kind_in(type_: Attribute) -> Kind | None:
+    if not isinstance(type_, TensorType) or not has_torch_dtype(element(type_)):
+        return None
+    return kind_of(element(type_))

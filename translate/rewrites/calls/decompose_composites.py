@@ -1,0 +1,103 @@
+"""What PyTorch itself computes as other operators, written as those.
+
+A composite operator has no kernel: PyTorch's dispatcher runs a function over other operators, and
+that function, run here on tensors without data, says which. So the result is what eager PyTorch
+gives, and nothing here knows any operator. It runs behind a target's lowerings, on what they left.
+
+Before:
+    %y = aten.pairwise_distance.default(%x, %z, 1.0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2xf32>
+After:
+    %0 = aten.sub.Tensor(%x, %z) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    %1 = aten.add.Scalar(%0, 1.0e-06) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    %y = aten.norm.ScalarOpt_dim(%1, 1.0, [1]) : (tensor<2x3xf32>) -> tensor<2xf32>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+from xdsl.ir import Operation
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.dialects.aten.registry import torch_overload
+from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, schema_of
+from stepwell.ir.declared.bounds import roundings
+from stepwell.ir.program import Program
+from stepwell.ir.records import dataclass
+from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
+from stepwell.translate.decompositions import COMPOSITIONS
+from stepwell.translate.rewrites.calls.recorded_calls import FunctionOf
+from stepwell.translate.rewrites.calls.traced_calls import Trace, trace
+from stepwell.translate.rewrites.constants.fold_constants import is_plain
+
+TABLED = frozenset(
+    """_prelu_kernel affine_grid_generator aminmax heaviside masked_fill.Scalar masked_fill.Tensor
+    mse_loss rot90 xlogy.Tensor addcdiv""".split()
+)
+"""Operators with kernels whose entry in PyTorch's decomposition table computes what the kernel does."""
+
+
+def composite_function(overload: Any, is_root: bool = False) -> Callable[..., Any] | None:
+    """The function over others that stands for an operator, where PyTorch has one.
+
+    A composite's name is enough: whether it is the op that is taken apart (`is_root`) says nothing.
+    """
+    name = schema_of(overload).name.partition("::")[2]
+    overload_name = schema_of(overload).overload_name
+    name = f"{name}.{overload_name}" if overload_name else name
+    if overload.namespace == "aten" and name in TABLED:
+        from stepwell.ir.compat.torch.torch_private import decomposition_table
+
+        return decomposition_table[overload]
+    key = "CompositeImplicitAutograd"
+    is_composite = has_kernel_for_key(overload.name(), key)
+    return COMPOSITIONS.get(overload, overload.decompose) if is_composite else None
+
+
+@cache
+def decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """PyTorch's decompositions, those of the core operator set before the others."""
+    from stepwell.ir.compat.torch.torch_private import core_aten_decompositions, decomposition_table
+
+    return {**decomposition_table, **core_aten_decompositions()}
+
+
+@dataclass(frozen=True)
+class Composite:
+    """What an operator consists of."""
+
+    op: SchemaOp
+    pieces: Trace
+
+
+@dataclass(frozen=True)
+class TakeCompositesApart(Rewrite[Composite]):
+    """A composite operator to those that it consists of.
+
+    Attributes:
+        function_of: what stands for an operator; a function at the top of a module.
+    """
+
+    name: ClassVar[str] = "take-composites-apart"
+    anchors: ClassVar[tuple[type[Operation], ...]] = (SchemaOp,)
+    bound: ClassVar[Bound] = roundings("its pieces may round in another order")
+    function_of: FunctionOf = composite_function
+
+    def match(self, op: SchemaOp, program: Program) -> Composite | Refusal | None:
+        """Guards: composite, of known sizes, and no view in it is written in place."""
+        overload = torch_overload(type(op))
+        if (op.SCHEMA.namespace != "aten" and overload not in COMPOSITIONS) or self.function_of(
+            overload, True
+        ) is None:
+            return None
+        values = (*op.operands, *op.results)
+        if not all(is_plain(value.type) for value in values):
+            return Refusal("its shape is symbolic, or it gives a number known only at run time")
+        pieces = trace(op, self.function_of)
+        return pieces if isinstance(pieces, Refusal) else Composite(op, pieces)
+
+    def build(self, match: Composite, rw: Rewriter) -> None:
+        """Write the pieces in order."""
+        match.pieces.write(match.op, rw)

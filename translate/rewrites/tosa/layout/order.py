@@ -1,0 +1,157 @@
+"""aten → tosa: one rewrite per family of ops, then the transposes they left are cancelled."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from stepwell.ir.rewriting.rewrite import Named, Rewrite, Step, Together
+from stepwell.translate.canonicalize import fills, scaled_number_to_sum
+from stepwell.translate.decompositions.aten import (
+    arithmetic,
+    complex,
+    for_tosa,
+    normalizations,
+    norms,
+    pools,
+)
+from stepwell.translate.lowerings.lowering import step
+from stepwell.translate.lowerings.tosa import (
+    block_scaled,
+    casts,
+    curves,
+    discrete,
+    elementwise,
+    factories,
+    functions,
+    movement,
+    pooling,
+    powers,
+    products,
+    reductions,
+    resizing,
+    transforms,
+)
+from stepwell.translate.lowerings.tosa.indexed import indices, orders, patterns, scatters
+from stepwell.translate.lowerings.tosa.integers import elementwise as int_elementwise
+from stepwell.translate.lowerings.tosa.integers import functions as int_functions
+from stepwell.translate.lowerings.tosa.integers import layers as int_layers
+from stepwell.translate.lowerings.tosa.integers import reductions as int_reductions
+from stepwell.translate.lowerings.tosa.integers import softmax as int_softmax
+from stepwell.translate.rewrites.mxfp.remove_mx_recast import RemoveMxRecast
+from stepwell.translate.rewrites.tosa.integers.choose_stored_integers import ChooseStoredIntegers
+from stepwell.translate.rewrites.tosa.integers.compose_byte_functions import ComposeByteFunctions
+from stepwell.translate.rewrites.tosa.integers.fold_quantized_constant import FoldQuantizedConstant
+from stepwell.translate.rewrites.tosa.integers.hoist_rescale_over_maximum import (
+    HoistRescaleOverMaximum,
+)
+from stepwell.translate.rewrites.tosa.layout import merge_layout, sink_reshape
+from stepwell.translate.rewrites.tosa.layout.assign_layouts import AssignLayouts
+from stepwell.translate.rewrites.tosa.layout.hoist_reshape_over_slice import HoistReshapeOverSlice
+from stepwell.translate.rewrites.tosa.layout.simplify_transpose import SimplifyTranspose
+from stepwell.translate.rewrites.tosa.legalize_boundary import type_integers
+
+
+def each(*families: ModuleType) -> tuple[Rewrite[Any], ...]:
+    """The lowerings that files of functions hold, in their order."""
+    return tuple(rule() for family in families for rule in family.RULES)
+
+
+SPLIT: tuple[Rewrite[Any], ...] = (
+    step(for_tosa.promote_operands),
+    step(for_tosa.stft_to_frames),
+    step(for_tosa.istft_to_frames),
+    step(complex.complex_to_pairs),
+    *each(fills),
+    step(arithmetic.scaled_sum_to_products),
+    *each(scaled_number_to_sum),
+    step(for_tosa.write_slice_by_cat),
+    step(pools.maxima_with_places),
+    step(pools.adaptive_pool_by_parts),
+    step(pools.pool_by_images),
+    step(normalizations.distance_to_norms),
+    step(for_tosa.widen_halves),
+    step(normalizations.norm_by_groups),
+    step(normalizations.batch_norm_to_products),
+    step(normalizations.peel_norm_affine),
+    step(normalizations.split_layer_norm),
+    step(norms.decompose_group_norm),
+    step(arithmetic.split_gelu),
+)
+"""Operators that TOSA has not, by others; norms and activations as arithmetic whose constants can
+join a layer's weights."""
+
+TO_TOSA: tuple[Rewrite[Any], ...] = each(
+    block_scaled,
+    products,
+    pooling,
+    discrete,
+    elementwise,
+    powers,
+    functions,
+    curves,
+    reductions,
+    resizing,
+    factories,
+    transforms,
+    patterns,
+    movement,
+    indices,
+    scatters,
+    orders,
+    casts,
+)
+"""Every lowering; where anchors overlap, each takes other element types."""
+
+MEETING: tuple[Rewrite[Any], ...] = each(merge_layout)
+"""Transposes and reshapes in a row are one or none."""
+
+LAYOUT: tuple[Rewrite[Any], ...] = (
+    *MEETING,
+    SimplifyTranspose(),
+    HoistReshapeOverSlice(),
+    *each(sink_reshape),
+    RemoveMxRecast(),
+)
+"""What merges layout operators that meet, around `AssignLayouts`."""
+
+
+def layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
+    """Transposes are placed by a cut, twice; those that meet are merged before and between."""
+    return (
+        Together("merge-layouts", MEETING),
+        Named("place-layouts-first", AssignLayouts()),
+        Together("merge-layouts-between", MEETING),
+        Named("place-layouts-again", AssignLayouts()),
+        Together("layout", merges),
+    )
+
+
+INTEGERS: tuple[Rewrite[Any], ...] = (
+    FoldQuantizedConstant(),
+    *(rule() for rule in type_integers.RULES),
+    step(int_functions.int16_scale),
+    step(int_layers.int8_convolution),
+    step(int_layers.int8_linear),
+    step(int_elementwise.int8_add),
+    step(int_elementwise.int8_mul),
+    step(int_layers.int8_bmm),
+    step(int_reductions.int8_pool),
+    step(int_elementwise.int8_clamp),
+    step(int_elementwise.int8_extremum),
+    step(int_elementwise.int8_where),
+    step(int_elementwise.int8_pad),
+    step(int_functions.int8_comparison),
+    step(int_functions.int8_requantize),
+    step(int_functions.int8_function),
+    step(int_reductions.int8_reduction),
+    step(int_reductions.int8_resize),
+    step(int_softmax.int8_softmax),
+    step(int_functions.int16_function),
+    step(int_reductions.int8_cumsum),
+    ChooseStoredIntegers(),
+)
+"""Quantized layers as integers."""
+
+FEWER_INTEGERS: tuple[Rewrite[Any], ...] = (ComposeByteFunctions(), HoistRescaleOverMaximum())
+"""The same integers by fewer operators."""

@@ -1,0 +1,183 @@
+"""Move a reshape behind the operators that follow it, until it meets another and merges.
+
+Batched products want rank 3, a softmax was written for rank 4: behind the softmax the two reshapes
+meet. What stands beside a reshape is one too, or a constant that fits both shapes.
+
+rule sink-added-axes
+    Axes of size 1 that reshapes added, behind what keeps those axes.
+Before:
+    %y = $op of KEEPING(%a, …)
+After:
+    %n = without_axes(%y, $added)
+    %y = in_shape(%n, sizes_of(%y))
+with $added = axes_added(%y)
+unless cannot_follow(%y)
+for %a = tosa.reshape(%x, [1, 3, 4])
+for %x = "tensor<3x4xf32>", $op = "tosa.exp"
+not for %a = tosa.reshape(%x, %n) : (…) -> $A; $A = 'tensor<1x?x4xf32, #stepwell.shape<[1, "?", 4]>>', %x = 'tensor<?x4xf32, #stepwell.shape<["?", 4]>>', %n = "!tosa.shape<3>"
+
+rule sink-reshape
+    A reshape of any kind that nothing else reads, behind what computes each element for itself.
+Before:
+    %y = $op of ELEMENTWISE(%a, …)
+After:
+    %n = in_source_shape(%y, $source)
+    %y = in_shape(%n, sizes_of(%y))
+with $source = shape_before(%y)
+unless cannot_follow(%y)
+for %a = tosa.reshape(%x, [2, 6])
+for %x = "tensor<3x4xf32>", $op = "tosa.exp"
+not for %a = tosa.reshape(%x, %n) : (…) -> $A; $A = 'tensor<2x?xf32, #stepwell.shape<[2, "?"]>>', %n = "!tosa.shape<2>"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import SSAValue
+
+from stepwell.dialects.tosa import generated as t
+from stepwell.dialects.tosa.axes import DATA, ELEMENTWISE, is_block_scaled
+from stepwell.dialects.tosa.base import TosaOp
+from stepwell.ir.axes.alignment import dropped_units
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import i32
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
+from stepwell.ir.sizes.size import Dim
+from stepwell.ir.types import element
+from stepwell.translate.rewrites.tosa.layout import merge_layout
+from stepwell.translate.rewrites.tosa.operators.building import Builder, elements, shape_of
+from stepwell.translate.rewrites.tosa.operators.sizes import is_spelled
+from stepwell.translate.rules import read_rules
+
+REDUCTIONS = (t.ReduceSumOp, t.ReduceMaxOp, t.ReduceMinOp, t.ReduceProductOp)
+KEEPING = (*ELEMENTWISE, *REDUCTIONS)
+
+Shape = tuple[Dim, ...]
+
+
+def cannot_follow(value: SSAValue) -> Refusal | None:
+    """Shapes that are known, of elements that stand for themselves."""
+    data = data_of(value)
+    sources = [v.owner.input1 for v in data if isinstance(v.owner, t.ReshapeOp)]
+    if not is_spelled(*data, value, *sources):
+        return Refusal("a shape is not known")
+    if is_block_scaled(cast("TosaOp", value.owner)):
+        return Refusal("its blocks run along the last axis")
+    return None
+
+
+def axes_added(value: SSAValue) -> tuple[int, ...] | Refusal | None:
+    """The axes, of size 1 in every operand, that all reshapes put in and did nothing else."""
+    op, data, first = cast("TosaOp", value.owner), data_of(value), _reshaped(value)
+    if first is None:
+        return None
+    added = tuple(sorted(dropped_units(shape_of(first), _source_shape(first)) or ()))
+    if not added:
+        return None
+    for operand in data:
+        shape = shape_of(operand)
+        if any(shape[axis] != 1 for axis in added):
+            return Refusal("an operand has elements along an axis that was added")
+        if isinstance(operand.owner, t.ReshapeOp):
+            if _source_shape(operand) != without(shape, added):
+                return Refusal("the operands were reshaped in different ways")
+        elif weight_key(operand) is None:
+            return Refusal("an operand was not reshaped")
+    if isinstance(op, REDUCTIONS) and op.axis.value.data in added:
+        return Refusal("the reduction runs along an axis that was added")
+    return added
+
+
+def shape_before(value: SSAValue) -> Shape | Refusal | None:
+    """The one shape from which all operands were reshaped; constants fit both."""
+    op, data, first = cast("TosaOp", value.owner), data_of(value), _reshaped(value)
+    if first is None:
+        return None
+    source, result = _source_shape(first), shape_of(value)
+    for operand in data:
+        shape = shape_of(operand)
+        if isinstance(operand.owner, t.ReshapeOp):
+            if _source_shape(operand) != source or shape != result:
+                return Refusal("the operands were reshaped in different ways")
+            if any(use.operation is not op for use in operand.uses):
+                return Refusal("another op reads the reshape")
+        elif weight_key(operand) is None:
+            return Refusal("an operand was not reshaped")
+        elif elements(shape) != 1 and not keeps_last(shape, result, source):
+            return Refusal("a constant varies along an axis that the reshape changes")
+    per_channel = isinstance(op, t.RescaleOp) and op.per_channel.value.data
+    if per_channel and source[-1:] != result[-1:]:
+        return Refusal("it rescales each channel, which must be the last axis")
+    return source
+
+
+def _reshaped(value: SSAValue) -> SSAValue | None:
+    """The first of what an operator computes of that a reshape gives."""
+    return next((v for v in data_of(value) if isinstance(v.owner, t.ReshapeOp)), None)
+
+
+def data_of(value: SSAValue) -> list[SSAValue]:
+    """The operands whose axes are the result's: the others are parameters."""
+    op = cast("TosaOp", value.owner)
+    return list(op.operands[: DATA.get(type(op))])
+
+
+def keeps_last(shape: Sequence[Dim], result: Sequence[Dim], source: Sequence[Dim]) -> bool:
+    """Whether a constant varies along the last axis alone, which the reshape keeps."""
+    return elements(shape[:-1]) == 1 and bool(source) and source[-1] == result[-1] == shape[-1]
+
+
+def without(shape: Sequence[Dim], axes: Sequence[int]) -> Shape:
+    """A shape with some axes taken out."""
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def without_axes(rw: Rewriter, value: SSAValue, added: Sequence[int]) -> SSAValue:
+    """What an operator gives of operands without the axes that were added."""
+    b = Builder(rw)
+    operands = [_source(v) or b.reshape(v, without(shape_of(v), added)) for v in data_of(value)]
+    fields: dict[str, Any] = {}
+    if isinstance(value.owner, REDUCTIONS):
+        axis = value.owner.axis.value.data
+        fields["axis"] = IntegerAttr(axis - sum(a < axis for a in added), i32)
+    return _again(b, value, operands, without(shape_of(value), added), fields)
+
+
+def in_source_shape(rw: Rewriter, value: SSAValue, source: Shape) -> SSAValue:
+    """What an operator gives of operands in the shape that they had."""
+    b = Builder(rw)
+    operands = [
+        _source(v)
+        or b.reshape(v, (*[1] * (len(source) - 1), *(shape_of(v)[-1:] or (1,))) if source else ())
+        for v in data_of(value)
+    ]
+    return _again(b, value, operands, source, {})
+
+
+def _again(
+    b: Builder, value: SSAValue, operands: list[SSAValue], shape: Shape, fields: dict[str, Any]
+) -> SSAValue:
+    """The operator of other data, in another shape."""
+    op = cast("TosaOp", value.owner)
+    rest, properties = op.operands[len(operands) :], {**op.properties, **fields}
+    new = b.op(type(op), [*operands, *rest], shape, element(value.type), **properties)
+    new.name_hint = value.name_hint
+    return new
+
+
+def _source(value: SSAValue) -> SSAValue | None:
+    """What a reshape reads."""
+    return value.owner.input1 if isinstance(value.owner, t.ReshapeOp) else None
+
+
+def _source_shape(value: SSAValue) -> Shape:
+    """The shape of what the reshape reads that gives a value."""
+    source = _source(value)
+    assert source is not None
+    return shape_of(source)
+
+
+RULES = read_rules(__doc__, vars(merge_layout) | globals())

@@ -1,0 +1,158 @@
+"""Which layers take constants of channels into their weights, and under which conditions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from stepwell.dialects import aten
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.core import weight_key
+from stepwell.ir.dtypes import is_float
+from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
+from stepwell.ir.types import dims, element
+from stepwell.ir.weights import WeightStore
+from stepwell.translate.scale_folding.recipes import (
+    scale_columns,
+    scale_input_channels,
+    shift_through_convolution,
+    shift_through_linear,
+)
+
+
+class Layer(ABC):
+    """A kind of op whose operands are an input, a weight `[out, …]` and perhaps a bias `[out]`."""
+
+    WORD: ClassVar[str]
+    """What refusals call it."""
+
+    @abstractmethod
+    def channels_read(self, op: SchemaOp) -> int:
+        """The axis of its input that holds channels."""
+
+    @abstractmethod
+    def channels_made(self, op: SchemaOp) -> int | None:
+        """The axis of its result that holds channels, if it has output features of floats."""
+
+    @abstractmethod
+    def refuses_input(self, op: SchemaOp, shifted: bool) -> Refusal | None:
+        """Why weights cannot take in what each input channel is scaled, or also shifted, by."""
+
+    def refuses_output(self, op: SchemaOp) -> Refusal | None:
+        """Why weights cannot take in what stands behind the op, constant as they may be."""
+        return None
+
+    @abstractmethod
+    def scaled(self, store: WeightStore, op: SchemaOp, scale: str) -> str:
+        """The key of the weight with each input channel times its factor."""
+
+    @abstractmethod
+    def shifted(self, store: WeightStore, op: SchemaOp, shift: str) -> str:
+        """The key of the bias, with what a shift of each input channel adds."""
+
+    def runs_on(self, op: SchemaOp, *, bias: bool, weight: bool = True) -> Refusal | None:
+        """That the weight, or the bias if there is one, is computed at run time."""
+        if weight and weight_key(op.operands[1]) is None:
+            return Refusal(f"the {self.WORD}'s weight is computed at run time")
+        operand = op.operand("bias")
+        if bias and operand is not None and weight_key(operand) is None:
+            return Refusal(f"the {self.WORD}'s bias is computed at run time")
+        return None
+
+
+class Linear(Layer):
+    """`aten.linear`: channels stand last."""
+
+    WORD: ClassVar[str] = "linear"
+
+    def channels_read(self, op: SchemaOp) -> int:
+        return len(dims(op.operands[0].type)) - 1
+
+    def channels_made(self, op: SchemaOp) -> int | None:
+        result_type = op.results[0].type
+        has_features = len(dims(op.operands[1].type)) == 2 and is_float(element(result_type))
+        return len(dims(result_type)) - 1 if has_features else None
+
+    def refuses_input(self, op: SchemaOp, shifted: bool) -> Refusal | None:
+        if weight_key(op.operands[1]) is not None and len(dims(op.operands[1].type)) != 2:
+            return Refusal("the linear's weight is a vector: there is no bias to take the shift")
+        return self.runs_on(op, bias=shifted)
+
+    def scaled(self, store: WeightStore, op: SchemaOp, scale: str) -> str:
+        return store.derive(scale_columns.__name__, [key_of(op, "weight"), scale])
+
+    def shifted(self, store: WeightStore, op: SchemaOp, shift: str) -> str:
+        return store.derive(
+            shift_through_linear.__name__, [key_of(op, "weight"), shift, *bias_of(op)]
+        )
+
+
+class Convolution(Layer):
+    """`aten.convolution` of a batch, not transposed: channels are axis 1."""
+
+    WORD: ClassVar[str] = "convolution"
+
+    def channels_read(self, op: SchemaOp) -> int:
+        return len(dims(op.operands[0].type)) - len(dims(op.operands[1].type)) + 1
+
+    def channels_made(self, op: SchemaOp) -> int | None:
+        return self.channels_read(op) if is_float(element(op.results[0].type)) else None
+
+    def refuses_input(self, op: SchemaOp, shifted: bool) -> Refusal | None:
+        if op.arg("transposed"):
+            return Refusal("the convolution is transposed: its borders sum fewer inputs")
+        if shifted and any(op.arg("padding")):
+            return self.runs_on(op, bias=False) or Refusal(
+                "the convolution pads with zeros, which the shift would have to leave alone"
+            )
+        return self.runs_on(op, bias=shifted)
+
+    def refuses_output(self, op: SchemaOp) -> Refusal | None:
+        return Refusal("the convolution is transposed") if op.arg("transposed") else None
+
+    def scaled(self, store: WeightStore, op: SchemaOp, scale: str) -> str:
+        sources = [key_of(op, "weight"), scale]
+        return store.derive(scale_input_channels.__name__, sources, groups=op.arg("groups"))
+
+    def shifted(self, store: WeightStore, op: SchemaOp, shift: str) -> str:
+        sources = [key_of(op, "weight"), shift, *bias_of(op)]
+        return store.derive(shift_through_convolution.__name__, sources, groups=op.arg("groups"))
+
+
+Layers = Mapping[type[Operation], Layer]
+LAYERS: Layers = {aten.LinearDefault: Linear(), aten.ConvolutionDefault: Convolution()}
+
+
+def layer_of(op: Operation | Block, layers: Layers = LAYERS) -> tuple[SchemaOp, Layer] | None:
+    """An op and what kind of layer it is."""
+    layer = layers.get(type(op)) if isinstance(op, SchemaOp) else None
+    return None if layer is None or not isinstance(op, SchemaOp) else (op, layer)
+
+
+def key_of(op: SchemaOp, name: str) -> str:
+    """The key of an operand that is known to be a constant."""
+    value = op.operand(name)
+    key = None if value is None else weight_key(value)
+    assert key is not None, f"{op.name}: {name} is no constant"
+    return key
+
+
+def bias_of(op: SchemaOp) -> list[str]:
+    """The key of a layer's bias, which is a constant if there is one."""
+    return [] if op.operand("bias") is None else [key_of(op, "bias")]
+
+
+def with_weights(
+    rw: Rewriter, op: SchemaOp, value: SSAValue, weight: str | None, bias: str | None
+) -> SchemaOp:
+    """A layer like this, not inserted yet, on another input and with other weights, if any."""
+    arguments = {**op.present(), "input": value}
+    for name, key in (("weight", weight), ("bias", bias)):
+        if key is not None:
+            arguments[name] = rw.weight(key)
+    new = type(op).from_arguments(arguments, [op.results[0].type])
+    new.results[0].name_hint = op.results[0].name_hint
+    return new

@@ -1,0 +1,250 @@
+"""Ops that `@means` says: what they fold, then what each element is of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, prod
+from typing import Any
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.dialects.aten.op import SchemaOp
+from stepwell.ir.axes.maps import All, Along, Flat, Links, Once, axis_map, kept
+from stepwell.ir.declared.scalar_semantics import Term
+from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.dtypes import i1
+from stepwell.ir.types import dims, element
+from stepwell.translate.upstream.linalg_exporter.bodies import Body, Value, computed_type
+from stepwell.translate.upstream.linalg_exporter.writing import (
+    Text,
+    affine,
+    all_axes,
+    divided,
+    is_tensor,
+    spelled,
+    tensor_type,
+)
+
+STARTS: Mapping[str, tuple[float, str]] = {
+    "total": (0, "add"),
+    "average": (0, "add"),
+    "greatest": (-inf, "maximum"),
+    "least": (inf, "minimum"),
+}
+"""What folds begin with, and what they fold by."""
+
+
+def computed(text: Text, op: SchemaOp, term: Term) -> str:
+    """The name of the first result of an op of which an element is a term."""
+    result = op.results[0]
+    shape, dtype = dims(result.type), element(result.type)
+    written = Written(text, op, shape)
+    types = [element(value.type) for value in op.operands if is_tensor(value)]
+    compute = computed_type(types, dtype)
+    written.stage(term, compute)
+    return written.pointwise(term, compute, dtype)
+
+
+class Written:
+    """One op that is computed: what it folds, then what it is of that."""
+
+    def __init__(self, method: Text, op: SchemaOp, shape: Sequence[Any]) -> None:
+        self.method, self.shape = method, shape
+        tensors = [value for value in op.operands if is_tensor(value)]
+        axes = axis_map(op)
+        self.links: dict[SSAValue, Links] = {}
+        self.sizes: dict[int, tuple[SSAValue, int]] = {}
+        for value in tensors:
+            links = None if axes is None else axes.links[list(op.operands).index(value)]
+            if links is None and not shape:  # A scalar reads all that there is.
+                links = tuple(All() for _ in dims(value.type))
+            elif links is None:
+                links = broadcast(dims(value.type), shape)
+            if links is None:
+                raise UnsupportedError("which elements it reads is not declared")
+            links = tuple(
+                All() if isinstance(link, Flat) and not link.targets else link
+                for link in links or ()
+            )  # What a scalar folds.
+            if any(isinstance(link, Flat) for link in links):
+                raise UnsupportedError("which elements it reads is not declared axis by axis")
+            self.links[value] = links
+            for at, link in enumerate(links):
+                if isinstance(link, Along | All) and link.axis is not None:
+                    plain = not isinstance(link, Along) or link.is_plain
+                    if plain and dims(value.type)[at] == shape[link.axis]:
+                        self.sizes.setdefault(link.axis, (value, at))
+                if isinstance(link, Along) and (link.reach != 1 or link.offset < 0):
+                    raise UnsupportedError("it reads windows, or beyond an end")
+        self.folded: dict[Term, tuple[str, tuple[int, ...], Attribute]] = {}
+
+    def leaves(self, term: Any) -> list[Term]:
+        """Elements, and what is folded, of which a term is computed."""
+        if not isinstance(term, Term):
+            return []
+        if term in self.folded or term.function == "element":
+            return [term]
+        found = (leaf for operand in term.operands for leaf in self.leaves(operand))
+        return list(dict.fromkeys(found))
+
+    def stage(self, term: Any, compute: Attribute) -> None:
+        """Write every fold in a term, the inner ones first."""
+        if not isinstance(term, Term) or term in self.folded:
+            return
+        for operand in term.operands:
+            self.stage(operand, compute)
+        if term.function in STARTS:
+            self.folded[term] = self.fold(term, compute)
+
+    def fold(self, term: Term, compute: Attribute) -> tuple[str, tuple[int, ...], Attribute]:
+        """The tensor of a fold, the axes of the result that it has, and its type."""
+        (inside,) = term.operands
+        leaves = self.leaves(inside)
+        kept_axes: set[int] = set()
+        sizes: list[Any] = []
+        for leaf in leaves:
+            if leaf in self.folded:
+                continue
+            value = leaf.value
+            assert value is not None
+            read = [
+                dims(value.type)[at]
+                for at, link in enumerate(self.links[value])
+                if isinstance(link, All)
+            ]
+            if read and sizes and read != sizes:
+                raise UnsupportedError("its operands are folded over other axes")
+            sizes = read or sizes
+            kept_axes |= {link.axis for link in self.links[value] if isinstance(link, Along)}
+        axes = tuple(sorted(kept_axes))
+        variables = {axis: f"d{at}" for at, axis in enumerate(axes)}
+        extra = [f"d{len(axes) + at}" for at in range(len(sizes))]
+        number, word = STARTS[term.function]
+        dtype = compute
+        if isinstance(dtype, IntegerType) and abs(number) == inf:
+            half = 1 << (dtype.width.data - 1)
+            ends = (-half, half - 1) if dtype != i1 else (0, 1)
+            number = ends[number > 0]
+        shape = [self.shape[axis] for axis in axes]
+        start = self.method.filled(
+            number,
+            shape,
+            dtype,
+            {at: self.sizes.get(axis) for at, axis in enumerate(axes) if axis in self.sizes},
+        )
+        inputs, arguments, known = self.read(leaves, variables, extra)
+        body = Body(compute, self.method.fresh, known)
+        value = body.as_type(body.value(inside), dtype)
+        out = Value(self.method.fresh(), dtype)
+        total = body.of_two(word, out, value)
+        result = (start, tensor_type(shape, dtype), ", ".join(variables.values()))
+        kinds = ["parallel"] * len(axes) + ["reduction"] * len(sizes)
+        name = self.method.generic(
+            inputs,
+            result,
+            kinds,
+            body.lines,
+            [*arguments, f"{out.name}: {dtype}"],
+            f"{total.name} : {dtype}",
+        )
+        if term.function == "average":
+            if not all(isinstance(size, int) for size in sizes):
+                raise UnsupportedError("a mean over an open size")
+            name = divided(self.method, name, shape, dtype, prod(sizes))
+        return name, axes, dtype
+
+    def read(
+        self, leaves: Sequence[Term], variables: Mapping[int, str], extra: Sequence[str]
+    ) -> tuple[list[tuple[str, str, str]], list[str], dict[Term, Value]]:
+        """Operands of a `generic`, the arguments of its body, and what stands for each leaf."""
+        inputs: list[tuple[str, str, str]] = []
+        arguments: list[str] = []
+        known: dict[Term, Value] = {}
+        by_value: dict[SSAValue, Value] = {}
+        for leaf in leaves:
+            if leaf in self.folded:
+                name, axes, dtype = self.folded[leaf]
+                indices = ", ".join(variables[axis] for axis in axes)
+                type_ = tensor_type([self.shape[axis] for axis in axes], dtype)
+            else:
+                value = leaf.value
+                assert value is not None
+                if value in by_value:
+                    known[leaf] = by_value[value]
+                    continue
+                name, type_, dtype = (
+                    self.method.names[value],
+                    spelled(value.type),
+                    element(value.type),
+                )
+                indices = self.indices(self.links[value], variables, extra)
+            argument = Value(self.method.fresh(), dtype)
+            inputs.append((name, type_, indices))
+            arguments.append(f"{argument.name}: {dtype}")
+            known[leaf] = argument
+            if leaf not in self.folded and leaf.value is not None:
+                by_value[leaf.value] = argument
+        return inputs, arguments, known
+
+    def indices(self, links: Links, variables: Mapping[int, str], extra: Sequence[str]) -> str:
+        """Where an operand is read."""
+        found: list[str] = []
+        folded = iter(extra)
+        for link in links:
+            match link:
+                case Along(axis=axis):
+                    if axis not in variables:
+                        raise UnsupportedError("a fold keeps no axis that it reads")
+                    found.append(affine(link, variables[axis]))
+                case All(axis=axis) if extra:
+                    found.append(next(folded))
+                case All(axis=axis) if axis is not None:
+                    found.append(variables[axis])
+                case Once():
+                    found.append("0")
+                case _:
+                    raise UnsupportedError("it reads all of an axis without folding it")
+        return ", ".join(found)
+
+    def pointwise(self, term: Term, compute: Attribute, dtype: Attribute) -> str:
+        """The result, element by element."""
+        shape = self.shape
+        if term in self.folded:
+            name, axes, type_ = self.folded[term]
+            if axes == tuple(range(len(shape))) and type_ == dtype:
+                return name
+        variables = {axis: f"d{axis}" for axis in range(len(shape))}
+        inputs, arguments, known = self.read(self.leaves(term), variables, ())
+        body = Body(compute, self.method.fresh, known)
+        made = body.as_type(body.value(term), dtype)
+        result = (
+            self.method.empty(shape, dtype, self.sizes),
+            tensor_type(shape, dtype),
+            all_axes(len(shape)),
+        )
+        out = f"{self.method.fresh()}: {dtype}"
+        return self.method.generic(
+            inputs,
+            result,
+            ["parallel"] * len(shape),
+            body.lines,
+            [*arguments, out],
+            f"{made.name} : {dtype}",
+        )
+
+
+def broadcast(given: Sequence[Any], made: Sequence[Any]) -> Links | None:
+    """An operand against the result, from the last axis on."""
+    first = len(made) - len(given)
+    if first < 0:
+        return None
+    links: list[Any] = []
+    for at, size in enumerate(given):
+        if size == made[first + at]:
+            links.append(Along(first + at))
+        elif size == 1:
+            links.append(Once(first + at))
+        else:
+            return None
+    return kept(len(given)) if links == list(kept(len(given))) else tuple(links)

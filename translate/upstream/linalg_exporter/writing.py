@@ -1,0 +1,215 @@
+"""Text of `linalg` on tensors, line by line: what every op on its way out is written with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from stepwell.ir.axes.maps import Along
+from stepwell.ir.diagnostics import UnsupportedError
+from stepwell.ir.dtypes import element_type
+from stepwell.ir.program import Program
+from stepwell.ir.types import dims, element, tensor
+from stepwell.translate.upstream.linalg_exporter.bodies import FLOATS, Body, Value, constant
+
+MOST_ELEMENTS = 1 << 20
+"""Of a weight that a text holds."""
+
+
+class Text:
+    """Lines of one method, and the name of each value.
+
+    Attributes:
+        program: whose weights become constants.
+        names: of values that were written.
+        out: lines so far.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.names: dict[SSAValue, str] = {}
+        self.count = 0
+        self.out: list[str] = []
+
+    def fresh(self) -> str:
+        """A name that nothing has."""
+        self.count += 1
+        return f"%{self.count}"
+
+    def line(self, text: str) -> str:
+        """An op with one result: its name."""
+        name = self.fresh()
+        self.out.append(f"{name} = {text}")
+        return name
+
+    def literal(self, value: torch.Tensor) -> str:
+        """A constant tensor."""
+        if value.numel() > MOST_ELEMENTS or value.is_complex():
+            raise UnsupportedError(f"a weight of {value.numel()} elements stands in no text")
+        type_: Any = tensor(list(value.shape), element_type(value.dtype))
+        spelled(type_)
+        wide = value.detach().double() if value.is_floating_point() else value.detach()
+        dense = DenseIntOrFPElementsAttr.from_list(type_, wide.reshape(-1).tolist())
+        return self.line(f"arith.constant {dense}")
+
+    def size(self, sizes: Mapping[int, tuple[SSAValue, int]], axis: int, known: Any) -> str | None:
+        """The name of an open size: that of an operand's axis; None for one that is known."""
+        if isinstance(known, int):
+            return None
+        if axis not in sizes:
+            raise UnsupportedError("an open size that no operand has")
+        value, at = sizes[axis]
+        number = self.line(f"arith.constant {at} : index")
+        return self.line(f"tensor.dim {self.names[value]}, {number} : {spelled(value.type)}")
+
+    def empty(self, shape: Sequence[Any], dtype: Attribute, sizes: Mapping[int, Any]) -> str:
+        """A tensor to be filled."""
+        names = [self.size(sizes, at, size) for at, size in enumerate(shape)]
+        given = ", ".join(name for name in names if name is not None)
+        return self.line(f"tensor.empty({given}) : {tensor_type(shape, dtype)}")
+
+    def filled(self, number: float, shape: Sequence[Any], dtype: Attribute, sizes: Any) -> str:
+        """A tensor of one number."""
+        name = self.line(f"arith.constant {constant(number, dtype)}")
+        empty, type_ = self.empty(shape, dtype, sizes), tensor_type(shape, dtype)
+        return self.line(f"linalg.fill ins({name} : {dtype}) outs({empty} : {type_}) -> {type_}")
+
+    def generic(
+        self,
+        inputs: Sequence[tuple[str, str, str]],
+        result: tuple[str, str, str],
+        kinds: Sequence[str],
+        body: Sequence[str],
+        arguments: Sequence[str],
+        given: str,
+    ) -> str:
+        """A `linalg.generic`: operands as (name, type, indices), the body's lines."""
+        domain = ", ".join(f"d{at}" for at in range(len(kinds)))
+        maps = ", ".join(
+            f"affine_map<({domain}) -> ({indices})>" for *_, indices in (*inputs, result)
+        )
+        iterators = ", ".join(f'"{kind}"' for kind in kinds)
+        ins = ""
+        if inputs:
+            names, types = (", ".join(one[at] for one in inputs) for at in (0, 1))
+            ins = f" ins({names} : {types})"
+        name = self.fresh()
+        self.out += [
+            f"{name} = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}}"
+            f"{ins} outs({result[0]} : {result[1]}) {{",
+            f"^bb0({', '.join(arguments)}):",
+            *(f"  {line}" for line in body),
+            f"  linalg.yield {given}",
+            f"}} -> {result[1]}",
+        ]
+        return name
+
+    def padded(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: Attribute,
+        low: Sequence[int],
+        high: Sequence[int],
+        number: float,
+    ) -> tuple[str, list[int]]:
+        """A tensor with numbers around it, and its shape."""
+        if not any((*low, *high)):
+            return name, list(shape)
+        made = [a + s + b for a, s, b in zip(low, shape, high, strict=True)]
+        inside = ", ".join(f"%p{at}: index" for at in range(len(shape)))
+        fill, padded = self.line(f"arith.constant {constant(number, dtype)}"), self.fresh()
+        sides = " ".join(
+            f"{word}[{', '.join(map(str, side))}]" for word, side in (("low", low), ("high", high))
+        )
+        self.out += [
+            f"{padded} = tensor.pad {name} {sides} {{",
+            f"^bb0({inside}):",
+            f"  tensor.yield {fill} : {dtype}",
+            f"}} : {tensor_type(shape, dtype)} to {tensor_type(made, dtype)}",
+        ]
+        return padded, made
+
+
+def spelled(type_: Attribute) -> str:
+    """A tensor's type as upstream writes it.
+
+    Raises:
+        UnsupportedError: it is no tensor of floats or signless integers.
+    """
+    if not isinstance(type_, TensorType):
+        raise UnsupportedError(f"a {type_} is no tensor")
+    return tensor_type(dims(type_), element(type_))
+
+
+def tensor_type(shape: Sequence[Any], dtype: Attribute) -> str:
+    """A type by its shape and its elements.
+
+    Raises:
+        UnsupportedError: the elements are no floats and no signless integers.
+    """
+    text = str(dtype)
+    if dtype not in FLOATS and not text.startswith("i"):
+        raise UnsupportedError(f"arith computes with no {text}")
+    sizes = "".join(f"{size if isinstance(size, int) else '?'}x" for size in shape)
+    return f"tensor<{sizes}{text}>"
+
+
+def is_tensor(value: SSAValue) -> bool:
+    """Whether a value is one."""
+    return isinstance(value.type, TensorType)
+
+
+def all_axes(rank: int) -> str:
+    """The indices of what is read or written in its place."""
+    return ", ".join(f"d{at}" for at in range(rank))
+
+
+def affine(link: Along, variable: str) -> str:
+    """The index that an axis is read at, by that of the result's."""
+    scaled = variable if link.stride == 1 else f"{variable} * {link.stride}"
+    return f"{scaled} + {link.offset}" if link.offset else scaled
+
+
+def lists(**values: Sequence[int]) -> str:
+    """Attributes that are lists of numbers."""
+    return ", ".join(
+        f"{name} = dense<[{', '.join(map(str, of))}]> : tensor<{len(of)}xi64>"
+        for name, of in values.items()
+    )
+
+
+def divided(method: Text, name: str, made: Any, dtype: Attribute, count: int) -> str:
+    """A tensor divided by a number."""
+    body = Body(dtype, method.fresh, {})
+    x = Value(method.fresh(), dtype)
+    part = body.of_two("divide", x, body.number(float(count), dtype))
+    return method.generic(
+        [],
+        (name, tensor_type(made, dtype), all_axes(len(made))),
+        ["parallel"] * len(made),
+        body.lines,
+        [f"{x.name}: {dtype}"],
+        f"{part.name} : {dtype}",
+    )
+
+
+def combined(
+    method: Text, word: str, name: str, made: Any, dtype: Attribute, other: tuple[str, str, str]
+) -> str:
+    """A tensor with another, (name, type, indices), added to it, or divided by it."""
+    body = Body(dtype, method.fresh, {})
+    x, y = (Value(method.fresh(), dtype) for _ in range(2))
+    both = body.of_two(word, y, x)
+    return method.generic(
+        [other],
+        (name, tensor_type(made, dtype), all_axes(len(made))),
+        ["parallel"] * len(made),
+        body.lines,
+        [f"{x.name}: {dtype}", f"{y.name}: {dtype}"],
+        f"{both.name} : {dtype}",
+    )
