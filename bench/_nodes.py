@@ -20,7 +20,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.backends.executorch.writing.serialize import to_bytes
-from stepwell.backends.xnnpack.alone import Trial, container_of
+from stepwell.backends.xnnpack.isolated_run import Trial, container_of
 from stepwell.dialects import xnnpack
 from stepwell.dialects.quant import StorageCast, UniformQuantizedType, quantization
 from stepwell.dialects.quant.types import storage_element

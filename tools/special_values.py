@@ -450,7 +450,7 @@ def main() -> int:
     from special_nodes import nodes
 
     from stepwell.backends.executorch.writing.serialize import to_bytes
-    from stepwell.backends.xnnpack.alone import container_of
+    from stepwell.backends.xnnpack.isolated_run import container_of
 
     trials, about = nodes()
     program = to_bytes(container_of(trials))

@@ -14,7 +14,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from stepwell.backends.cortex_m.as_they_lie import as_they_lie
+from stepwell.backends.cortex_m.channels_last import as_they_lie
 from stepwell.backends.cortex_m.emit import TARGET_METHOD
 from stepwell.backends.cortex_m.schemas import declarations, field_of, op_classes
 from stepwell.backends.ethos_u.emit import TOSA_BACKEND

@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from stepwell.backends.executorch.kernels.exact_forms import EXACT
+from stepwell.backends.executorch.kernels.exact_decompositions import EXACT
 from stepwell.backends.executorch.kernels.kernel_calls import kernel_of, runs_as_kernel, uncomputed
 from stepwell.backends.executorch.writing.emit_control import CONTROL
 from stepwell.dialects.aten.op import SchemaOp

@@ -24,8 +24,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.backends.executorch.container import Data, NamedData
 from stepwell.backends.executorch.writing.emit import DelegatePayload
-from stepwell.backends.executorch.writing.tail import Tail, padded
 from stepwell.backends.executorch.writing.weight_files import WeightFiles
+from stepwell.backends.executorch.writing.weight_segment import Tail, padded
 from stepwell.backends.flatbuffer import Record, read_root
 from stepwell.backends.flatbuffer_writer import write_root
 from stepwell.backends.xnnpack.events import event_nodes

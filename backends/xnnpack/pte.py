@@ -13,8 +13,8 @@ from stepwell.backends.executorch.writing.serialize import (
     to_bytes,
     to_parts,
 )
-from stepwell.backends.executorch.writing.tail import Ground, OnFile, Progress, Tail
 from stepwell.backends.executorch.writing.weight_files import WeightFiles
+from stepwell.backends.executorch.writing.weight_segment import Ground, OnFile, Progress, Tail
 from stepwell.backends.xnnpack.emit import payload_writer, room
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp

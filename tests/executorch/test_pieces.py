@@ -6,7 +6,12 @@ import pytest
 
 from stepwell.backends.executorch.reading.arena import Arena
 from stepwell.backends.executorch.writing.memory import ALIGNMENT
-from stepwell.backends.executorch.writing.pieces import Buffer, Piece, busiest_moment, plan_pieces
+from stepwell.backends.executorch.writing.partial_lifetimes import (
+    Buffer,
+    Piece,
+    busiest_moment,
+    plan_pieces,
+)
 
 
 def held(buffers: list[Buffer], offsets: tuple[int, ...], step: int) -> list[int]:

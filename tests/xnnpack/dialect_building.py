@@ -7,7 +7,7 @@ import torch
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from stepwell.backends.xnnpack.alone import Trial
+from stepwell.backends.xnnpack.isolated_run import Trial
 from stepwell.dialects.quant import Quantization, StorageCast, UniformQuantizedType, quantization
 from stepwell.dialects.quant.types import storage_element
 from stepwell.dialects.xnnpack import DelegateOp, DynamicInt8Type, YieldOp

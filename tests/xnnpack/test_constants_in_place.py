@@ -14,7 +14,7 @@ import stepwell
 from stepwell.backends.executorch.container import NamedData
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.writing.serialize import to_bytes
-from stepwell.backends.executorch.writing.tail import Tail
+from stepwell.backends.executorch.writing.weight_segment import Tail
 from stepwell.backends.xnnpack.emit import payload, room
 from stepwell.backends.xnnpack.pte import to_container, to_pte
 from stepwell.dialects.xnnpack import DelegateOp
@@ -180,7 +180,7 @@ def test_a_pte_that_needs_more_room_than_expected_is_the_same(
 def test_the_end_of_a_large_file_stays_where_it_was_written(
     twins: stepwell.Lowered, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("stepwell.backends.executorch.writing.tail._LARGE", 0)
+    monkeypatch.setattr("stepwell.backends.executorch.writing.weight_segment._LARGE", 0)
     pte = twins.to_pte()
     assert len(pte) > 1 << 20
     twins.save(tmp_path / "twins.pte")
@@ -193,7 +193,7 @@ def test_the_end_of_a_large_file_stays_where_it_was_written(
 def test_a_file_too_large_for_the_memory_leaves_it_as_it_is_written(
     twins: stepwell.Lowered, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    tail, stretch = "stepwell.backends.executorch.writing.tail", 4096
+    tail, stretch = "stepwell.backends.executorch.writing.weight_segment", 4096
     advised: list[tuple[int, int]] = []
     monkeypatch.setattr(f"{tail}._STRETCH", stretch)
     monkeypatch.setattr(

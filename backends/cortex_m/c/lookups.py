@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from xdsl.ir import SSAValue
 
-from stepwell.backends.cortex_m.c.further import FURTHER, index_at, index_of, writes
+from stepwell.backends.cortex_m.c.misc_kernels import FURTHER, index_at, index_of, writes
 from stepwell.backends.cortex_m.c.operators import Operator
 from stepwell.backends.cortex_m.c.terms import C_KIND, constant, kind_of, loops
 from stepwell.backends.cortex_m.c.writer import Writer

@@ -14,8 +14,8 @@ from stepwell.backends.executorch.container import (
     Method,
     TensorValue,
 )
-from stepwell.backends.executorch.reading.places import Places
 from stepwell.backends.executorch.reading.read_arguments import arguments_of, is_readable
+from stepwell.backends.executorch.reading.value_slots import Places
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
 from stepwell.ir.records import dataclass

@@ -15,7 +15,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from stepwell.backends.executorch.kernels.exact_forms import BY_LONG, JOINED, PRODUCTS
+from stepwell.backends.executorch.kernels.exact_decompositions import BY_LONG, JOINED, PRODUCTS
 from stepwell.backends.executorch.kernels.kernel_dtypes import REFUSED, SITUATIONS
 from stepwell.backends.executorch.kernels.kernel_tables import registrations
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type

@@ -39,7 +39,6 @@ from stepwell.backends.executorch.container import (
 from stepwell.backends.executorch.reading.external import read_external
 from stepwell.backends.executorch.reading.flow import COPY_INDEX, Flow
 from stepwell.backends.executorch.reading.lift_control import ControlLifter
-from stepwell.backends.executorch.reading.places import Places, dim_order_of
 from stepwell.backends.executorch.reading.read import read_container
 from stepwell.backends.executorch.reading.read_arguments import (
     SCALARS,
@@ -49,6 +48,7 @@ from stepwell.backends.executorch.reading.read_arguments import (
     known_number,
     scalar_op,
 )
+from stepwell.backends.executorch.reading.value_slots import Places, dim_order_of
 from stepwell.dialects.executorch import OpaqueDelegateOp
 from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from stepwell.backends.executorch.container import Method, Planned, State, TensorValue
 from stepwell.backends.executorch.reading.flow import Branch, CountedLoop, Flow, Loop
-from stepwell.backends.executorch.reading.places import Places
+from stepwell.backends.executorch.reading.value_slots import Places
 from stepwell.dialects.aten import CloneDefault
 from stepwell.dialects.control import CondOp, MapOp, ScanOp, WhileLoopOp, YieldOp
 from stepwell.dialects.sym import ConstantOp

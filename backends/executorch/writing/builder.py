@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from stepwell.backends.executorch.alike import are_equal, sampled
 from stepwell.backends.executorch.container import (
     BoolList,
     Constant,
@@ -34,9 +33,10 @@ from stepwell.backends.executorch.container import (
     Value,
     contiguous,
 )
+from stepwell.backends.executorch.content_equality import are_equal, sampled
 from stepwell.backends.executorch.writing.lifetimes import touched, widened_by_jumps
 from stepwell.backends.executorch.writing.memory import ALIGNMENT, Lifetime, plan_memory
-from stepwell.backends.executorch.writing.pieces import Buffer, Piece, plan_pieces
+from stepwell.backends.executorch.writing.partial_lifetimes import Buffer, Piece, plan_pieces
 from stepwell.ir.diagnostics import StepwellError
 
 ACTIVATIONS, STATE = 1, 2

@@ -90,7 +90,7 @@ def _tensor(method: MethodBuilder, type_: Attribute) -> int:
 
 def _child(folder: Path, first: int, timeout: float) -> list[Outcome]:
     """Outcomes of the trials from `first` on, up to the one that killed the child, if any."""
-    command = [sys.executable, "-m", "stepwell.backends.xnnpack.alone_child", str(folder)]
+    command = [sys.executable, "-m", "stepwell.backends.xnnpack.isolated_run_child", str(folder)]
     done = subprocess.run(
         [*command, str(first)],
         capture_output=True,
