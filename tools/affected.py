@@ -51,7 +51,7 @@ OF_ALL = (
     "tests/axes/test_means.py",
 )
 """Files with a test for each rewrite, or for each op."""
-KEPT = "tests/proving/test_known.py"
+KEPT = "tests/rules/test_known.py"
 """Whether proofs that are kept are of the rules and the functions that there are: a second."""
 RULE = re.compile(r"^rule ([\w-]+)", re.M)
 OP = re.compile(r'^    name(?:: [^=]+)? = "([\w.-]+)"', re.M)
