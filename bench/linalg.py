@@ -3,7 +3,7 @@
     python bench/linalg.py [--models NAME,…]
 
 Needs `iree-base-compiler` and `iree-base-runtime` beside stepwell. Each small model of the zoo's
-examples is written by `program.shown_as("linalg")`, compiled for this CPU and run; its results are
+examples is written by `program.render("linalg")`, compiled for this CPU and run; its results are
 compared with eager PyTorch's, as parts of the largest number.
 """
 
@@ -45,7 +45,7 @@ def asked(entry: Entry) -> str:
     try:
         exported = made.program or export(made.module.eval(), made.inputs)
         program = stepwell.from_exported_program(exported)
-        text = program.shown_as("linalg")
+        text = program.render("linalg")
     except stepwell.StepwellError as error:
         return "refused: " + str(error).partition("\n")[0]
     wanted = program.run(*made.inputs)

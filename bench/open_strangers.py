@@ -1,4 +1,4 @@
-"""Whole models with open sizes: what `stepwell.open_sizes` opens, lowered and run at other sizes.
+"""Whole models with open sizes: what `stepwell.dynamic_shapes` opens, lowered and run at other sizes.
 
 Each model (of the zoo, or `file.py:callable`) is exported with its batch, its sequence, or height
 and width open, lowered to XNNPACK, and its `.pte` run beside eager PyTorch at the example's size
@@ -9,7 +9,7 @@ ExecuTorch's own flow too, by the same program. Every case runs in a process of 
 are kept in `--cache`: a run may be ended and gone on with.
 
     python bench/open_strangers.py --models timm/resnet18,transformers/bert [--kinds batch,image]
-        [--cache FILE] [--again REGEX] [--table docs/open_sizes.md]
+        [--cache FILE] [--again REGEX] [--table docs/dynamic_shapes.md]
 
 `--again` judges anew the kept rows whose case and text match.
 """
@@ -35,7 +35,7 @@ from torch.utils import _pytree as pytree
 import stepwell
 from stepwell.backends.executorch.running.runner import PteSession
 from stepwell.integrations.executorch.stock import stock_pte
-from stepwell.loaders.dynamic_shapes import OpenSizes, insist, open_sizes
+from stepwell.loaders.dynamic_shapes import OpenSizes, dynamic_shapes, insist
 from stepwell.loaders.dynamic_shapes.candidates import inputs_of
 from stepwell.loaders.dynamic_shapes.trials import opened
 from stepwell.loaders.factories import made_by, parts_of
@@ -132,7 +132,7 @@ def said(parts: Parts, kind: str, row: dict[str, Any]) -> str:
                 return f"not exported: {type(error).__name__}: {str(error).strip()[:100]}"
             row["counts"] = counts(program)[1]
             return "right"
-        found = open_sizes(module, args, kwargs, dynamic=kind)
+        found = dynamic_shapes(module, args, kwargs, dynamic=kind)
         insist(found, kind)
     except stepwell.StepwellError as error:
         problem = error.problems[0]
@@ -153,7 +153,7 @@ def of_stock(parts: Parts, kind: str) -> str:
     limited()
     module, args, kwargs = parts
     try:
-        found = open_sizes(module, args, kwargs, dynamic=kind)
+        found = dynamic_shapes(module, args, kwargs, dynamic=kind)
         return run(module, found, PteSession.load(stock_pte(found.program)))
     except OutOfTime as error:
         return f"refused: {error}"

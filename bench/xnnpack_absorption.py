@@ -22,7 +22,7 @@ from xnnpack import count, made, program_of, run_in_turn, set_threads
 
 import stepwell
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites
 from stepwell.translate.rewrites.layers import fold_batch_norm
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.layers.fold_constant_into_layer import (
@@ -60,7 +60,9 @@ def without(pipeline: Pipeline, rewrite: type[Any] | tuple[type[Any], ...]) -> P
 
     def kept(steps: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(
-            Together(step.label, kept(step.rewrites)) if isinstance(step, Together) else step
+            GreedyRewrites(step.label, kept(step.rewrites))
+            if isinstance(step, GreedyRewrites)
+            else step
             for step in steps
             if not isinstance(step, rewrite)
         )

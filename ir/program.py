@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from stepwell.ir.calls.argument_marshalling import Arguments
-from stepwell.ir.calls.arguments import takes_what_it_says
+from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.calls.calling import bind
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.context import Context
@@ -59,7 +59,7 @@ class Program(Shown):
         """The methods by name, in the module's order."""
         return {op.sym_name.data: op for op in self.module.ops if isinstance(op, FuncOp)}
 
-    @takes_what_it_says
+    @validate_arguments
     def method(self, name: str = "forward") -> FuncOp:
         """One method; the only one if there is but one and the name is the default."""
         methods = self.methods
@@ -71,7 +71,7 @@ class Program(Shown):
             f"there is no method {name!r}", help="methods are " + ", ".join(methods)
         )
 
-    @takes_what_it_says
+    @validate_arguments
     def signature(self, name: str = "forward") -> Signature:
         """What a method takes and gives."""
         return get_signature(self.method(name))
@@ -85,7 +85,7 @@ class Program(Shown):
         """Raise `VerificationError` with every problem of structure, types, level or signature."""
         verify(self.module, self.weights)
 
-    @takes_what_it_says
+    @validate_arguments
     def run(
         self, *args: Any, method: str = "forward", engine: str | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:
@@ -118,7 +118,7 @@ class Program(Shown):
                 help=f"lower it first: stepwell.lower(program, {dialect!r}).program.run(...)",
             )
 
-    @takes_what_it_says
+    @validate_arguments
     def start(self) -> Session:
         """A session over a fresh copy of the initial state."""
         return Session(self)
@@ -132,7 +132,7 @@ class Program(Shown):
         """The module as MLIR text, without locations; weights are keys."""
         return to_text(self.module)
 
-    @takes_what_it_says
+    @validate_arguments
     def text(self, constants: int = LIMIT, *, locations: bool = False) -> str:
         """The module as MLIR text; constants of at most so many elements stand in it.
 
@@ -144,7 +144,7 @@ class Program(Shown):
         """
         return to_text(with_values(self.module, self.weights, constants), locations=locations)
 
-    @takes_what_it_says
+    @validate_arguments
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the text, with locations, to `path` and the weights beside it as safetensors.
 
@@ -156,7 +156,7 @@ class Program(Shown):
         save_module(self.module, self.weights, path)
 
     @classmethod
-    @takes_what_it_says
+    @validate_arguments
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a program that `save` wrote; nothing in its files is executed.
 
@@ -167,7 +167,7 @@ class Program(Shown):
         return cls(*load_module(path))
 
     @classmethod
-    @takes_what_it_says
+    @validate_arguments
     def parse(cls, text: str, weights: WeightStore | None = None) -> Self:
         """A program from its text, over the weights of the program it was printed from.
 
@@ -180,7 +180,7 @@ class Program(Shown):
         take_values(module, store)
         return cls(module, store)
 
-    @takes_what_it_says
+    @validate_arguments
     def raise_to(self, level: str = "aten") -> Program:
         """The program at level `aten`: from XNNPACK's nodes, TOSA's operators, MLIR's dialects.
 
@@ -192,16 +192,16 @@ class Program(Shown):
         """
         if level != "aten":
             raise StepwellError(f"no way leads up to level {level!r}", help="it is 'aten'")
-        return self.shown_as("brought-in" if self.level == UPSTREAM else "aten")
+        return self.render("brought-in" if self.level == UPSTREAM else "aten")
 
-    @takes_what_it_says
+    @validate_arguments
     def to_exported_program(self, method: str = "forward") -> torch.export.ExportedProgram:
         """A torch program again, from the aten level.
 
         Raises:
             StepwellError: the program is at another level; `raise_to("aten")` may lead up.
         """
-        return self.shown_as("torch")(method)
+        return self.render("torch")(method)
 
     def used_weights(self) -> set[str]:
         """Every key that the module names."""
@@ -226,7 +226,7 @@ class Session:
         arguments.give_back(outcome.mutated_inputs)
         return outcome.outputs
 
-    @takes_what_it_says
+    @validate_arguments
     def call(
         self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
     ) -> Outcome:

@@ -29,7 +29,7 @@ def gives(form: str, *classes: type) -> Callable[[_F], _F]:
     return register
 
 
-def form_stands_in(home: str, form: str, *names: str) -> None:
+def register_renderer(home: str, form: str, *names: str) -> None:
     """Say which module registers a form of classes (by name), which need not be imported for it."""
     for name in names:
         _HOMES[name, form] = home
@@ -53,7 +53,7 @@ class Shown:
         drawing = form_of(self, "html")
         return None if drawing is None else drawing(self)
 
-    def shown_as(self, form: str) -> Any:
+    def render(self, form: str) -> Any:
         """A form that somebody has registered."""
         found = form_of(self, form)
         assert found is not None, f"nobody gives the {form} of a {type(self).__name__}"

@@ -27,7 +27,7 @@ import torch
 import stepwell
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import History, Rewrite, Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, History, Rewrite
 from stepwell.loaders.models import open_model
 from stepwell.translate.rules.rewrite import RuleRewrite
 from stepwell.validation.certificates.certificate import PROVED, Certificate, certificate
@@ -103,7 +103,7 @@ def of_examples(place: str) -> dict[str, Any]:
     begun = time.process_time()
     subject = subject_of(place)
     rewrites = tuple(step for step in subject.steps if isinstance(step, Rewrite))
-    step = Together(place, rewrites) if rewrites else subject.steps[0]
+    step = GreedyRewrites(place, rewrites) if rewrites else subject.steps[0]
     made: list[Certificate] = []
     for text in subject.examples:
         program = draft_of(text).build()

@@ -14,7 +14,7 @@ from stepwell.backends.executorch.writing.serialize import (
     to_parts,
 )
 from stepwell.backends.executorch.writing.weight_files import WeightFiles
-from stepwell.backends.executorch.writing.weight_segment import Ground, OnFile, Progress, Tail
+from stepwell.backends.executorch.writing.weight_segment import FileBuffer, OnFile, Progress, Tail
 from stepwell.backends.xnnpack.emit import payload_writer, room
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.core import WeightOp
@@ -69,7 +69,7 @@ def to_container(program: Program, *, embed_unpacked_constants: bool = False) ->
 
 
 def tail_of(
-    program: Program, ground: Ground | None = None, progress: Progress | None = None
+    program: Program, ground: FileBuffer | None = None, progress: Progress | None = None
 ) -> Tail:
     """Room for the constants of all delegates, behind all other weights."""
     inside = outside = 0

@@ -1,6 +1,6 @@
 """Arguments of public functions, held against their annotations before anything is done.
 
-A function says in its signature what it takes; `takes_what_it_says` reads that and refuses the rest
+A function says in its signature what it takes; `validate_arguments` reads that and refuses the rest
 by the argument's name. Annotations are read as text, so that nothing is imported for them: what is
 a class known here is checked, `A | B` is either, and any other name is left to the function.
 """
@@ -39,7 +39,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 _Check = tuple[tuple[str, tuple[tuple[Callable[[Any], bool], str], ...]], ...]
 
 
-def takes_what_it_says(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def validate_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """The function, which first refuses arguments that are not what it is annotated to take."""
     signature = inspect.signature(function)
     checks: _Check = tuple(

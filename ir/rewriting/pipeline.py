@@ -19,12 +19,12 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import (
+    GreedyRewrites,
     History,
-    Named,
+    NamedPass,
     Pass,
     Rewrite,
     Step,
-    Together,
     apply_step,
     is_driven,
     looks_at,
@@ -82,8 +82,8 @@ class Pipeline(Shown):
         if twice:
             raise StepwellError(
                 f"pipeline {self.name!r} has more than one step named " + ", ".join(twice),
-                help='give one a name of its own: Together("name", (MyRewrite(),)), or '
-                'Named("name", MyPass())',
+                help='give one a name of its own: GreedyRewrites("name", (MyRewrite(),)), or '
+                'NamedPass("name", MyPass())',
             )
 
     def __repr__(self) -> str:
@@ -243,9 +243,9 @@ def _with_parts(step: Step, part: int, parts: tuple[Step, ...]) -> tuple[Step, .
     if not held:
         return ()
     rewrites = tuple(one for one in held if isinstance(one, Rewrite))
-    if isinstance(step, Together) and len(rewrites) == len(held):
+    if isinstance(step, GreedyRewrites) and len(rewrites) == len(held):
         return (replace(step, rewrites=rewrites),)
-    if isinstance(step, Named) and len(held) == 1 and isinstance(held[0], Pass):
+    if isinstance(step, NamedPass) and len(held) == 1 and isinstance(held[0], Pass):
         return (replace(step, held=held[0]),)
     wrong = ", ".join(step_name(one) for one in held if not isinstance(one, Rewrite))
     raise StepwellError(

@@ -156,7 +156,7 @@ def apply_step(step: Step, program: Program, history: History) -> int:
 
 
 @dataclass(frozen=True)
-class Together(Pass):
+class GreedyRewrites(Pass):
     """Several rewrites driven to one common fixed point, tried in the order given."""
 
     label: str
@@ -169,7 +169,7 @@ class Together(Pass):
 
 
 @dataclass(frozen=True)
-class Named(Pass):
+class NamedPass(Pass):
     """A pass under a name of its own, for a pipeline in which it stands twice."""
 
     label: str
@@ -187,33 +187,33 @@ class Named(Pass):
 
 def step_name(step: Step) -> str:
     """The kebab-case name of a step."""
-    return cast("Together | Named", step).label if _is_labeled(type(step)) else step.name
+    return cast("GreedyRewrites | NamedPass", step).label if _is_labeled(type(step)) else step.name
 
 
 @cache
 def _is_labeled(cls: type[Any]) -> bool:
     """Whether steps of a class hold others; `isinstance` takes its time over abstract classes."""
-    return issubclass(cls, Together | Named)
+    return issubclass(cls, GreedyRewrites | NamedPass)
 
 
 def parts_of(step: Step) -> tuple[Step, ...]:
     """The rewrites or the pass that a step holds under its own name; nothing for a plain one."""
-    if isinstance(step, Together):
+    if isinstance(step, GreedyRewrites):
         return step.rewrites
-    return (step.held,) if isinstance(step, Named) else ()
+    return (step.held,) if isinstance(step, NamedPass) else ()
 
 
 def bound_of(step: Step) -> Bound:
     """How far a step that looks at the whole program may move a result."""
-    return step.held.bound if isinstance(step, Named) else step.bound
+    return step.held.bound if isinstance(step, NamedPass) else step.bound
 
 
 def anchors_of(step: Step) -> tuple[type[Operation], ...] | None:
     """The classes of op that a step looks at; None for a pass that looks at the whole program."""
     if _is_labeled(type(step)):
-        if isinstance(step, Named):
+        if isinstance(step, NamedPass):
             return anchors_of(step.held)
-        held = cast(Together, step).rewrites
+        held = cast(GreedyRewrites, step).rewrites
         return tuple(anchor for rewrite in held for anchor in rewrite.anchors)
     if isinstance(step, Rewrite) and type(step).apply is Rewrite.apply:
         return step.anchors
@@ -242,9 +242,9 @@ def run_rewrites(
 
 def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
     """Whether a step looks at ops of one of some classes; a pass looks at the whole program."""
-    if type(step) is Named:
+    if type(step) is NamedPass:
         return looks_at(step.held, classes)
-    if type(step) is Together:
+    if type(step) is GreedyRewrites:
         dispatch = dispatch_of(step.rewrites)
         idle = dispatch.idle
         if idle.issuperset(classes):
@@ -257,9 +257,9 @@ def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
 
 def is_driven(step: Step) -> bool:
     """Whether a step is rewrites alone, each at ops of its anchors."""
-    if type(step) is Named:
+    if type(step) is NamedPass:
         return is_driven(step.held)
-    return type(step) is Together or anchors_of(step) is not None
+    return type(step) is GreedyRewrites or anchors_of(step) is not None
 
 
 class _Driver:

@@ -16,7 +16,7 @@ import importlib
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from stepwell.ir.renderers import form_stands_in
+from stepwell.ir.renderers import register_renderer
 
 _HOME = {
     "Bound": "ir.rewriting.rewrite",
@@ -33,7 +33,7 @@ _HOME = {
     "Session": "program",
     "StepwellError": "program",
     "StepwellPartitioner": "integrations.executorch.partitioner",
-    "Together": "ir.rewriting.rewrite",
+    "GreedyRewrites": "ir.rewriting.rewrite",
     "VerificationError": "program",
     "accuracy": "quantization.sensitivity",
     "budget": "cost_model.budgets",
@@ -55,7 +55,7 @@ _HOME = {
     "unload_plugin": "plugins.plugins",
     "xdsl_interpreter": "integrations.xdsl.interpreter",
     "lower": "lowering",
-    "open_sizes": "loaders.dynamic_shapes",
+    "dynamic_shapes": "loaders.dynamic_shapes",
     "parse": "program",
     "quantize": "quantization.quantizers",
     "read_pte": "loaders.artifacts",
@@ -72,18 +72,18 @@ _HOME = {
 }
 """Public names and the module of each, imported on first use: `import stepwell` stays cheap."""
 
-form_stands_in("stepwell.translate.exporter.to_torch", "torch", "Program")
-form_stands_in("stepwell.translate.raising.raising", "aten", "Program")
-form_stands_in("stepwell.translate.upstream.importer", "brought-in", "Program")
-form_stands_in("stepwell.translate.upstream.exporter", "torch-mlir", "Program")
-form_stands_in("stepwell.translate.upstream.linalg_exporter.exporter", "linalg", "Program")
-form_stands_in("stepwell.validation.page", "html", "CheckResult")
-form_stands_in("stepwell.validation.page", "page", "CheckResult")
-form_stands_in("stepwell.quantization.sensitivity.page", "html", "Accuracy")
-form_stands_in("stepwell.model_zoo.regression.table", "text", "Replay")
-form_stands_in("stepwell.model_zoo.sweep.renderers", "text", "Sweep")
-form_stands_in("stepwell.model_zoo.sweep.renderers", "html", "Sweep")
-form_stands_in(
+register_renderer("stepwell.translate.exporter.to_torch", "torch", "Program")
+register_renderer("stepwell.translate.raising.raising", "aten", "Program")
+register_renderer("stepwell.translate.upstream.importer", "brought-in", "Program")
+register_renderer("stepwell.translate.upstream.exporter", "torch-mlir", "Program")
+register_renderer("stepwell.translate.upstream.linalg_exporter.exporter", "linalg", "Program")
+register_renderer("stepwell.validation.page", "html", "CheckResult")
+register_renderer("stepwell.validation.page", "page", "CheckResult")
+register_renderer("stepwell.quantization.sensitivity.page", "html", "Accuracy")
+register_renderer("stepwell.model_zoo.regression.table", "text", "Replay")
+register_renderer("stepwell.model_zoo.sweep.renderers", "text", "Sweep")
+register_renderer("stepwell.model_zoo.sweep.renderers", "html", "Sweep")
+register_renderer(
     "stepwell.inspection.viewer.tables",
     "html",
     *"Program Pipeline Pipelines Report Lowered Explanation Profile MxAccuracy".split(),
@@ -98,13 +98,13 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'stepwell' has no attribute {name!r}")
     # With xDSL: half of what help takes.
-    from stepwell.ir.calls.arguments import takes_what_it_says
+    from stepwell.ir.calls.arguments import validate_arguments
     from stepwell.ir.platform.process_settings import without_collection
 
     with without_collection(lives_on=True):
         value = getattr(importlib.import_module(f"stepwell.{_HOME[name]}"), name)
     if isinstance(value, FunctionType):
-        value = takes_what_it_says(value)
+        value = validate_arguments(value)
     globals()[name] = value
     return value
 
@@ -131,18 +131,18 @@ if TYPE_CHECKING:
     from stepwell.ir.levels import set_level as set_level
     from stepwell.ir.options import Option as Option
     from stepwell.ir.rewriting.rewrite import Bound as Bound
+    from stepwell.ir.rewriting.rewrite import GreedyRewrites as GreedyRewrites
     from stepwell.ir.rewriting.rewrite import History as History
     from stepwell.ir.rewriting.rewrite import Pass as Pass
     from stepwell.ir.rewriting.rewrite import Refusal as Refusal
     from stepwell.ir.rewriting.rewrite import Rewrite as Rewrite
     from stepwell.ir.rewriting.rewrite import Rewriter as Rewriter
-    from stepwell.ir.rewriting.rewrite import Together as Together
     from stepwell.loaders.artifacts import join_ptds as join_ptds
     from stepwell.loaders.artifacts import read_pte as read_pte
     from stepwell.loaders.artifacts import read_tosa as read_tosa
     from stepwell.loaders.artifacts import read_vgf as read_vgf
     from stepwell.loaders.artifacts import run_pte as run_pte
-    from stepwell.loaders.dynamic_shapes import open_sizes as open_sizes
+    from stepwell.loaders.dynamic_shapes import dynamic_shapes as dynamic_shapes
     from stepwell.loaders.load import load as load
     from stepwell.lowering import PIPELINES as PIPELINES
     from stepwell.lowering import Lowered as Lowered

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from stepwell.inspection.reports.report import Report
-from stepwell.ir.calls.arguments import takes_what_it_says
+from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.calls.calling import bind, with_frozen
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.levels import stopped_after
@@ -66,7 +66,7 @@ class Lowered(Shown):
         given = (self.program, self.report, self.target.name, options, source, self.certificate)
         return _restored, given
 
-    @takes_what_it_says
+    @validate_arguments
     def to_pte(self, **options: OptionValue) -> bytes:
         """The `.pte` bytes (xnnpack and cortex-m targets).
 
@@ -76,7 +76,7 @@ class Lowered(Shown):
         """
         return self._emit("pte", options)
 
-    @takes_what_it_says
+    @validate_arguments
     def emit(self, kind: str | None = None, **options: OptionValue) -> Any:
         """An artifact of any kind that the target has an emitter of, such as a plug-in's.
 
@@ -89,7 +89,7 @@ class Lowered(Shown):
         """
         return self._emit(kind or self.target.artifact, options)
 
-    @takes_what_it_says
+    @validate_arguments
     def save(
         self, path: str | PathLike[str], *, progress: Callable[[str, int, int], None] | None = None
     ) -> None:
@@ -125,7 +125,7 @@ class Lowered(Shown):
         with written_beside(place) as beside:
             write(self.program, path=beside, **told)
 
-    @takes_what_it_says
+    @validate_arguments
     def to_bpte(
         self,
         cases: Content | Mapping[str, Sequence[tuple[Any, ...]]],
@@ -145,12 +145,12 @@ class Lowered(Shown):
 
         return to_bpte(self.source, self.to_pte(**options), cases)
 
-    @takes_what_it_says
+    @validate_arguments
     def to_pte_and_ptd(self, **options: OptionValue) -> tuple[bytes, bytes]:
         """The `.pte` without weights, and the `.ptd` that holds them (xnnpack target)."""
         return self._emit("pte_and_ptd", options)
 
-    @takes_what_it_says
+    @validate_arguments
     def to_pte_and_ptds(
         self, files: Mapping[str, str | Sequence[str]]
     ) -> tuple[bytes, dict[str, bytes]]:
@@ -192,7 +192,7 @@ class Lowered(Shown):
         method: str | None = ...,
     ) -> Sources: ...
 
-    @takes_what_it_says
+    @validate_arguments
     def to_c(
         self,
         name: str | None = None,
@@ -235,17 +235,17 @@ class Lowered(Shown):
             )
         return self._emit("c", {}, name=name or "model_pte", header=header)
 
-    @takes_what_it_says
+    @validate_arguments
     def to_tosa(self, **options: OptionValue) -> bytes:
         """The TOSA flatbuffer (tosa targets)."""
         return self._emit("tosa", options)
 
-    @takes_what_it_says
+    @validate_arguments
     def to_vgf(self, **options: OptionValue) -> bytes:
         """The file for Vulkan's ML extensions, by Arm's model converter (target vgf)."""
         return self._emit("vgf", options)
 
-    @takes_what_it_says
+    @validate_arguments
     def to_mlir(self, **options: OptionValue) -> str:
         """The program as text for upstream MLIR's tools, constants and all (tosa targets)."""
         return self._emit("mlir", options)
@@ -254,7 +254,7 @@ class Lowered(Shown):
         """Vela's own cycles, SRAM and flash of each delegate, in order (ethos-u targets)."""
         return self._emit("estimates", {})
 
-    @takes_what_it_says
+    @validate_arguments
     def to_etrecord(self, method: str = "forward", **options: OptionValue) -> ETRecord:
         """What ExecuTorch's Inspector needs to lead a profile of the `.pte` back to the model.
 
@@ -269,7 +269,7 @@ class Lowered(Shown):
         exported = self._exported(method)
         return self._emit("etrecord", options, exported=exported, method=method)
 
-    @takes_what_it_says
+    @validate_arguments
     def to_executorch(self, **options: OptionValue) -> ExecutorchProgram:
         """The `.pte` as the stock flow's last step gives it: `.buffer`, `.write_to_file(file)`, ….
 
@@ -281,7 +281,7 @@ class Lowered(Shown):
         record = partial(self.to_etrecord, **options)
         return ExecutorchProgram(self.to_pte(**options), frozenset(self.program.methods), record)
 
-    @takes_what_it_says
+    @validate_arguments
     def profile(
         self,
         *inputs: Any,
@@ -354,7 +354,7 @@ class Lowered(Shown):
         """The bytes of the target's own format, emitted once."""
         return self._emit(self.target.artifact, {})
 
-    @takes_what_it_says
+    @validate_arguments
     def run(
         self, *args: Any, method: str = "forward", cpu: str | None = None, **kwargs: Any
     ) -> tuple[Any, ...]:

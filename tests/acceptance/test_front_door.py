@@ -172,12 +172,12 @@ def test_frozen_inputs_are_given_and_constant_outputs_returned_on_every_engine(t
 
 
 def test_a_frozen_string_is_given_though_the_runtime_takes_none() -> None:
-    class Named(torch.nn.Module):
+    class NamedPass(torch.nn.Module):
         def forward(self, x: torch.Tensor, how: str) -> torch.Tensor:
             return x.relu() if how == "relu" else x
 
     x = torch.randn(3)
-    lowered = stepwell.lower(export(Named(), (x, "relu")), "xnnpack")
+    lowered = stepwell.lower(export(NamedPass(), (x, "relu")), "xnnpack")
     torch.testing.assert_close(lowered.run(x, "relu")[0], x.relu())
     with pytest.raises(stepwell.StepwellError, match="exported with 'relu' here, not 'tanh'"):
         lowered.run(x, "tanh")

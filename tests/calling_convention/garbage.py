@@ -117,8 +117,8 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
             stepwell.budget,
             {"lowered": lowered, "delegates": 1, "outside": None, "bytes": None, "arena": None},
         ),
-        "open_sizes": (
-            lambda model, inputs, dynamic: stepwell.open_sizes(model, inputs, dynamic=dynamic),
+        "dynamic_shapes": (
+            lambda model, inputs, dynamic: stepwell.dynamic_shapes(model, inputs, dynamic=dynamic),
             {"model": torch.nn.ReLU(), "inputs": (x,), "dynamic": "batch"},
         ),
         "tune": (stepwell.tune, {"program": program, "inputs": [x]}),

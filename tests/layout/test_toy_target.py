@@ -12,7 +12,7 @@ from torch.export import export
 import stepwell
 from stepwell import History, Program
 from stepwell.ir.axes.maps import Order, inverse
-from stepwell.ir.rewriting.rewrite import Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites
 from stepwell.translate.rewrites.layers.fold_affine_into_layer import FoldAffineIntoLayer
 from stepwell.translate.rewrites.quant import TYPE_QUANTIZATION
 
@@ -20,10 +20,10 @@ from .toy3 import Lower, LowerQuantized, Place
 
 STEPS = (
     TYPE_QUANTIZATION,
-    Together("layers", (LowerQuantized(), FoldAffineIntoLayer())),
-    Together("lower", (Lower(),)),
+    GreedyRewrites("layers", (LowerQuantized(), FoldAffineIntoLayer())),
+    GreedyRewrites("lower", (Lower(),)),
     Place(),
-    Together("merge", (Lower(),)),
+    GreedyRewrites("merge", (Lower(),)),
 )
 
 

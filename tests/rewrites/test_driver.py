@@ -15,12 +15,12 @@ from stepwell.ir.program import Program
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import (
+    GreedyRewrites,
     History,
-    Named,
+    NamedPass,
     Refusal,
     Rewrite,
     Rewriter,
-    Together,
     run_rewrites,
 )
 
@@ -222,7 +222,7 @@ class Renamed(ReluToTanh):
 
 
 def test_a_rewrite_is_found_by_a_name_that_it_had() -> None:
-    whole = Pipeline("renamed", (RefuseRelu(), Together("group", (Renamed(), TanhToTanh()))))
+    whole = Pipeline("renamed", (RefuseRelu(), GreedyRewrites("group", (Renamed(), TanhToTanh()))))
     for path in ("relu-to-tangent", "group/relu-to-tangent", "group/relu-to-curve"):
         assert whole.find(path) == (1, 0)
     with pytest.raises(StepwellError, match="no step 'other/relu-to-tangent'"):
@@ -234,17 +234,17 @@ def test_a_rewrite_is_found_by_a_name_that_it_had() -> None:
 GROUPS = Pipeline(
     "groups",
     (
-        Together("first", (RefuseRelu(), ReluToTanh())),
-        Named("sweep", RemoveDeadCode()),
-        Together("second", (ReluToTanh(), TanhToTanh())),
-        Named("sweep-again", RemoveDeadCode()),
+        GreedyRewrites("first", (RefuseRelu(), ReluToTanh())),
+        NamedPass("sweep", RemoveDeadCode()),
+        GreedyRewrites("second", (ReluToTanh(), TanhToTanh())),
+        NamedPass("sweep-again", RemoveDeadCode()),
     ),
 )
 
 
 def test_what_a_step_holds_is_edited_by_its_path_or_by_a_name_that_stands_once() -> None:
     first, sweep, second, again = GROUPS.steps
-    alone = Together("first", (ReluToTanh(),))
+    alone = GreedyRewrites("first", (ReluToTanh(),))
     assert GROUPS.without("first/refuse-relu").steps == (alone, sweep, second, again)
     assert GROUPS.without("refuse-relu") == GROUPS.without("first/refuse-relu")
     assert GROUPS.without("second/tanh-to-tanh", "second/relu-to-tanh").steps == (
@@ -254,14 +254,14 @@ def test_what_a_step_holds_is_edited_by_its_path_or_by_a_name_that_stands_once()
     )
     assert GROUPS.without("second", "second/relu-to-tanh", "sweep").steps == (first, again)
     more = GROUPS.after("refuse-relu", TanhToTanh).steps[0]
-    assert more == Together("first", (RefuseRelu(), TanhToTanh(), ReluToTanh()))
+    assert more == GreedyRewrites("first", (RefuseRelu(), TanhToTanh(), ReluToTanh()))
     more = GROUPS.before("refuse-relu", TanhToTanh).steps[0]
-    assert more == Together("first", (TanhToTanh(), RefuseRelu(), ReluToTanh()))
+    assert more == GreedyRewrites("first", (TanhToTanh(), RefuseRelu(), ReluToTanh()))
     other = GROUPS.replace("second/relu-to-tanh", RefuseRelu).steps[2]
-    assert other == Together("second", (RefuseRelu(), TanhToTanh()))
-    assert GROUPS.replace("sweep/remove-dead-code", ShareCommonSubexpressions).steps[1] == Named(
-        "sweep", ShareCommonSubexpressions()
-    )
+    assert other == GreedyRewrites("second", (RefuseRelu(), TanhToTanh()))
+    assert GROUPS.replace("sweep/remove-dead-code", ShareCommonSubexpressions).steps[
+        1
+    ] == NamedPass("sweep", ShareCommonSubexpressions())
 
 
 def test_a_name_that_stands_more_than_once_is_an_error_that_gives_the_paths() -> None:
@@ -269,7 +269,7 @@ def test_a_name_that_stands_more_than_once_is_an_error_that_gives_the_paths() ->
         GROUPS.without("relu-to-tanh")
     with pytest.raises(StepwellError, match="sweep/remove-dead-code, sweep-again/remove-dead"):
         GROUPS.after("remove-dead-code", RefuseRelu)
-    both = Pipeline("both", (ReluToTanh(), Together("more", (ReluToTanh(),))))
+    both = Pipeline("both", (ReluToTanh(), GreedyRewrites("more", (ReluToTanh(),))))
     with pytest.raises(StepwellError, match="/relu-to-tanh, more/relu-to-tanh"):
         both.without("relu-to-tanh")
     assert both.without("/relu-to-tanh").steps == both.steps[1:]
@@ -285,7 +285,7 @@ def test_the_steps_of_a_pipeline_have_names_of_their_own() -> None:
     with pytest.raises(StepwellError, match="more than one step named relu-to-tanh"):
         Pipeline("twice", (ReluToTanh(), RefuseRelu(), ReluToTanh()))
     with pytest.raises(StepwellError, match="more than one step named sweep"):
-        GROUPS.before("first", Named("sweep", ShareCommonSubexpressions()))
+        GROUPS.before("first", NamedPass("sweep", ShareCommonSubexpressions()))
     with pytest.raises(StepwellError, match="is no step"):
         Pipeline("a class", (ReluToTanh,))  # type: ignore[arg-type]
 
@@ -307,7 +307,7 @@ def test_everything_in_the_pipeline_of_a_target_can_be_addressed(name: str) -> N
 
 def test_a_pass_under_another_name_does_what_it_does() -> None:
     program, history = stepwell.parse(TEXT), History()
-    assert Named("sweep", RemoveDeadCode()).apply(program, history) == 1
+    assert NamedPass("sweep", RemoveDeadCode()).apply(program, history) == 1
     assert names(program) == ["aten.relu.default"]
 
 

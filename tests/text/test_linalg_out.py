@@ -118,7 +118,7 @@ def test_the_text_computes_what_torch_does(name: str) -> None:
     function, inputs = CASES[name]
     module = (function if isinstance(function, nn.Module) else Of(function)).eval()
     program = stepwell.from_exported_program(export(module, inputs))
-    text = program.shown_as("linalg")
+    text = program.render("linalg")
     assert "aten." not in text and "torch." not in text
     back = stepwell.parse(text).raise_to("aten")
     for given, wanted in zip(back.run(*inputs), tensors(module(*inputs)), strict=True):
@@ -131,7 +131,7 @@ def test_open_sizes_are_asked_of_operands() -> None:
     model = nn.Sequential(nn.Linear(8, 4), nn.Softmax(-1)).eval()
     rows = Dim("rows", min=2, max=64)
     exported = export(model, (numbers(3, 8),), dynamic_shapes=({0: rows},))
-    text = stepwell.from_exported_program(exported).shown_as("linalg")
+    text = stepwell.from_exported_program(exported).render("linalg")
     assert "%arg0: tensor<?x8xf32>" in text and "tensor.dim %arg0" in text
     assert "tensor<3x" not in text
 
@@ -143,14 +143,14 @@ def test_a_loop_is_scfs() -> None:
         return loop(lambda i, a: i < n, lambda i, a: (i + 1, a * 1.5), (start, x))
 
     exported = export(Of(function), (numbers(3), torch.tensor(4)))
-    text = stepwell.from_exported_program(exported).shown_as("linalg")
+    text = stepwell.from_exported_program(exported).render("linalg")
     assert "scf.while" in text and "scf.condition" in text and "scf.yield" in text
 
 
 def test_what_has_no_form_is_named_with_its_place() -> None:
     exported = export(Of(lambda a: a.cumsum(1) + a.topk(2)[0].sum()), (X,))
     with pytest.raises(UnsupportedError) as raised:
-        stepwell.from_exported_program(exported).shown_as("linalg")
+        stepwell.from_exported_program(exported).render("linalg")
     said = str(raised.value)
     assert "aten.cumsum.default" in said and "aten.topk.default" in said
     assert "test_linalg_out.py" in said
@@ -160,7 +160,7 @@ def test_another_level_goes_up_first(tmp_path: Path, capsys: pytest.CaptureFixtu
     exported = export(nn.ReLU(), (numbers(2, 3),))
     lowered = stepwell.lower(exported, "tosa-1.0+fp")
     with pytest.raises(stepwell.StepwellError, match="not said in linalg"):
-        lowered.program.shown_as("linalg")
+        lowered.program.render("linalg")
     (tmp_path / "relu.mlir").write_text(lowered.program.text())
     assert main(["opt", str(tmp_path / "relu.mlir"), "-t", "linalg"]) == 0
     assert "linalg.generic" in capsys.readouterr().out

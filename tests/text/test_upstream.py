@@ -209,7 +209,7 @@ def test_a_model_goes_out_as_torch_mlirs_text_and_comes_back() -> None:
     ).eval()  # fmt: skip
     x = torch.randn(1, 2, 4, 4)
     program = stepwell.from_exported_program(torch.export.export(model, (x,)))
-    back = stepwell.parse(program.shown_as("torch-mlir")).raise_to("aten")
+    back = stepwell.parse(program.render("torch-mlir")).raise_to("aten")
     assert back.run(x)[0].equal(program.run(x)[0])
 
 

@@ -1,4 +1,4 @@
-"""`open_sizes` opens what a model lets be open, and names the line that pins the rest."""
+"""`dynamic_shapes` opens what a model lets be open, and names the line that pins the rest."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def of(found: Any) -> dict[tuple[str, int], OpenAxis]:
 
 def test_a_program_opens_what_can_be_and_runs_at_sizes_nobody_tried() -> None:
     model = Places().eval()
-    found = stepwell.open_sizes(model, (torch.randn(1, 12, 8),))
+    found = stepwell.dynamic_shapes(model, (torch.randn(1, 12, 8),))
     axes = of(found)
     assert (axes["x", 0].least, axes["x", 0].most) == (1, 8)  # The example had one.
     assert axes["x", 1].size is None
@@ -101,7 +101,7 @@ def test_a_program_opens_what_can_be_and_runs_at_sizes_nobody_tried() -> None:
     [(Places(), 1, "return y + self.places"), (Counted(), 1, "for at in range(x.shape[1]):")],
 )
 def test_the_line_that_pins_a_size_is_named(model: nn.Module, axis: int, code: str) -> None:
-    line = of(stepwell.open_sizes(model.eval(), (torch.randn(2, 12, 8),)))["x", axis].line
+    line = of(stepwell.dynamic_shapes(model.eval(), (torch.randn(2, 12, 8),)))["x", axis].line
     assert line is not None and line.code == code
     lines, first = inspect.getsourcelines(type(model))
     assert Path(line.file) == Path(__file__)
@@ -109,14 +109,14 @@ def test_the_line_that_pins_a_size_is_named(model: nn.Module, axis: int, code: s
 
 
 def test_a_size_that_is_halved_is_open_in_steps() -> None:
-    found = stepwell.open_sizes(Halved().eval(), (torch.randn(1, 3, 16, 16),), dynamic="image")
+    found = stepwell.dynamic_shapes(Halved().eval(), (torch.randn(1, 3, 16, 16),), dynamic="image")
     assert {axis.step for axis in found.axes} == {4}
     assert [axis.most for axis in found.axes] == [32, 32]
 
 
 def test_sizes_that_are_one_size_are_one_symbol_and_limits_are_the_callers() -> None:
     given = ([torch.randn(6, 4)],), {"other": {"a": torch.randn(6, 4)}}
-    found = stepwell.open_sizes(Pairs().eval(), *given, dynamic={"batch": 100})
+    found = stepwell.dynamic_shapes(Pairs().eval(), *given, dynamic={"batch": 100})
     axes = of(found)
     assert axes["states[0]", 0].size == axes["other['a']", 0].size is not None
     assert axes["states[0]", 0].most == 100
@@ -126,7 +126,7 @@ def test_sizes_that_are_one_size_are_one_symbol_and_limits_are_the_callers() -> 
 def test_a_size_ends_where_the_trace_or_the_model_does() -> None:
     model = Eighths().eval()
     for rows, ends in ((10, (8, 15)), (18, (16, 20))):
-        found = stepwell.open_sizes(model, (torch.randn(2, rows, 4),), dynamic="sequence")
+        found = stepwell.dynamic_shapes(model, (torch.randn(2, rows, 4),), dynamic="sequence")
         axis = of(found)["x", 1]
         assert (axis.least, axis.most) == ends
         lowered = stepwell.lower(found.program, "xnnpack")
@@ -138,7 +138,7 @@ def test_a_size_ends_where_the_trace_or_the_model_does() -> None:
 
 
 def test_a_program_that_says_something_else_at_another_size_is_not_left_open() -> None:
-    found = stepwell.open_sizes(OfTheTrace().eval(), (torch.randn(3, 10, 4),))
+    found = stepwell.dynamic_shapes(OfTheTrace().eval(), (torch.randn(3, 10, 4),))
     axes = of(found)
     assert axes["x", 1].size is None and "says something else" in str(axes["x", 1].pinned)
     assert axes["x", 0].size is not None
@@ -154,7 +154,7 @@ def test_a_program_that_says_something_else_at_another_size_is_not_left_open() -
 )
 def test_what_cannot_be_asked_is_said(dynamic: Any, said: str) -> None:
     with pytest.raises(stepwell.StepwellError, match=said):
-        stepwell.open_sizes(nn.Identity(), (torch.randn(6, 4),), dynamic=dynamic)
+        stepwell.dynamic_shapes(nn.Identity(), (torch.randn(6, 4),), dynamic=dynamic)
 
 
 def test_the_command_line_opens_sizes_and_names_what_pins_them(

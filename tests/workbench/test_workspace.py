@@ -103,8 +103,8 @@ def test_values_that_live_at_once_share_no_bytes_and_dynamic_sizes_are_left_out(
         (torch.randn(3, 4),),
         dynamic_shapes=({0: rows},),
     )
-    open_sizes = stepwell.lower(exported, "xnnpack").program
+    dynamic_shapes = stepwell.lower(exported, "xnnpack").program
     delegates = [
-        op for op in open_sizes.method("forward").body.block.ops if isinstance(op, DelegateOp)
+        op for op in dynamic_shapes.method("forward").body.block.ops if isinstance(op, DelegateOp)
     ]
     assert delegates and all(workspace_plan(op, "forward") is None for op in delegates)

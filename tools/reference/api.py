@@ -15,7 +15,7 @@ GROUPS = {
         "Rewriter",
         "Bound",
         "Pass",
-        "Together",
+        "GreedyRewrites",
         "History",
         "transform_pass",
         "register_op",

@@ -11,7 +11,7 @@ from typing import Any
 
 from reference.text import anchor, fenced, first_paragraph, folded, prose, table, where
 from stepwell.ir.rewriting.forms import Place
-from stepwell.ir.rewriting.rewrite import Bound, Named, Rewrite, Step, Together, step_name
+from stepwell.ir.rewriting.rewrite import Bound, GreedyRewrites, NamedPass, Rewrite, Step, step_name
 from stepwell.pipelines.pass_pipeline.named_passes import step_classes
 from stepwell.pipelines.pass_pipeline.ordering import places_of
 from stepwell.pipelines.xnnpack import Pipeline
@@ -156,14 +156,14 @@ def _places() -> dict[type[Step], list[str]]:
 
 def _parts(step: Any) -> list[Any]:
     """What a step holds; itself if it holds nothing."""
-    if isinstance(step, Together):
+    if isinstance(step, GreedyRewrites):
         return list(step.rewrites)
-    return [step.held] if isinstance(step, Named) else [step]
+    return [step.held] if isinstance(step, NamedPass) else [step]
 
 
 def _steps(pipeline: Pipeline) -> list[tuple[str, Any]]:
     return [
-        (step_name(step) + f"/{step_name(part)}" * isinstance(step, Together), part)
+        (step_name(step) + f"/{step_name(part)}" * isinstance(step, GreedyRewrites), part)
         for step in pipeline.steps
         for part in _parts(step)
     ]

@@ -1,6 +1,6 @@
 """aten → aten: every spelling of an operation brought to one normal form, for all targets.
 
-A pipeline runs `NORMAL_FORM` together, then `FOLD_WEIGHTS`. What remains is read by every target:
+A pipeline runs `CANONICAL_FORM` together, then `FOLD_WEIGHTS`. What remains is read by every target:
 
     view permute slice cat expand constant_pad_nd    move elements
     linear bmm convolution                           multiply
@@ -111,14 +111,14 @@ LAYERS: tuple[Rewrite[Any], ...] = (
 )
 """Ops that combine elements."""
 
-NORMAL_FORM: tuple[Rewrite[Any], ...] = (
+CANONICAL_FORM: tuple[Rewrite[Any], ...] = (
     step(constants.give_scalar_an_axis),
     *NOOPS,
     *SHAPES,
     *ARITHMETIC,
     *LAYERS,
 )
-"""Every normal form, for `Together("normalize", NORMAL_FORM)`."""
+"""Every normal form, for `GreedyRewrites("normalize", CANONICAL_FORM)`."""
 
 FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     FoldConstants(),
@@ -133,4 +133,4 @@ FOLD_WEIGHTS: tuple[Rewrite[Any], ...] = (
     StoreRowInTable(),
     *(rule() for rule in remove_safe_softmax_guard.RULES),
 )
-"""What weights decide at compile time, for `Together("fold-weights", FOLD_WEIGHTS)`."""
+"""What weights decide at compile time, for `GreedyRewrites("fold-weights", FOLD_WEIGHTS)`."""

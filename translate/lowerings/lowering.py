@@ -363,17 +363,17 @@ def lowers(
     *ops: str | Mapping[str, Any],
     to: str,
     bound: Bound | None = None,
-    moves: Callable[[Any, Value], Bound] | None = None,
-    loses: Callable[[Any, Program], Deviation | None] | None = None,
-    of: Sequence[Attribute] | None = None,
-    only: Sequence[Attribute] | None = None,
-    fits: Literal["all", "first", "none"] = "all",
+    error_bound: Callable[[Any, Value], Bound] | None = None,
+    deviation: Callable[[Any, Program], Deviation | None] | None = None,
+    dtypes: Sequence[Attribute] | None = None,
+    if_dtype: Sequence[Attribute] | None = None,
+    check: Literal["all", "first", "none"] = "all",
     takes_symbols: bool = True,
     unless: Callable[[Any], bool] | None = None,
     takes_empty: bool | None = None,
     sample: tuple[Any, ...] | str | None = None,
     formerly: tuple[str, ...] = (),
-    reads: int | Reads | None = None,
+    quantized_operands: int | Reads | None = None,
     name: str | None = None,
 ) -> Callable[[_F], _F]:
     """Let a function be the lowering of ops; gives the function.
@@ -382,11 +382,11 @@ def lowers(
         ops: their names; a mapping gives the function's `form` for each.
         to: the target.
         bound: how far results move; the target's own if None.
-        moves: how far they do with run-time values: of the op, and what gives those.
-        loses: the class of numbers that the op at hand may lose.
-        of: element types of the first tensor that it computes on; others are refused.
-        only: element types of the first tensor that are its business.
-        fits: whether the target must have all operands and results, the first operand, or none.
+        error_bound: how far they do with run-time values: of the op, and what gives those.
+        deviation: the class of numbers that the op at hand may lose.
+        dtypes: element types of the first tensor that it computes on; others are refused.
+        if_dtype: element types of the first tensor that are its business.
+        check: whether the target must have all operands and results, the first operand, or none.
         takes_symbols: whether sizes may be symbolic.
         unless: whether an op is what the function leaves alone; asked first, for it is cheap.
         takes_empty: whether it is asked about tensors without elements; layers are not.
@@ -394,7 +394,7 @@ def lowers(
             dictionary at the end for arguments by name; or the lines of a method. Small matrices
             and numbers if None.
         formerly: names of rewrites that did this before.
-        reads: of a layer between casts: how many operands are activations, or which.
+        quantized_operands: of a layer between casts: how many operands are activations, or which.
         name: its own, where it is not its function's.
     """
     forms: dict[type[Operation], Any] = {}
@@ -405,13 +405,13 @@ def lowers(
     def register(function: _F) -> _F:
         spelled = cast(Any, function).__name__.strip("_").replace("_", "-")
         verb = spelled if to == SAME else f"lower-{spelled}"
-        full = name or (verb if to == SAME or reads is not None else f"{verb}-to-{to}")
+        full = name or (verb if to == SAME or quantized_operands is not None else f"{verb}-to-{to}")
         if (to, full) in _NAMES:
             raise StepwellError(f"two lowerings are named {full}")
         _NAMES.add((to, full))
         options = _options(function, forms)
         aim = _GOALS[to]
-        default = aim.bound if reads is None else _GRAMMARS[to].bound
+        default = aim.bound if quantized_operands is None else _GRAMMARS[to].bound
         body = {
             "__doc__": getdoc(function),
             "__module__": function.__module__,
@@ -420,24 +420,28 @@ def lowers(
             "name": full,
             "anchors": tuple(forms),
             "bound": default if bound is None else bound,
-            "takes_empty": reads is None if takes_empty is None else takes_empty,
+            "takes_empty": quantized_operands is None if takes_empty is None else takes_empty,
             "formerly": formerly,
             "function": staticmethod(function),
             "to": to,
             "forms": forms,
-            "of": None if of is None else tuple(of),
-            "only": None if only is None else tuple(only),
-            "fits": fits,
+            "of": None if dtypes is None else tuple(dtypes),
+            "only": None if if_dtype is None else tuple(if_dtype),
+            "fits": check,
             "takes_symbols": takes_symbols,
             "unless": None if unless is None else staticmethod(unless),
-            "loses": None if loses is None else staticmethod(loses),
-            "moves": None if moves is None else staticmethod(moves),
+            "loses": None if deviation is None else staticmethod(deviation),
+            "moves": None if error_bound is None else staticmethod(error_bound),
             "sample": sample,
             "options": tuple(options),
-            "reads": staticmethod(first(reads) if isinstance(reads, int) else reads or first(0)),
+            "reads": staticmethod(
+                first(quantized_operands)
+                if isinstance(quantized_operands, int)
+                else quantized_operands or first(0)
+            ),
         }
         title = "".join(word.title() for word in verb.split("-"))
-        base = Lowering if reads is None else LayerLowering
+        base = Lowering if quantized_operands is None else LayerLowering
         made = cast("type[Lowering]", type(title, (base,), body))
         if options:
             made = dataclass(frozen=True)(made)

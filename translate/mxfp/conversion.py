@@ -16,7 +16,7 @@ from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import StepwellError, module_path
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.translate.canonicalize.pipeline import NORMAL_FORM
+from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM
 from stepwell.translate.decompositions.aten.attention import expand_attention
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.mxfp.attention import MxMultiheadAttention
@@ -185,11 +185,11 @@ def prepared(program: Program, attention: bool) -> Program:
             help="convert the program that was imported, then lower it",
         )
     result = program.clone()
-    run_rewrites(result, NORMAL_FORM)
+    run_rewrites(result, CANONICAL_FORM)
     if attention:
         run_rewrites(result, (RecognizeAttention(),))
         run_rewrites(result, (step(expand_attention),))
-        run_rewrites(result, NORMAL_FORM)
+        run_rewrites(result, CANONICAL_FORM)
     return result
 
 

@@ -65,7 +65,7 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import gives
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites
 from stepwell.ir.signature import get_signature
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import WeightStore
@@ -102,7 +102,7 @@ OPENED = (XnnpackDelegate, EthosuDelegate, CondIfOp, TosaWhileLoopOp)
 """What is said by what stands in it."""
 MERGED = Pipeline(
     "raised",
-    (Together("merge-permutes", tuple(rule() for rule in permutes.RULES)), RemoveDeadCode()),
+    (GreedyRewrites("merge-permutes", tuple(rule() for rule in permutes.RULES)), RemoveDeadCode()),
 )
 """Layouts that one node leaves and the next one takes cancel out, so that layers meet casts."""
 

@@ -29,7 +29,7 @@ from stepwell.backends.executorch.container import (
 )
 from stepwell.backends.executorch.writing.builder import STATE
 from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
-from stepwell.ir.calls.arguments import takes_what_it_says
+from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.platform.files import as_path, write_atomically
 from stepwell.ir.records import dataclass
@@ -64,7 +64,7 @@ class Sources:
     calls: int
     """Kernel calls of one run."""
 
-    @takes_what_it_says
+    @validate_arguments
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write every file into a folder, which is made.
 

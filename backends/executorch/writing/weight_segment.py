@@ -45,7 +45,7 @@ def padded(size: int) -> int:
     return size + -size % SEGMENT_ALIGNMENT
 
 
-class Ground(Protocol):
+class FileBuffer(Protocol):
     """Bytes, of which the last become the end of a file."""
 
     def lay(self, size: int) -> memoryview:
@@ -185,7 +185,7 @@ class Tail:
         self,
         capacity: int,
         front: int = 0,
-        ground: Ground | None = None,
+        ground: FileBuffer | None = None,
         progress: Progress | None = None,
     ) -> None:
         self._begin = self._end = padded(front + _HEADER)

@@ -30,7 +30,7 @@ from stepwell.language_models import (
     load_causal_lm,
     prepare,
 )
-from stepwell.loaders.dynamic_shapes import insist, open_sizes
+from stepwell.loaders.dynamic_shapes import dynamic_shapes, insist
 from stepwell.loaders.factories import FORMS, made_by, parts_of, users_code
 from stepwell.model_zoo.catalogue.models import SOURCES, find
 from stepwell.program import Program, from_exported_program, load
@@ -69,7 +69,7 @@ def open_model(
         language: how a language model is prepared and exported: `dtype`, `embedding`, `group` as
             `stepwell.language_models.prepare` has them, `context`, `attention`, `any_length`, `cache`,
             `cache_dtype`, `logits` as `export_causal_lm` has.
-        dynamic: kinds of sizes that are to be open, as `stepwell.open_sizes` has them, for a
+        dynamic: kinds of sizes that are to be open, as `stepwell.dynamic_shapes` has them, for a
             module that a callable or the zoo makes.
 
     Raises:
@@ -175,7 +175,7 @@ def export_model(
         made: `(module, inputs)`, `(module, inputs, dynamic_shapes)`, these by name, or an
             `ExportedProgram`.
         quantize: the name of a quantizer that is applied to the module first.
-        dynamic: kinds of sizes that are to be open (`stepwell.open_sizes`).
+        dynamic: kinds of sizes that are to be open (`stepwell.dynamic_shapes`).
     """
     import torch
 
@@ -195,7 +195,7 @@ def export_model(
         with users_code(f"quantizer {quantize!r} fails on {name}"):
             module = find_quantizer(quantize)(module, args)
     if dynamic:
-        sizes = open_sizes(module, args, kwargs, dynamic=dynamic)
+        sizes = dynamic_shapes(module, args, kwargs, dynamic=dynamic)
         insist(sizes, dynamic)
         program, notes = from_exported_program(sizes.program), tuple(map(str, sizes.axes))
         return Model(name, program, module, sizes.inputs, sizes.keywords, notes)

@@ -13,10 +13,10 @@ from stepwell.dialects.cmsis.target import target as find_cpu
 from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import Named, Step, Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.pipelines.xnnpack import GATHER_STRIDES, PLAIN_FORM
 from stepwell.translate.canonicalize import fills
-from stepwell.translate.canonicalize.pipeline import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
 from stepwell.translate.decompositions.aten import attention, executorch_mx, for_tosa, pools
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
@@ -77,14 +77,14 @@ from stepwell.translate.rewrites.xnnpack.quantized.leftover_casts import FoldDeq
 
 TOSA = (
     LowerCustom(),
-    Together("normalize", (*PLAIN_FORM, GATHER_STRIDES)),
-    Together("fold-weights", FOLD_WEIGHTS),
+    GreedyRewrites("normalize", (*PLAIN_FORM, GATHER_STRIDES)),
+    GreedyRewrites("fold-weights", FOLD_WEIGHTS),
     RecognizeAttention(),
     step(attention.expand_attention, lays_out_triangles=True),
-    Together("split", SPLIT),
-    Together("normalize-parts", NORMAL_FORM),
-    Named("share-parts", ShareCommonSubexpressions()),
-    Together(
+    GreedyRewrites("split", SPLIT),
+    GreedyRewrites("normalize-parts", CANONICAL_FORM),
+    NamedPass("share-parts", ShareCommonSubexpressions()),
+    GreedyRewrites(
         "absorb",
         (
             FoldScaleIntoProjection(),
@@ -94,17 +94,17 @@ TOSA = (
             FoldBiasIntoLayer(),
         ),
     ),
-    Together("arrange", (*NOOPS, *SHAPES)),
-    Together("lower", TO_TOSA),
-    Together("take-apart", (TakeCompositesApart(),)),
-    Together("guard-softmax", (step(attention.guard_softmax_in_floats),)),
-    Together("lower-pieces", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
-    Together("take-the-rest-apart", (TakeCompositesApart(function_of=piece_function),)),
-    Together("lower-the-rest", (FoldConstants(), *NORMAL_FORM, *SPLIT, *TO_TOSA)),
-    Named("share-operators", ShareCommonSubexpressions()),
+    GreedyRewrites("arrange", (*NOOPS, *SHAPES)),
+    GreedyRewrites("lower", TO_TOSA),
+    GreedyRewrites("take-apart", (TakeCompositesApart(),)),
+    GreedyRewrites("guard-softmax", (step(attention.guard_softmax_in_floats),)),
+    GreedyRewrites("lower-pieces", (FoldConstants(), *CANONICAL_FORM, *SPLIT, *TO_TOSA)),
+    GreedyRewrites("take-the-rest-apart", (TakeCompositesApart(function_of=piece_function),)),
+    GreedyRewrites("lower-the-rest", (FoldConstants(), *CANONICAL_FORM, *SPLIT, *TO_TOSA)),
+    NamedPass("share-operators", ShareCommonSubexpressions()),
     LowerControl(),
     *layouts(*LAYOUT),
-    Named("share-layouts", ShareCommonSubexpressions()),
+    NamedPass("share-layouts", ShareCommonSubexpressions()),
 )
 """What every TOSA target runs; the target's name says what the result may hold."""
 
@@ -119,33 +119,33 @@ SPELL_MOVES = (
 
 TOSA_INTEGERS = (
     LowerCustom(),
-    Together("normalize", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
+    GreedyRewrites("normalize", (*CANONICAL_FORM, FoldConstants(), *SPELL_MOVES)),
     TYPE_QUANTIZATION,
-    Named("share-types", ShareCommonSubexpressions()),
+    NamedPass("share-types", ShareCommonSubexpressions()),
     StripBoundary(),
-    Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
-    Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
-    Together("lower", TO_TOSA),
-    Named("share-operators", ShareCommonSubexpressions()),
+    GreedyRewrites("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
+    GreedyRewrites("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
+    GreedyRewrites("lower", TO_TOSA),
+    NamedPass("share-operators", ShareCommonSubexpressions()),
     *layouts(*LAYOUT, *FEWER_INTEGERS),
-    Named("share-layouts", ShareCommonSubexpressions()),
+    NamedPass("share-layouts", ShareCommonSubexpressions()),
 )
 """What a target of the integer profile alone runs: the program must be quantized."""
 
 
 TOSA_MIXED = (
-    Together(
+    GreedyRewrites(
         "normalize-quantized",
-        (*NORMAL_FORM, FoldConstants(), BringWeightsInside(), *SPELL_MOVES),
+        (*CANONICAL_FORM, FoldConstants(), BringWeightsInside(), *SPELL_MOVES),
     ),
     TYPE_QUANTIZATION,
-    Named("share-types", ShareCommonSubexpressions()),
-    Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
-    Together(
+    NamedPass("share-types", ShareCommonSubexpressions()),
+    GreedyRewrites("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
+    GreedyRewrites(
         "lower-casts",
         (FoldDequantizedConstant(), *each(borders), *CANCEL_CASTS),
     ),
-    Together("fewer-integers", FEWER_INTEGERS),
+    GreedyRewrites("fewer-integers", FEWER_INTEGERS),
     *TOSA,
 )
 """What a target of both profiles runs: quantized layers in integers, all others in floats."""
@@ -167,20 +167,20 @@ def tosa_pipeline(target: str) -> Pipeline:
     older = tuple(rule() for rule in gather_truths.RULES) if is_older else ()
     finish = (
         *older,
-        Named("sweep", RemoveDeadCode()),
+        NamedPass("sweep", RemoveDeadCode()),
         NarrowIndices(target),
         CountInFloats(target),
         FinishTosa(target),
-        Named("sweep-again", RemoveDeadCode()),
+        NamedPass("sweep-again", RemoveDeadCode()),
     )
     return Pipeline(target, (*block_scaled, UnrollLoop(), *steps, *finish))
 
 
 MEETING = (*CANCEL_CASTS, *MERGE_TRANSPOSES, *RELABEL_PORTS, *MERGE_VIEWS)
 PLACE_LAYOUTS = (
-    Together("lower-layouts", (*MEETING, LowerPermute())),
+    GreedyRewrites("lower-layouts", (*MEETING, LowerPermute())),
     CmsisLayouts(),
-    Together("merge-layouts", MEETING),
+    GreedyRewrites("merge-layouts", MEETING),
     AbsorbFlatten(),
 )
 """Layout changes are placed by a cut and meet; what is left is copied, the rest is views."""
@@ -213,8 +213,8 @@ def cortex_m_pipeline(
             GATHER_STRIDES,
             TYPE_QUANTIZATION,
             *(() if io is None else (IntegerPorts(io),)),
-            Named("share-types", ShareCommonSubexpressions()),
-            Together("lower-to-cmsis", TO_CMSIS),
+            NamedPass("share-types", ShareCommonSubexpressions()),
+            GreedyRewrites("lower-to-cmsis", TO_CMSIS),
             ExplainFloats(),
             step(cmsis_borders.boundary),
             LiftNumberOperand(),
@@ -222,13 +222,13 @@ def cortex_m_pipeline(
             FoldConstants(),
             *((ChannelsLastPorts(),) if io_layout == CHANNELS_LAST else ()),
             *PLACE_LAYOUTS,
-            Named("share-kernels", ShareCommonSubexpressions()),
+            NamedPass("share-kernels", ShareCommonSubexpressions()),
             FoldKernelSum(form),
             StateTarget(target),
             RemoveDeadCode(),
             OrderOperators(),
             *((PlanMemory(arena),) if optimize == MEMORY or arena is not None else ()),
-            Together("slices-as-parts", NAME_PARTS),
-            Together("parts-as-they-are", CANCEL_CASTS),
+            GreedyRewrites("slices-as-parts", NAME_PARTS),
+            GreedyRewrites("parts-as-they-are", CANCEL_CASTS),
         ),
     )

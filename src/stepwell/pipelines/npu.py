@@ -12,9 +12,9 @@ from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import Named, Step, Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Step
 from stepwell.pipelines.arm import BY_PROFILES, PLACE_LAYOUTS, SPELL_MOVES
-from stepwell.translate.canonicalize.pipeline import NOOPS, NORMAL_FORM, SHAPES
+from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, NOOPS, SHAPES
 from stepwell.translate.decompositions.aten import for_tosa
 from stepwell.translate.lowerings.cmsis import borders as cmsis_borders
 from stepwell.translate.lowerings.cmsis.order import TO_CMSIS
@@ -74,7 +74,7 @@ def ethosu_pipeline(
             one with the fewest; else their rows are columns of an image.
     """
     to_npu = steps_to_npu(accelerator, "width")
-    fuse = (Together("keep-bytes", tuple(rule() for rule in rescale_for_each_reader.RULES)),)
+    fuse = (GreedyRewrites("keep-bytes", tuple(rule() for rule in rescale_for_each_reader.RULES)),)
     behind = _on_cpu(accelerator, cpu, fuse)
     lower = LowerForNpu(accelerator, to_npu, OVER_INTEGERS, behind=behind, refused=_refused)
     if optimize == CYCLES:
@@ -88,11 +88,11 @@ def steps_to_npu(accelerator: str, rows: Rows) -> tuple[Step, ...]:
     integers = (step(int8_linear, rows=rows) if is_step(r, int8_linear) else r for r in INTEGERS)
     # A maximum stays one of bytes: a U55 has no other (`HoistRescaleOverMaximum` makes it int32).
     return (
-        Together("lower-int8", (step(softmax_by_table), *integers, *CANCEL_CASTS)),
-        Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
-        Together("lower", TO_TOSA),
+        GreedyRewrites("lower-int8", (step(softmax_by_table), *integers, *CANCEL_CASTS)),
+        GreedyRewrites("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
+        GreedyRewrites("lower", TO_TOSA),
         *layouts(*LAYOUT, ComposeByteFunctions()),
-        Together(
+        GreedyRewrites(
             "operate-on-bytes",
             (
                 hoist_reshape_over_rescale.RULES[0](),
@@ -131,10 +131,10 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
     target = parse_target(name.removesuffix(BESIDE_CPU))
     if target.profiles == frozenset(("int",)):
         to_tosa = (
-            Together("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
-            Together("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
-            Together("lower", TO_TOSA),
-            Named("share-operators", ShareCommonSubexpressions()),
+            GreedyRewrites("lower-int8", (*INTEGERS, *CANCEL_CASTS)),
+            GreedyRewrites("arrange", (*NOOPS, *SHAPES, step(for_tosa.write_slice_by_cat))),
+            GreedyRewrites("lower", TO_TOSA),
+            NamedPass("share-operators", ShareCommonSubexpressions()),
             *layouts(*LAYOUT, *FEWER_INTEGERS),
         )
         lower = LowerForNpu(target.name, to_tosa, OVER_INTEGERS)
@@ -147,10 +147,10 @@ def tosa_beside_cpu_pipeline(name: str, cpu: Target | str = CPU, io: Io | None =
 def _quantized(io: Io | None) -> tuple[Step, ...]:
     """Before anything is lowered: quantization in types, and at the border what is asked for."""
     return (
-        Together("normalize", (*NORMAL_FORM, FoldConstants(), *SPELL_MOVES)),
+        GreedyRewrites("normalize", (*CANONICAL_FORM, FoldConstants(), *SPELL_MOVES)),
         TYPE_QUANTIZATION,
         *(() if io is None else (IntegerPorts(io),)),
-        Named("share-types", ShareCommonSubexpressions()),
+        NamedPass("share-types", ShareCommonSubexpressions()),
     )
 
 
@@ -158,18 +158,18 @@ def _on_cpu(accelerator: str, cpu: Target | str, fuse: tuple[Step, ...] = ()) ->
     """What is left goes to the CPU, and TOSA's operators into delegates."""
     target = cpu if isinstance(cpu, Target) else find_cpu(cpu)
     return (
-        Named("share-operators", ShareCommonSubexpressions()),
-        Together("lower-to-cmsis", TO_CMSIS),
+        NamedPass("share-operators", ShareCommonSubexpressions()),
+        GreedyRewrites("lower-to-cmsis", TO_CMSIS),
         ExplainFloats(),
         step(cmsis_borders.boundary),
         DecomposeForKernels(),
-        Together("fold-constants-of-kernels", (FoldConstants(),)),
+        GreedyRewrites("fold-constants-of-kernels", (FoldConstants(),)),
         *PLACE_LAYOUTS,
-        Named("share-kernels", ShareCommonSubexpressions()),
+        NamedPass("share-kernels", ShareCommonSubexpressions()),
         FoldKernelSum(BiasForm.of(target)),
-        Named("sweep", RemoveDeadCode()),
+        NamedPass("sweep", RemoveDeadCode()),
         *fuse,
         PartitionEthosu(accelerator),
         StateTarget(target, ETHOSU_LEVEL.name),
-        Named("sweep-again", RemoveDeadCode()),
+        NamedPass("sweep-again", RemoveDeadCode()),
     )

@@ -9,8 +9,8 @@ import stepwell.translate.engine_losses  # noqa: F401  # pyright: ignore[reportU
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import Named, Together
-from stepwell.translate.canonicalize.pipeline import FOLD_WEIGHTS, NOOPS, NORMAL_FORM, SHAPES
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass
+from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS, NOOPS, SHAPES
 from stepwell.translate.decompositions.aten import (
     attention,
     complex,
@@ -108,7 +108,7 @@ KEEP_IMAGES = (
 """Height and width that are symbolic stay two axes from one convolution to the next."""
 
 PLAIN_FORM = (
-    *NORMAL_FORM,
+    *CANONICAL_FORM,
     *(rule() for rule in sink_view_below_linear.RULES),
     BringWeightsInside(),
 )
@@ -134,9 +134,9 @@ TO_XNNPACK = (
 permutes it can absorb, they say what XNNPACK can run."""
 
 QUANTIZED = (
-    Together("type-quantization", TYPES),
-    Named("share-types", ShareCommonSubexpressions()),
-    Together(
+    GreedyRewrites("type-quantization", TYPES),
+    NamedPass("share-types", ShareCommonSubexpressions()),
+    GreedyRewrites(
         "lower-quantized",
         (
             step(xnnpack_quantized_layers.quantized_linear),
@@ -148,7 +148,7 @@ QUANTIZED = (
             *CANCEL_CASTS,
         ),
     ),
-    Together(
+    GreedyRewrites(
         "lower-casts",
         (
             leftover_casts.FoldDequantizedConstant(),
@@ -168,7 +168,7 @@ TURNED = (step(for_xnnpack.unbind_by_permute), step(for_xnnpack.stack_by_permute
 XNNPACK = Pipeline(
     "xnnpack",
     (
-        Together(
+        GreedyRewrites(
             "normalize",
             (
                 step(for_xnnpack.unbind_by_permute),
@@ -181,15 +181,17 @@ XNNPACK = Pipeline(
                 step(complex.complex_to_pairs),
             ),
         ),
-        Together(
+        GreedyRewrites(
             "widen-floats",
             (step(floats.widen_mixed_floats), step(floats.widen_bfloat), CancelNarrowing()),
         ),
         *QUANTIZED,
-        Together("fold-weights", (*FOLD_WEIGHTS, LiftScalesFromFilter())),
-        Together("multiply-experts", (MultiplyAllExperts(), AddUpBeforeExperts(), FoldConstants())),
+        GreedyRewrites("fold-weights", (*FOLD_WEIGHTS, LiftScalesFromFilter())),
+        GreedyRewrites(
+            "multiply-experts", (MultiplyAllExperts(), AddUpBeforeExperts(), FoldConstants())
+        ),
         ChooseByRank(),
-        Together(
+        GreedyRewrites(
             "find-attention",
             (
                 AddMaskBeforeSoftmax(),
@@ -199,8 +201,8 @@ XNNPACK = Pipeline(
                 SkipMaskedAttention(),
             ),
         ),
-        Together("keep-images", KEEP_IMAGES),
-        Together(
+        GreedyRewrites("keep-images", KEEP_IMAGES),
+        GreedyRewrites(
             "attention-to-products",
             (
                 step(floats.widen_attention_of_halves),
@@ -208,9 +210,9 @@ XNNPACK = Pipeline(
                 step(attention.expand_attention_of_any_length),
             ),
         ),
-        Together("ask-inputs", (AskInputsForSizes(),)),
+        GreedyRewrites("ask-inputs", (AskInputsForSizes(),)),
         CenterResidualStream(),
-        Together(
+        GreedyRewrites(
             "decompose",
             (
                 step(floats.widen_halves),
@@ -239,9 +241,11 @@ XNNPACK = Pipeline(
                 CropConvolution(),
             ),
         ),
-        Together("normalize-parts", (step(attention.guard_softmax_in_floats), *NORMAL_FORM)),
-        Named("share-parts", ShareCommonSubexpressions()),
-        Together(
+        GreedyRewrites(
+            "normalize-parts", (step(attention.guard_softmax_in_floats), *CANONICAL_FORM)
+        ),
+        NamedPass("share-parts", ShareCommonSubexpressions()),
+        GreedyRewrites(
             "absorb",
             (
                 step(products.unmerge_batch),
@@ -256,7 +260,7 @@ XNNPACK = Pipeline(
                 MergeLinears(),
             ),
         ),
-        Together(
+        GreedyRewrites(
             "arrange",
             (
                 *NOOPS,
@@ -267,42 +271,44 @@ XNNPACK = Pipeline(
                 step(constants.lift_constant_scalar, protect_attention=False),
             ),
         ),
-        Together("lower-products", (step(xnnpack_products.matmul),)),
-        Together("lower", TO_XNNPACK),
-        Together("take-apart", (UnrollAxis(), step(slices.split_to_slices), DecomposeForKernels())),
-        Together(
+        GreedyRewrites("lower-products", (step(xnnpack_products.matmul),)),
+        GreedyRewrites("lower", TO_XNNPACK),
+        GreedyRewrites(
+            "take-apart", (UnrollAxis(), step(slices.split_to_slices), DecomposeForKernels())
+        ),
+        GreedyRewrites(
             "lower-pieces",
             (
                 step(attention.guard_softmax_in_floats),
                 FoldConstants(),
                 step(floats.widen_bfloat),
                 CancelNarrowing(),
-                *NORMAL_FORM,
+                *CANONICAL_FORM,
                 step(xnnpack_products.matmul),
                 *TO_XNNPACK,
             ),
         ),
-        Together(
+        GreedyRewrites(
             "lift-scalars-of-pieces",
             (
                 step(floats.widen_scalar_of_halves),
                 step(constants.lift_constant_scalar, protect_attention=False),
             ),
         ),
-        Together("lower-lifted", (PickBySlices(), *TO_XNNPACK)),
-        Together("leave-to-kernels", (DecomposeForKernels(),)),
-        Named("share-nodes", ShareCommonSubexpressions()),
+        GreedyRewrites("lower-lifted", (PickBySlices(), *TO_XNNPACK)),
+        GreedyRewrites("leave-to-kernels", (DecomposeForKernels(),)),
+        NamedPass("share-nodes", ShareCommonSubexpressions()),
         NarrowToWhatIsRead(),
-        Named("assign-layouts-first", AssignLayouts()),
-        Together("merge-layouts", MERGES),
-        Named("assign-layouts-again", AssignLayouts()),
-        Together("merge-layouts-again", MERGES),
+        NamedPass("assign-layouts-first", AssignLayouts()),
+        GreedyRewrites("merge-layouts", MERGES),
+        NamedPass("assign-layouts-again", AssignLayouts()),
+        GreedyRewrites("merge-layouts-again", MERGES),
         PatchesToLinear(),
-        Together("merge-layouts-of-patches", MERGES),
-        Together("affine-by-channels", (AffineToDepthwise(), SplitDepthwise())),
+        GreedyRewrites("merge-layouts-of-patches", MERGES),
+        GreedyRewrites("affine-by-channels", (AffineToDepthwise(), SplitDepthwise())),
         FuseClamp(),
         SplitBatch(),
-        Together(
+        GreedyRewrites(
             "choose-kernels",
             (SplitWideDepthwise(), ConvolveByWinograd(), *(rule() for rule in widen_gelu.RULES)),
         ),
@@ -315,13 +321,15 @@ XNNPACK = Pipeline(
 XNNPACK_PUBLISHED = Pipeline(
     "xnnpack-published",
     (
-        Together("take-apart", (DecomposeForKernels(),)),
-        Together("remove-noop-expands", tuple(rule() for rule in expands.RULES[:2])),
-        Together("lift-scalars", (step(constants.lift_constant_scalar, protect_attention=False),)),
-        Together("normalize", (*NORMAL_FORM, GATHER_STRIDES)),
-        Together("lower-products", (step(xnnpack_products.matmul),)),
-        Together("lower", TO_XNNPACK),
-        Together("leave-to-kernels", (DecomposeForKernels(),)),
+        GreedyRewrites("take-apart", (DecomposeForKernels(),)),
+        GreedyRewrites("remove-noop-expands", tuple(rule() for rule in expands.RULES[:2])),
+        GreedyRewrites(
+            "lift-scalars", (step(constants.lift_constant_scalar, protect_attention=False),)
+        ),
+        GreedyRewrites("normalize", (*CANONICAL_FORM, GATHER_STRIDES)),
+        GreedyRewrites("lower-products", (step(xnnpack_products.matmul),)),
+        GreedyRewrites("lower", TO_XNNPACK),
+        GreedyRewrites("leave-to-kernels", (DecomposeForKernels(),)),
         PartitionXnnpack(),
         RemoveDeadCode(),
     ),

@@ -15,11 +15,11 @@ from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import (
     Bound,
     Converted,
+    GreedyRewrites,
     History,
     Pass,
     Rewrite,
     Step,
-    Together,
     apply_step,
     bound_of,
     step_name,
@@ -120,7 +120,7 @@ class Checked:
         """Apply one step and compare."""
         name = step_name(step)
         every = [run for runs in self.recordings.values() for run in runs]
-        if not isinstance(step, Rewrite | Together) and any(run.followed_to for run in every):
+        if not isinstance(step, Rewrite | GreedyRewrites) and any(run.followed_to for run in every):
             self._run_followed()  # A pass is compared with what runs, not with what followed.
         watcher = Watcher(self.program, self.history, self.recordings, name)
         watcher.margins = [] if self.asks_for_margins else None
@@ -134,7 +134,7 @@ class Checked:
         started = time.perf_counter()
         bounds = [
             *watcher.bounds,
-            *([] if isinstance(step, Rewrite | Together) else [bound_of(step)]),
+            *([] if isinstance(step, Rewrite | GreedyRewrites) else [bound_of(step)]),
         ]
         bound = total_bound(bounds)
         floats = tolerated(bounds)
@@ -147,7 +147,7 @@ class Checked:
         is_covered = watcher.compared > 0 and not watcher.not_compared
         follow = (bound.is_local and watcher.trusted) or (is_jumpy and is_covered)
         wanted, not_followed = self._wanted(follow, crossings)
-        is_whole = isinstance(step, Rewrite | Together) and not watcher.not_compared
+        is_whole = isinstance(step, Rewrite | GreedyRewrites) and not watcher.not_compared
         after, failures = self._again(name, crossings, is_whole)
         findings = list(watcher.findings) + failures
         largest = watcher.largest

@@ -143,7 +143,7 @@ class CheckResult(Shown):
 
     def to_html(self) -> str:
         """One self-contained page."""
-        return self.shown_as("page")
+        return self.render("page")
 
     def __str__(self) -> str:
         return self.text()

@@ -14,7 +14,7 @@ from random_weights import random_input, randomize
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import History, run_rewrites
-from stepwell.translate.canonicalize.pipeline import FOLD_WEIGHTS, NORMAL_FORM
+from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS
 from stepwell.translate.importer.from_torch import from_exported_program
 from swin import Swin
 from transformer import transformer_encoder_2layers
@@ -61,7 +61,7 @@ def imported(name: str, decomposed: bool) -> tuple[Program, tuple[Any, ...]]:
 @cache
 def normalized(name: str, decomposed: bool) -> Program:
     program, history = imported(name, decomposed)[0].clone(), History()
-    for rewrites in (NORMAL_FORM, FOLD_WEIGHTS, NORMAL_FORM, FOLD_WEIGHTS, NORMAL_FORM):
+    for rewrites in (CANONICAL_FORM, FOLD_WEIGHTS, CANONICAL_FORM, FOLD_WEIGHTS, CANONICAL_FORM):
         run_rewrites(program, rewrites, history)
     RemoveDeadCode().apply(program, history)
     return program
@@ -94,13 +94,13 @@ def test_a_model_in_normal_form_computes_what_it_did(name: str, whole: bool):
 @pytest.mark.parametrize("name", ["deit_small_depth2", "mobilenet_v3_small"])
 def test_nothing_is_left_to_do_after_the_normal_form(name: str):
     program = normalized(name, decomposed=True).clone()
-    assert run_rewrites(program, (*NORMAL_FORM, *FOLD_WEIGHTS)) == 0
+    assert run_rewrites(program, (*CANONICAL_FORM, *FOLD_WEIGHTS)) == 0
 
 
 def test_normal_forms_touch_no_weight():
     program = imported("gpt2_2layers", decomposed=False)[0].clone()
     before = program.weights.counts.evaluated
-    run_rewrites(program, NORMAL_FORM)
+    run_rewrites(program, CANONICAL_FORM)
     assert program.weights.counts.evaluated == before
 
 
@@ -121,7 +121,7 @@ def chain(length: int, method: Any) -> str:
 
 def test_the_work_grows_with_the_program_and_no_faster(apply: Any, method: Any):
     visits = [
-        apply(chain(length, method), *NORMAL_FORM).history.visits / length for length in (20, 80)
+        apply(chain(length, method), *CANONICAL_FORM).history.visits / length for length in (20, 80)
     ]
     assert visits[1] < 1.05 * visits[0]
 
@@ -138,6 +138,6 @@ def test_long_chains_of_layout_ops_collapse_in_linear_work(apply: Any, method: A
         lines.append(f"%y = aten.neg.default(%v{length}) : (tensor<4x6xf32>) -> tensor<4x6xf32>")
         return method("%x: tensor<4x6xf32>", *lines, gives="tensor<4x6xf32>")
 
-    short, long = (apply(views(length), *NORMAL_FORM) for length in (20, 80))
+    short, long = (apply(views(length), *CANONICAL_FORM) for length in (20, 80))
     assert long.ops() == ["aten.neg.default", "aten.neg.default"]
     assert long.history.visits < 4.2 * short.history.visits

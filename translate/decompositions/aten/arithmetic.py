@@ -79,7 +79,7 @@ def _loses_denormals(op: Any, program: Program) -> Deviation | None:
     return Deviation("the reciprocal of a denormal number becomes that of zero, an infinity")
 
 
-@lowers("aten.reciprocal.default", to="aten", loses=_loses_denormals, sample=("2x4xf32",))
+@lowers("aten.reciprocal.default", to="aten", deviation=_loses_denormals, sample=("2x4xf32",))
 def reciprocal_to_division(x: Value, *, out: Out, b: Rewriter) -> Value:
     """`1 / x`, with a constant one."""
     if x.dtype != out.dtype:

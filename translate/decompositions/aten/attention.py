@@ -52,7 +52,7 @@ def repeated_rows(mask: torch.Tensor, *, times: int) -> torch.Tensor:
     to="aten",
     takes_empty=False,
     bound=ORDERS,
-    loses=overflows,
+    deviation=overflows,
     sample=(*["1x2x4x8xf32"] * 3, {"scale": 0.25}),
 )
 def expand_attention(
@@ -159,7 +159,7 @@ def _has_known_lengths(op: Any) -> bool:
     ATTENTION,
     to="aten",
     bound=ORDERS,
-    loses=overflows,
+    deviation=overflows,
     unless=_has_known_lengths,
     sample="""
     %o = aten.scaled_dot_product_attention.default(%q, %q, %q, %m, scale=0.25) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>, tensor<1x1x1x?xi1, #stepwell.shape<[1, 1, 1, "s"]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>

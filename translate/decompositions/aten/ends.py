@@ -48,7 +48,7 @@ _ZERO = Bound(0.0, 5e-324, "−0 becomes +0 beside a zero")
     to="aten",
     unless=lambda op: all(isinstance(size, int) for size in dims(op.operands[0].type)),
     bound=_ZERO,
-    loses=_mixes,
+    deviation=_mixes,
     sample="""
     %y = aten.pad.default(%x, [2, 1], "reflect") : (tensor<3x?xf32, #stepwell.shape<[3, "s"]>>) -> tensor<3x?xf32, #stepwell.shape<[3, "s + 3"]>>
     """,
@@ -80,7 +80,7 @@ def _replicated(x: Value, at: int, before: int, after: int) -> tuple[list[Value]
     to="aten",
     unless=lambda op: not _ends_with_its_axis(op),
     bound=_ZERO,
-    loses=_mixes,
+    deviation=_mixes,
     sample=f"""
     %y = aten.slice.Tensor(%x, 1, -2, {TO_THE_END}, 1) : (tensor<3x?xf32, #stepwell.shape<[3, "s"]>>) -> tensor<3x2xf32>
     """,

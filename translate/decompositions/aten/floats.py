@@ -257,7 +257,7 @@ def _is_read_wide(op: SchemaOp) -> bool:
     to="aten",
     unless=lambda op: not all(_is(result, bf16) for result in op.results),
     bound=roundings("torch rounds operands of its parts to bfloat16"),
-    loses=_loses,
+    deviation=_loses,
     sample=("2x4xbf16",),
 )
 def widen_bfloat(*, op: Any, b: Rewriter) -> tuple[Value, ...] | None:

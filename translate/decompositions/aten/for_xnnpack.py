@@ -49,7 +49,7 @@ def _adds_in_another_order(op: Any, program: Program) -> Deviation | None:
     to="aten",
     takes_empty=False,
     bound=roundings("the sums are taken in another order"),
-    loses=_adds_in_another_order,
+    deviation=_adds_in_another_order,
     sample=("2x3xf32", -1),
 )
 def cumsum_to_additions(x: Value, dim: int, *, op: Any) -> Value:
@@ -92,7 +92,7 @@ def _meets_infinities(op: Any, program: Program) -> Deviation | None:
     to="aten",
     takes_empty=False,
     bound=Bound(2e-6, 5e-6, "twelve sums of exponentials, each 3e-7 off where both are alike"),
-    loses=_meets_infinities,
+    deviation=_meets_infinities,
     sample=("2x3xf32", -1),
 )
 def logcumsumexp_to_steps(x: Value, dim: int, *, op: Any) -> Value:
@@ -134,7 +134,7 @@ def _asked(op: SchemaOp) -> SSAValue:
     to="aten",
     unless=lambda op: not isinstance(_asked(op).owner, tuple(SIDES)),
     bound=Bound(0.0, 1.2e-38, "a difference below the smallest normal number counts as none"),
-    loses=lambda op, program: Deviation("a NaN chooses neither side, a zero may lose its sign"),
+    deviation=lambda op, program: Deviation("a NaN chooses neither side, a zero may lose its sign"),
     sample="""
     %c = aten.ge.Scalar(%x, 0.5) : (tensor<2x3xf32>) -> tensor<2x3xi1>
     %a = aten.tanh.default(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
@@ -176,7 +176,7 @@ def choose_by_step(*, form: bool, op: Any, b: Rewriter) -> Value:
     "aten.lerp.Tensor",
     to="aten",
     bound=roundings("both ends give the same number, and round on the way"),
-    loses=lambda op, program: Deviation("an infinity of the nearer end may become NaN"),
+    deviation=lambda op, program: Deviation("an infinity of the nearer end may become NaN"),
     sample=("2x3xf32", "2x3xf32", "3xf32"),
 )
 def lerp_by_weights(first: Value, last: Value, weight: Value) -> Value:

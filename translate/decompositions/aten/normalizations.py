@@ -71,7 +71,7 @@ def batch_norm_to_products(
     to="aten",
     takes_empty=False,
     bound=roundings("sums in another order"),
-    loses=squares_overflow,
+    deviation=squares_overflow,
     sample=("2x3x4x4xf32", None, None, None, None, True, 0.1, 1.0e-5, False),
     formerly=("norm-by-groups-to-tosa",),
 )
@@ -139,7 +139,7 @@ def scaled_by(weight: torch.Tensor, *, factor: float) -> torch.Tensor:
     to="aten",
     takes_empty=False,
     bound=roundings("sums in another order, the scale regrouped"),
-    loses=squares_overflow,
+    deviation=squares_overflow,
     sample=("2x4xf32", [4], {"eps": 1.0e-6}),
 )
 def split_layer_norm(
@@ -267,7 +267,7 @@ LARGEST = 1 << 24
     "aten.cdist.default",
     to="aten",
     bound=roundings("torch multiplies matrices for long lists"),
-    loses=squares_overflow,
+    deviation=squares_overflow,
     sample=("3x4xf32", "2x4xf32", 2.0, None),
     formerly=("distance-to-norms-to-tosa",),
 )

@@ -40,7 +40,7 @@ from stepwell.translate.scale_folding.own_weights import are_from_weights
     "aten.layer_norm.default",
     to="aten",
     bound=ROWS,
-    loses=lambda op, program: REORDERED,
+    deviation=lambda op, program: REORDERED,
     sample=("2x4xf32", [4], {"eps": 1e-6}),
 )
 def decompose_layer_norm(x: Value, *, op: Any, b: Rewriter, eps: float) -> Value:
@@ -83,7 +83,7 @@ def per_channel(tensor: torch.Tensor, *, rank: int) -> torch.Tensor:
     "aten.group_norm.default",
     to="aten",
     bound=ROWS,
-    loses=lambda op, program: REORDERED,
+    deviation=lambda op, program: REORDERED,
     sample="""
     %y = aten.group_norm.default(%x, 2, eps=1.0e-05) : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
     """,

@@ -249,7 +249,7 @@ def _pool_loses(op: Any, program: Program) -> Deviation | None:
     to="aten",
     takes_empty=False,
     bound=roundings("the mean may be summed in another order"),
-    loses=_pool_loses,
+    deviation=_pool_loses,
     sample=("1x3x8x8xf32", [4, 2]),
 )
 def adaptive_pool_to_pool(x: Value, *, form: Any, op: Any, out: Out) -> Any:

@@ -52,7 +52,7 @@ SCATTERS = {
     SCATTERS,
     to="aten",
     bound=roundings("sums in another order"),
-    loses=_mixes,
+    deviation=_mixes,
     sample="""
     %i = stepwell.weight <"i"> "constant" : tensor<4xi64>
     %y = aten.index_add.default(%x, 0, %i, %s) : (tensor<3x2xf32>, tensor<4xi64>, tensor<4x2xf32>) -> tensor<3x2xf32>
@@ -155,7 +155,7 @@ def _greatest(source: Value, at: int, places: torch.Tensor, hit: torch.Tensor, n
     "aten.index.Tensor",
     to="aten",
     bound=Bound(0.0, 5e-324, "−0 becomes +0 beside a zero"),
-    loses=_mixes,
+    deviation=_mixes,
     sample="""
     %i = stepwell.weight <"i#squares"> "constant" : tensor<40xi64>
     %y = aten.index_select.default(%x, 0, %i) : (tensor<13x2xf32>, tensor<40xi64>) -> tensor<40x2xf32>

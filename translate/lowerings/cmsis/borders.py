@@ -47,7 +47,7 @@ def _padded(op: SchemaOp) -> Parts | Refusal:
     "aten.constant_pad_nd.default",
     "aten.pad.default",
     to="cmsis",
-    reads=_padded,
+    quantized_operands=_padded,
     takes_empty=True,
     bound=EXACT,
     sample="""

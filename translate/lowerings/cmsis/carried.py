@@ -56,7 +56,7 @@ def _quantized(op: SchemaOp, place: slice) -> Parts | Refusal | None:
 @lowers(
     *PICKED,
     to="cmsis",
-    reads=lambda op: _quantized(op, PICKED[op.name]),
+    quantized_operands=lambda op: _quantized(op, PICKED[op.name]),
     bound=EXACT,
     sample="""
         %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
@@ -99,7 +99,7 @@ def raw(b: Rewriter, value: SSAValue) -> SSAValue:
         for form in ("vec", "default")
     ),
     to="cmsis",
-    reads=lambda op: _quantized(op, slice(1)),
+    quantized_operands=lambda op: _quantized(op, slice(1)),
     bound=EXACT,
     sample="""
         %a = quant.dcast %x : tensor<1x1x2x2x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x1x2x2xf32>
@@ -186,7 +186,7 @@ _CODES = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8)
 @lowers(
     *COMPARING,
     to="cmsis",
-    fits="none",
+    check="none",
     bound=EXACT,
     name="compare-integers",
     sample="""

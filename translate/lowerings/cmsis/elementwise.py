@@ -86,7 +86,7 @@ def _two(op: SchemaOp) -> Parts | None:
         "aten.maximum.default": Maximum,
     },
     to="cmsis",
-    reads=_two,
+    quantized_operands=_two,
     takes_empty=True,
     sample=TWO,
 )
@@ -216,7 +216,7 @@ def requantized(b: Rewriter, value: SSAValue, use: Use) -> SSAValue:
 @lowers(
     "quant.qcast",
     to="cmsis",
-    fits="none",
+    check="none",
     bound=EXACT,
     name="tabulate",
     sample="""
@@ -269,7 +269,7 @@ def _rows(op: SchemaOp) -> Parts | Refusal:
     "aten.softmax.int",
     "aten._softmax.default",
     to="cmsis",
-    reads=_rows,
+    quantized_operands=_rows,
     bound=Bound(absolute=1.0, reason="fixed-point exponential, in units"),
     sample="""
         %a = quant.dcast %x : tensor<2x8x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x8xf32>

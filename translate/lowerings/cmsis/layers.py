@@ -95,7 +95,7 @@ def _convolution(op: SchemaOp) -> Parts | Refusal | None:
     "aten.conv2d.padding",
     "aten.convolution.default",
     to="cmsis",
-    reads=_convolution,
+    quantized_operands=_convolution,
     sample=LAYER.format(
         "3x2x3x3", f":0, {SCALES}", "1x2x4x4", "conv2d.default(%xr, %wr)", "1x3x2x2"
     ),
@@ -178,7 +178,7 @@ def _upwards(op: SchemaOp) -> Parts | Refusal | None:
     "aten.conv_transpose2d.input",
     "aten.convolution.default",
     to="cmsis",
-    reads=_upwards,
+    quantized_operands=_upwards,
     takes_empty=True,
     sample=LAYER.format(
         "2x3x2x2",
@@ -295,7 +295,7 @@ def _linear(op: SchemaOp) -> Parts | Refusal | None:
     "aten.mm.default",
     "aten.matmul.default",
     to="cmsis",
-    reads=_linear,
+    quantized_operands=_linear,
     sample=LAYER.format("3x4", ", 0.25", "2x4", "linear.default(%xr, %wr)", "2x3"),
 )
 def linear(x: Activation, *, op: SchemaOp, layer: Layer, b: Rewriter) -> OfUse:
@@ -389,7 +389,7 @@ def _matmul(op: SchemaOp) -> Parts | Refusal | None:
     "aten.matmul.default",
     "aten.mm.default",
     to="cmsis",
-    reads=_matmul,
+    quantized_operands=_matmul,
     takes_empty=True,
     sample="""
         %a = quant.dcast %x : tensor<1x2x4x!quant.uniform<i8:f32, 0.5>> to tensor<1x2x4xf32>

@@ -79,7 +79,9 @@ class Window:
         "aten.max_pool2d_with_indices.default": MAXIMUM,
     },
     to="cmsis",
-    reads=lambda op: not_fixed(op.operands[0]) or reads_their_indices(op) or Parts(op.operands[:1]),
+    quantized_operands=lambda op: (
+        not_fixed(op.operands[0]) or reads_their_indices(op) or Parts(op.operands[:1])
+    ),
     takes_empty=True,
     bound=AVERAGED,
     sample="""
@@ -257,7 +259,7 @@ def _run_of(shape: tuple[int, ...], dim: Any) -> tuple[int, int, int, bool] | No
 @lowers(
     {"aten.mean.dim": True, "aten.sum.dim_IntList": False},
     to="cmsis",
-    reads=fixed,
+    quantized_operands=fixed,
     bound=AVERAGED,
     sample="""
         %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>
@@ -347,7 +349,7 @@ def extreme_of_axis(x: Value, *, form: Any, op: Any, out: Out) -> tuple[Value, N
 @lowers(
     "aten.amax.default",
     to="cmsis",
-    reads=lambda op: None if quantized_source(op.operands[0]) is None else fixed(op),
+    quantized_operands=lambda op: None if quantized_source(op.operands[0]) is None else fixed(op),
     bound=EXACT,
     sample="""
         %a = quant.dcast %x : tensor<2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<2x4xf32>

@@ -37,9 +37,9 @@ def _but_nans(op: Any, value: RunTime) -> Bound:
 @lowers(
     "quant.qcast",
     to="tosa",
-    fits="none",
+    check="none",
     bound=EXACT,
-    moves=_but_nans,
+    error_bound=_but_nans,
     sample="%y = quant.qcast %x : tensor<4xf32> to tensor<4x!quant.uniform<i8:f32, 0.5:3>>",
 )
 def quantize(x: Value, *, op: Any, b: Builder) -> Value:
@@ -62,7 +62,7 @@ def quantize(x: Value, *, op: Any, b: Builder) -> Value:
 @lowers(
     "quant.dcast",
     to="tosa",
-    fits="none",
+    check="none",
     bound=EXACT,
     sample="%y = quant.dcast %x : tensor<4x!quant.uniform<i8:f32, 0.5:3>> to tensor<4xf32>",
 )

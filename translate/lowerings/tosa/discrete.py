@@ -57,7 +57,7 @@ BITWISE: dict[str, Any] = {
 }
 
 
-@lowers(ARITHMETIC, to="tosa", bound=EXACT, only=[i1], sample=("4xi1", "4xi1"))
+@lowers(ARITHMETIC, to="tosa", bound=EXACT, if_dtype=[i1], sample=("4xi1", "4xi1"))
 def truth_arithmetic(x: Value, other: Value, *, form: Any) -> Value | None:
     """Products, extremes and equality of truth values."""
     return form(x, other) if other.dtype == i1 else None
@@ -67,7 +67,7 @@ def truth_arithmetic(x: Value, other: Value, *, form: Any) -> Value | None:
     {"aten.eq.Scalar": 1, "aten.ne.Scalar": 0},
     to="tosa",
     bound=EXACT,
-    only=[i1],
+    if_dtype=[i1],
     sample=("4xi1", 0),
 )
 def truth_as_number(x: Value, other: float, *, form: int) -> Value:
@@ -89,7 +89,7 @@ def truth(x: Value, other: Value | None = None, *, form: Any) -> Value | None:
     return form(*(value.to(i1) for value in values))
 
 
-@lowers(BITWISE, to="tosa", bound=EXACT, only=NARROW, sample=("4xi32", 6))
+@lowers(BITWISE, to="tosa", bound=EXACT, if_dtype=NARROW, sample=("4xi32", 6))
 def bits(x: Value, other: Value | int | None = None, *, form: Any, out: Out) -> Value | None:
     """`bitwise_and`, `or`, `xor`, `not` of integers, and Python's operators for them."""
     if out.dtype not in NARROW:
@@ -187,7 +187,7 @@ def is_power_of_two(number: float) -> bool:
     },
     to="tosa",
     bound=EXACT,
-    fits="first",
+    check="first",
     sample=("4xi32", 3, {"rounding_mode": "trunc"}),
 )
 def whole_division(

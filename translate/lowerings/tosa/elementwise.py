@@ -106,20 +106,20 @@ def with_number(x: Value, other: float, *, form: Any, out: Out, alpha: float = 1
     return form(x, number)
 
 
-@lowers("aten.neg.default", to="tosa", of=(*FLOATS, *WHOLE))
+@lowers("aten.neg.default", to="tosa", dtypes=(*FLOATS, *WHOLE))
 def neg(x: Value) -> Value:
     """NEGATE of floats, 0 - x of integers."""
     return -x
 
 
-@lowers("aten.hardswish.default", to="tosa", of=FLOATS)
+@lowers("aten.hardswish.default", to="tosa", dtypes=FLOATS)
 def hardswish(x: Value) -> Value:
     """`x / 6 · clamp(x + 3, 0, 6)`."""
     gate = clamp(x + 3.0, 0.0, 6.0)
     return x * (1 / 6) * gate
 
 
-@lowers("aten.gelu.default", to="tosa", of=FLOATS)
+@lowers("aten.gelu.default", to="tosa", dtypes=FLOATS)
 def gelu(x: Value, *, approximate: str) -> Value:
     """Exact: x/2 · (1 + erf(x/√2)); the tanh form with its polynomial. Halves in f32."""
     dtype, x = x.dtype, x.single()
@@ -172,7 +172,7 @@ def masked_fill(x: Value, mask: Value, value: float) -> Value:
 NUMBERS = {"aten.fmax.default": t.MaximumOp, "aten.fmin.default": t.MinimumOp}
 
 
-@lowers(NUMBERS, to="tosa", of=FLOATS)
+@lowers(NUMBERS, to="tosa", dtypes=FLOATS)
 def of_numbers(x: Value, other: Value, *, form: Any, out: Out) -> Value:
     """`fmax` and `fmin`: a number wins over a NaN."""
     if x.dtype != other.dtype:

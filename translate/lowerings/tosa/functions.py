@@ -96,13 +96,13 @@ FORMS: dict[str, Callable[[Value], Value]] = {
 }
 
 
-@lowers(FORMS, to="tosa", of=FLOATS)
+@lowers(FORMS, to="tosa", dtypes=FLOATS)
 def function(x: Value, *, form: Any) -> Value:
     """The functions of `FORMS`."""
     return form(x)
 
 
-@lowers("aten.leaky_relu.default", to="tosa", of=FLOATS, sample=("2x4xf32", 0.5))
+@lowers("aten.leaky_relu.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32", 0.5))
 def leaky_relu(x: Value, slope: Any) -> Value:
     """The larger of x and a share of it; the smaller one where the share is above one."""
     slope = float(known(slope, "negative_slope"))
@@ -112,7 +112,7 @@ def leaky_relu(x: Value, slope: Any) -> Value:
     return (maximum if slope <= 1 else minimum)(x, scaled)
 
 
-@lowers("aten.elu.default", to="tosa", of=FLOATS, sample=("2x4xf32",))
+@lowers("aten.elu.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32",))
 def elu(x: Value, alpha: Any, scale: Any, input_scale: Any) -> Value:
     """`scale · alpha · (e ** (x · input_scale) - 1)` below zero."""
     alpha = float(known(alpha, "alpha")) * float(known(scale, "scale"))
@@ -122,20 +122,20 @@ def elu(x: Value, alpha: Any, scale: Any, input_scale: Any) -> Value:
     return where(x > 0.0, x if scale == 1 else x * float(scale), curve)
 
 
-@lowers("aten.threshold.default", to="tosa", of=FLOATS, sample=("2x4xf32", 0.5, 0.0))
+@lowers("aten.threshold.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32", 0.5, 0.0))
 def threshold(x: Value, least: Any, value: Any) -> Value:
     """Another value up to a threshold; a NaN stays."""
     least, value = known(least, "threshold"), known(value, "value")
     return where(x <= float(least), float(value), x)
 
 
-@lowers("aten.hardshrink.default", to="tosa", of=FLOATS, sample=("2x4xf32",))
+@lowers("aten.hardshrink.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32",))
 def hardshrink(x: Value, least: Any) -> Value:
     """Zero where it is small."""
     return where(abs(x) <= float(known(least, "lambd")), 0.0, x)
 
 
-@lowers("aten.nan_to_num.default", to="tosa", of=FLOATS, sample=("2x4xf32",))
+@lowers("aten.nan_to_num.default", to="tosa", dtypes=FLOATS, sample=("2x4xf32",))
 def nan_to_num(x: Value, nan: Any, most: Any, least: Any) -> Value:
     """Numbers for NaN and infinities: the type's own ends unless others are stated."""
     info = torch.finfo(torch_dtype(x.dtype))

@@ -107,7 +107,7 @@ def _shared(total: Value, sizes: Sequence[Dim]) -> Value:
     "aten._softmax.default",
     "aten._log_softmax.default",
     to="tosa",
-    of=FLOATS,
+    dtypes=FLOATS,
     sample=("2x4xf32", 1, False),
 )
 def softmax(x: Value, dim: int, *, op: Any) -> Value:
@@ -233,7 +233,7 @@ def place_of_greatest(x: Value, axis: int, ignoring_nan: bool = False) -> Value:
     {"aten.max.default": t.ReduceMaxOp, "aten.min.default": t.ReduceMinOp},
     to="tosa",
     bound=EXACT,
-    of=(*FLOATS, i32),
+    dtypes=(*FLOATS, i32),
     sample=("2x4xf32",),
 )
 def greatest_of_all(x: Value, *, form: type[TosaOp], out: Out) -> Value:

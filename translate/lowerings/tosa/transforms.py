@@ -63,7 +63,7 @@ class Turn:
 @lowers(
     TRANSFORMS,
     to="tosa",
-    fits="none",
+    check="none",
     bound=roundings("sums of products in another order"),
     sample="""
     %c = aten._fft_r2c.default(%x, [1], 0, true) : (tensor<3x8xf32>) -> tensor<3x5xcomplex<f32>>

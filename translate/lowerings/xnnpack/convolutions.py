@@ -76,7 +76,7 @@ class Convolution:
     "aten.convolution.default",
     to="xnnpack",
     bound=roundings("sums in another order"),
-    loses=flushed,
+    deviation=flushed,
     name="lower-convolution",
     sample="""
         %w = stepwell.weight <"w"> "parameter" : tensor<4x3x3x3xf32>

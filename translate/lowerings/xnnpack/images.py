@@ -81,10 +81,10 @@ def is_no_plane_mean(op: SchemaOp) -> bool:
 @lowers(
     *POOLINGS,
     to="xnnpack",
-    fits="none",
+    check="none",
     unless=is_no_plane_mean,
     bound=roundings("sums in another order"),
-    loses=_loses,
+    deviation=_loses,
     name="lower-pooling",
     sample=("1x3x8x8xf32", [2, 2], [2, 2]),
 )
@@ -198,7 +198,7 @@ def _average(op: SchemaOp) -> Pooling:
     "aten.upsample_nearest2d.default",
     "aten.upsample_nearest2d.vec",
     to="xnnpack",
-    fits="first",
+    check="first",
     bound=EXACT,
     name="lower-nearest-resize",
     sample=("1x3x4x4xf32", [8, 4]),
@@ -253,7 +253,7 @@ _SPREADS = Deviation("a channel that is infinite or NaN makes the pixels of its 
     "aten.pixel_shuffle.default",
     to="xnnpack",
     bound=Bound(0.0, 5e-324, "−0 becomes +0 beside a zero"),
-    loses=lambda op, program: _SPREADS.unless(is_finite(op.operands[0], program)),
+    deviation=lambda op, program: _SPREADS.unless(is_finite(op.operands[0], program)),
     unless=lambda op: static_dims(op.results[0]) is not None,
     name="lower-pixel-shuffle",
     sample="""

@@ -26,7 +26,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.guards import (
     "aten.linear.default",
     to="xnnpack",
     bound=roundings("sums in another order"),
-    loses=flushed,
+    deviation=flushed,
     name="lower-linear",
     sample="""
         %w = stepwell.weight <"w"> "parameter" : tensor<3x4xf32>
@@ -61,7 +61,7 @@ def linear(x: Value, weight: Value, bias: Value | None, *, op: Any, out: Out, b:
     "aten.matmul.default",
     to="xnnpack",
     bound=roundings("sums in another order"),
-    loses=flushed,
+    deviation=flushed,
     name="lower-matmul",
     sample="""
         %t = aten.permute.default(%k, [0, 2, 1]) : (tensor<2x5x4xf32>) -> tensor<2x4x5xf32>

@@ -89,10 +89,10 @@ IMAGES = (
 @lowers(
     "aten.linear.default",
     to="xnnpack",
-    reads=weighted,
+    quantized_operands=weighted,
     takes_empty=True,
     bound=STATIC_LAYER,
-    moves=by_products,
+    error_bound=by_products,
     sample=LAYER.format(*MATRICES),
 )
 def quantized_linear(x: SSAValue, *, op: SchemaOp, layer: Layer, use: Use, b: Rewriter) -> SSAValue:
@@ -120,9 +120,9 @@ def _by_tokens(op: Any, value: RunTime) -> Bound:
 @lowers(
     "aten.linear.default",
     to="xnnpack",
-    fits="none",
+    check="none",
     bound=STORED_LAYER,
-    moves=_by_tokens,
+    error_bound=_by_tokens,
     unless=lambda op: (
         stored_constant(op.operands[1]) is None or quantized_source(op.operands[0]) is not None
     ),
@@ -165,10 +165,10 @@ def _in_singles(
 @lowers(
     "aten.convolution.default",
     to="xnnpack",
-    reads=weighted,
+    quantized_operands=weighted,
     takes_empty=True,
     bound=STATIC_LAYER,
-    moves=by_products,
+    error_bound=by_products,
     sample=LAYER.format(*IMAGES),
 )
 def quantized_convolution(
@@ -189,9 +189,9 @@ def quantized_convolution(
 @lowers(
     "aten.convolution.default",
     to="xnnpack",
-    fits="none",
+    check="none",
     bound=STORED_LAYER,
-    moves=_by_tokens,
+    error_bound=_by_tokens,
     unless=lambda op: (
         stored_constant(op.operands[1]) is None or run_time_quantized(op.operands[0]) is None
     ),

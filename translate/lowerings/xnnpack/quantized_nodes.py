@@ -59,7 +59,7 @@ def _operands(op: SchemaOp) -> Parts | None:
 @lowers(
     KERNELS | dict.fromkeys((*CLAMPS, *POOLINGS)),
     to="xnnpack",
-    reads=_operands,
+    quantized_operands=_operands,
     takes_empty=True,
     sample="""
         %x = quant.dcast %a : tensor<4x!quant.uniform<i8:f32, 0.5>> to tensor<4xf32>
@@ -101,7 +101,9 @@ def quantized_elementwise(
     "aten.slice.Tensor",
     "aten.cat.default",
     to="xnnpack",
-    reads=lambda op: Parts(op.operands if isinstance(op, aten.CatDefault) else op.operands[:1]),
+    quantized_operands=lambda op: Parts(
+        op.operands if isinstance(op, aten.CatDefault) else op.operands[:1]
+    ),
     takes_empty=True,
     bound=EXACT,
     sample="""

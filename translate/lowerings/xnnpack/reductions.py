@@ -47,7 +47,7 @@ from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import reshape, stays
     {"aten.mean.dim": True, "aten.sum.dim_IntList": False},
     to="xnnpack",
     bound=roundings("sums in another order"),
-    loses=flushed,
+    deviation=flushed,
     name="lower-reduction",
     sample=("2x4x8xf32", [2], True),
 )
@@ -177,10 +177,10 @@ def _rows_along(rw: Rewriter, value: SSAValue, axis: int, is_mean: bool) -> SSAV
 @lowers(
     "aten.view.default",
     to="xnnpack",
-    fits="none",
+    check="none",
     unless=lambda op: _symbols(dims(op.results[0].type)) < 2,
     bound=Bound(0.0, 5e-324, "a sum of one −0 is +0"),
-    loses=flushed,
+    deviation=flushed,
     name="lower-view-of-open-sizes",
     sample="""
     %n = aten.sym_size.int(%x, 0) : (tensor<?x1x?xf32, #stepwell.shape<["n", 1, "b"]>>) -> !stepwell.int<"n">
@@ -205,7 +205,7 @@ def _loses(op: Any, program: Program) -> Deviation | None:
     {"aten.amax.default": False, "aten.amin.default": True},
     to="xnnpack",
     bound=Bound(0.0, 5e-324, "a maximum takes either of two zeros"),
-    loses=_loses,
+    deviation=_loses,
     name="lower-greatest",
     sample=("2x4x8xf32", [1]),
 )

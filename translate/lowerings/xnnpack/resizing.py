@@ -64,10 +64,10 @@ def _loses(op: Any, program: Program) -> Deviation:
     "aten.upsample_bilinear2d.vec",
     "aten.upsample_bilinear2d.default",
     to="xnnpack",
-    fits="none",
+    check="none",
     unless=lambda op: static_dims(op.results[0]) is not None,
     bound=roundings("a place is rounded before a pixel's is subtracted"),
-    loses=_loses,
+    deviation=_loses,
     name="resize-by-matrices",
     sample="""
         %y = aten.upsample_bilinear2d.vec(%x, none, false, [2.0, 1.0]) : (tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "s", 8]>>) -> tensor<1x2x?x8xf32, #stepwell.shape<[1, 2, "2*s", 8]>>

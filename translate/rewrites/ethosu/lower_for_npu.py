@@ -30,7 +30,7 @@ from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.dtypes import i8, i16
 from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
-from stepwell.ir.rewriting.rewrite import History, Pass, Step, Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, History, Pass, Step
 from stepwell.ir.types import element
 from stepwell.translate.on_npu import OnNpu
 
@@ -127,7 +127,7 @@ class LowerForNpu(Pass):
     def _run(self, program: Program, history: History, left: dict[str, str]) -> int:
         applied = 0
         for step in self.steps:
-            if isinstance(step, Together):
+            if isinstance(step, GreedyRewrites):
                 integers = step.label in self.over_integers
                 held = tuple(OnNpu(each, left, integers) for each in step.rewrites)
                 applied += replace(step, rewrites=held).apply(program, history)

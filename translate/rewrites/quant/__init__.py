@@ -1,6 +1,6 @@
 """From quantize and dequantize ops to types that carry the numbers."""
 
-from stepwell.ir.rewriting.rewrite import Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites
 from stepwell.translate.canonicalize import copies
 from stepwell.translate.rewrites.quant import casts, constants, hoist_quantize, sink_dequantize
 from stepwell.translate.rewrites.quant.casts import DEQUANTIZE, QUANTIZE
@@ -14,7 +14,7 @@ TYPES = (*_CASTS, *_NOOPS, *(rule() for rule in constants.RULES))
 
 MOVES = tuple(rule() for rule in (*hoist_quantize.RULES, *sink_dequantize.RULES))
 """Integers are moved in place of reals."""
-TYPE_QUANTIZATION = Together("type-quantization", (*TYPES, *MOVES))
+TYPE_QUANTIZATION = GreedyRewrites("type-quantization", (*TYPES, *MOVES))
 """All of them to one fixed point; nothing here changes a result."""
 
 __all__ = [

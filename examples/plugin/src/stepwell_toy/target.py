@@ -17,13 +17,13 @@ from xdsl.dialects.func import ReturnOp
 import stepwell
 from stepwell import (
     Bound,
+    GreedyRewrites,
     History,
     Pass,
     Pipeline,
     Program,
     StepwellError,
     Target,
-    Together,
     set_level,
 )
 from stepwell.ir.core import WeightOp, tensor_type
@@ -44,7 +44,7 @@ class EnterToy(Pass):
         return 1
 
 
-PIPELINE = Pipeline("toy", (Together("lower", (LowerToToy(),)), MergeScales(), EnterToy()))
+PIPELINE = Pipeline("toy", (GreedyRewrites("lower", (LowerToToy(),)), MergeScales(), EnterToy()))
 
 
 def emit(program: Program) -> bytes:

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KIND[=MOST]",
-        help="sizes to leave open: batch, sequence, image, all, up to a size (docs/open_sizes.md)",
+        help="sizes to leave open: batch, sequence, image, all, up to a size (docs/dynamic_shapes.md)",
     )
     parser.add_argument("--sizes", help="pin symbolic sizes: max, 4, or s77=4,s31=8")
     parser.add_argument(

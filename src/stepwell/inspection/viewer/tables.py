@@ -15,7 +15,7 @@ from stepwell.inspection.viewer.summary import summarize
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import gives
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import Step, Together, step_name
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, Step, step_name
 from stepwell.lowering import Lowered
 from stepwell.targets.table import Pipelines
 from stepwell.translate.mxfp.accuracy import MxAccuracy
@@ -127,7 +127,7 @@ def pipelines_table(pipelines: Pipelines) -> str:
 
 def _parts(step: Step) -> list[str]:
     """What a step holds; nothing if it is one rewrite."""
-    rewrites = list(step.rewrites) if isinstance(step, Together) else []
+    rewrites = list(step.rewrites) if isinstance(step, GreedyRewrites) else []
     return [step_name(part) for part in rewrites]
 
 

@@ -259,7 +259,7 @@ class OptMain(xDSLOptMain):
 
     def _print_upstream(self, form: str, module: ModuleOp, stream: IO[str]) -> None:
         program = Program(module, weights_of(module))
-        stream.write(program.raise_to("aten").shown_as(form))
+        stream.write(program.raise_to("aten").render(form))
 
     def _text(self, module: ModuleOp) -> str:
         shown = with_values(module, weights_of(module), self.args.constants)

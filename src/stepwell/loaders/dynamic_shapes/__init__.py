@@ -104,7 +104,7 @@ class OpenSizes:
         return "\n".join(map(str, self.axes)) or "no size was asked for"
 
 
-def open_sizes(
+def dynamic_shapes(
     model: Module,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,

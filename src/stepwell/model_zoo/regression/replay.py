@@ -75,7 +75,7 @@ class Replay(Shown):
         return tuple(pair for pair in self.pairs if not pair.same)
 
     def __str__(self) -> str:
-        return self.shown_as("text")
+        return self.render("text")
 
 
 def replay(

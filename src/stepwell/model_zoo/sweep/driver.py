@@ -45,7 +45,7 @@ class Sweep(Shown):
         return not any(row.outcome in FAULTS for row in self.rows)
 
     def __str__(self) -> str:
-        return self.shown_as("text")
+        return self.render("text")
 
 
 def sweep(

@@ -36,7 +36,7 @@ from stepwell.ir.program import Program
 from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting import cleanup
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import History, Named, Pass, Rewrite, Step, Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, History, NamedPass, Pass, Rewrite, Step
 from stepwell.ir.types import AnyTensor, element
 from stepwell.ir.weights import WeightStore
 from stepwell.plugins.plugins import registry
@@ -45,7 +45,7 @@ from stepwell.plugins.registry import REGISTRY
 StepMaker = Callable[..., Step]
 PassMaker = Callable[[], type[ModulePass]]
 
-WRAPPERS = (Together, Named)
+WRAPPERS = (GreedyRewrites, NamedPass)
 """Steps that hold others: they have no name of their own."""
 
 
@@ -304,7 +304,7 @@ def all_passes() -> dict[str, PassMaker]:
             f"lower-to-{t}", p
         )
         for step in pipeline.steps:
-            if isinstance(step, Together):
+            if isinstance(step, GreedyRewrites):
                 group = f"{target}-{step.label}"
                 pass_makers[group] = lambda s=step, n=group: as_module_pass(s, n)
     return pass_makers

@@ -8,10 +8,10 @@ from __future__ import annotations
 from stepwell.backends.executorch.decompose import DecomposeForKernels
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode, ShareCommonSubexpressions
 from stepwell.ir.rewriting.forms import Form, Place
-from stepwell.ir.rewriting.rewrite import Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites
 from stepwell.pipelines.arm import MEETING
 from stepwell.pipelines.xnnpack import TO_XNNPACK
-from stepwell.translate.canonicalize.pipeline import FOLD_WEIGHTS, NORMAL_FORM
+from stepwell.translate.canonicalize.pipeline import CANONICAL_FORM, FOLD_WEIGHTS
 from stepwell.translate.decompositions.aten import attention, floats
 from stepwell.translate.lowerings.lowering import step
 from stepwell.translate.rewrites.quant import TYPES
@@ -19,35 +19,37 @@ from stepwell.translate.rewrites.tosa.layout.order import MEETING as TOSA_MEETIN
 from stepwell.translate.rewrites.tosa.layout.order import TO_TOSA
 from stepwell.translate.rewrites.xnnpack import MERGES
 
-PLAIN = Form("plain", "each operation has one spelling", Together("plain", NORMAL_FORM))
-TYPED = Form("typed", "quantization stands in types", Together("typed", TYPES))
-FOLDED = Form("folded", "what is constant is in weights", Together("folded", FOLD_WEIGHTS))
+PLAIN = Form("plain", "each operation has one spelling", GreedyRewrites("plain", CANONICAL_FORM))
+TYPED = Form("typed", "quantization stands in types", GreedyRewrites("typed", TYPES))
+FOLDED = Form("folded", "what is constant is in weights", GreedyRewrites("folded", FOLD_WEIGHTS))
 WIDE = Form(
     "wide",
     "a node's floats are of one type that it has",
-    Together("wide", (step(floats.widen_mixed_floats), step(floats.widen_bfloat))),
+    GreedyRewrites("wide", (step(floats.widen_mixed_floats), step(floats.widen_bfloat))),
 )
 EXPANDED = Form(
     "expanded",
     "attention is products and a softmax",
-    Together("expanded", (step(attention.expand_attention),)),
+    GreedyRewrites("expanded", (step(attention.expand_attention),)),
 )
 NODES = Form(
-    "nodes", "what XNNPACK has a node for is that node", Together("to-xnnpack", TO_XNNPACK)
+    "nodes", "what XNNPACK has a node for is that node", GreedyRewrites("to-xnnpack", TO_XNNPACK)
 )
 OPERATORS = Form(
-    "operators", "what TOSA has an operator for is that operator", Together("to-tosa", TO_TOSA)
+    "operators",
+    "what TOSA has an operator for is that operator",
+    GreedyRewrites("to-tosa", TO_TOSA),
 )
 APART = Form(
     "apart",
     "what no kernel computes is in parts that kernels compute",
-    Together("apart", (DecomposeForKernels(),)),
+    GreedyRewrites("apart", (DecomposeForKernels(),)),
 )
 SHARED = Form("shared", "nothing is computed twice", ShareCommonSubexpressions())
 ALIVE = Form("alive", "everything is read", RemoveDeadCode())
-MET = Form("met", "transposes that meet are one or none", Together("met", MERGES))
-TOSA_MET = Form("met", "transposes that meet are one or none", Together("met", TOSA_MEETING))
-CMSIS_MET = Form("met", "layout changes that meet are one or none", Together("met", MEETING))
+MET = Form("met", "transposes that meet are one or none", GreedyRewrites("met", MERGES))
+TOSA_MET = Form("met", "transposes that meet are one or none", GreedyRewrites("met", TOSA_MEETING))
+CMSIS_MET = Form("met", "layout changes that meet are one or none", GreedyRewrites("met", MEETING))
 
 FIND_ATTENTION = Place(
     "Attention that was written as products is found before products are lowered.",

@@ -21,7 +21,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
 from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.rewriting.pipeline import Pipeline
-from stepwell.ir.rewriting.rewrite import Named, Pass, Rewrite, Step, Together, step_name
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Pass, Rewrite, Step, step_name
 from stepwell.targets.target import PipelineLike, Target
 
 GROUP = re.compile(r"([\w.+-]+)\((.*)\)", re.S)
@@ -165,7 +165,7 @@ def _steps_of(item: str, own: Pipeline | None, known: Mapping[str, Step]) -> Ite
         if wrong or not rewrites:
             fact = f"{label}(…) drives rewrites together, and {', '.join(wrong) or 'holds none'}"
             raise StepwellError(f"{fact}{' is none' if wrong else ''}")
-        yield Together(label, tuple(cast("list[Rewrite[Any]]", rewrites)))
+        yield GreedyRewrites(label, tuple(cast("list[Rewrite[Any]]", rewrites)))
         return
     held = _of_own(item, own) if own is not None and "{" not in item else None
     if held is None:
@@ -193,7 +193,7 @@ def _at(own: Pipeline, path: str) -> Step:
 
 
 def _parts(step: Step) -> Sequence[Step]:
-    return step.rewrites if isinstance(step, Together) else (cast(Named, step).held,)
+    return step.rewrites if isinstance(step, GreedyRewrites) else (cast(NamedPass, step).held,)
 
 
 def _by_name(item: str, own: Pipeline | None) -> Iterator[Step]:
@@ -233,9 +233,9 @@ def spell_step(step: Step, *, foreign: bool = False) -> str | None:
         step: any.
         foreign: take the name of a class that is not registered: its file may be loaded later.
     """
-    if isinstance(step, Named):
+    if isinstance(step, NamedPass):
         return spell_step(step.held, foreign=foreign)
-    if isinstance(step, Together):
+    if isinstance(step, GreedyRewrites):
         parts = [spell_step(part, foreign=foreign) for part in step.rewrites]
         if None in parts:
             return None

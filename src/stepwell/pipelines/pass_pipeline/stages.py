@@ -30,7 +30,7 @@ START = "aten"
 
 
 @dataclass(frozen=True)
-class Stretch:
+class PipelineSlice:
     """The part of a pipeline that a program takes.
 
     Attributes:
@@ -76,7 +76,7 @@ def stretch(
     target: str,
     start: str | None = None,
     stop: str | None = None,
-) -> Stretch:
+) -> PipelineSlice:
     """The steps from where a program stands, or is said to stand, to where it is to stop.
 
     Args:
@@ -101,7 +101,7 @@ def stretch(
             help=f"stages of {target}, in order: {', '.join(stages)}",
         )
     names = [step_name(step) for step in pipeline.steps]
-    return Stretch(
+    return PipelineSlice(
         replace(pipeline, steps=pipeline.steps[first:last]),
         names[first - 1] if first else None,
         None if last == len(names) else names[last - 1] if last else START,

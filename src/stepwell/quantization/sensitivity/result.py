@@ -154,9 +154,7 @@ class Accuracy(Shown):
 
     def to_html(self) -> str:
         """The page."""
-        return (
-            f"<!doctype html><meta charset='utf-8'><title>accuracy</title>{self.shown_as('html')}"
-        )
+        return f"<!doctype html><meta charset='utf-8'><title>accuracy</title>{self.render('html')}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

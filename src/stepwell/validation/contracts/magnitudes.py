@@ -21,7 +21,7 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
 from stepwell.ir.records import dataclass
-from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Together
+from stepwell.ir.rewriting.rewrite import Bound, GreedyRewrites, Rewrite
 from stepwell.ir.types import dims, element
 from stepwell.program import Program
 from stepwell.validation.checked import Checked
@@ -135,7 +135,7 @@ def sized(name: str, rounds: int = 2) -> Sized:
                 kept.append(record(func, run.program.weights, sample))
             except StepwellError:
                 continue
-        run.step(Together("magnitudes", rewrites))
+        run.step(GreedyRewrites("magnitudes", rewrites))
         for verdict in run.verdicts:
             if "not a derived bound" in verdict.note:
                 found.underived[verdict.note.partition("bound: ")[2]] += 1

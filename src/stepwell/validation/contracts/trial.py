@@ -16,7 +16,7 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.records import dataclass
-from stepwell.ir.rewriting.rewrite import EXACT, History, Pass, Rewrite, Together, bound_of
+from stepwell.ir.rewriting.rewrite import EXACT, GreedyRewrites, History, Pass, Rewrite, bound_of
 from stepwell.ir.types import BoolType, FloatType, dims, element
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import UnknownValue
@@ -118,7 +118,7 @@ def try_variant(
 def _step_of(rewrites: Sequence[Rewrite[Any] | Pass]) -> Pass:
     found = [rewrite for rewrite in rewrites if isinstance(rewrite, Rewrite)]
     if found:
-        return Together("contract", tuple(found))
+        return GreedyRewrites("contract", tuple(found))
     (whole,) = rewrites
     assert isinstance(whole, Pass)
     return whole
@@ -135,7 +135,7 @@ def _without_data(step: Pass, run: Checked) -> Verdict:
     try:
         applied = step.apply(work, history)
     except (UnsupportedError, UnknownValue) as error:
-        if isinstance(step, Together):
+        if isinstance(step, GreedyRewrites):
             return Verdict("wrong", f"raises without data: {_traced(error)}")
         return Verdict("refused", error.problems[0].fact)
     except Exception as error:  # Whatever it is: nothing may escape a rewrite.
@@ -144,7 +144,7 @@ def _without_data(step: Pass, run: Checked) -> Verdict:
         work.weights.entries.update(held)
     if not applied:
         return Verdict("refused" if history.refusals else "not matched", "without data")
-    grouped = isinstance(step, Together)
+    grouped = isinstance(step, GreedyRewrites)
     bounds = [r.bound for r in step.rewrites] if grouped else [bound_of(step)]
     # Nothing follows each application here: a step of an integer is one of the result's.
     whole = total_bound(bounds * applied)

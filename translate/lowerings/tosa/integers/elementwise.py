@@ -48,7 +48,7 @@ MOST = 2.0**14
 @lowers(
     {"aten.add.Tensor": t.AddOp, "aten.sub.Tensor": t.SubOp},
     to="tosa",
-    reads=2,
+    quantized_operands=2,
     sample=TWO.format("add.Tensor(%a, %b)"),
 )
 def int8_add(
@@ -69,7 +69,7 @@ def int8_add(
     return delivered(Value(b.binary(form, first, second), b), back, use)
 
 
-@lowers("aten.mul.Tensor", to="tosa", reads=2, sample=TWO.format("mul.Tensor(%a, %b)"))
+@lowers("aten.mul.Tensor", to="tosa", quantized_operands=2, sample=TWO.format("mul.Tensor(%a, %b)"))
 def int8_mul(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> Value:
     """Both operands without zero points, their product in int32, and one RESCALE.
 
@@ -89,7 +89,7 @@ def int8_mul(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -> 
 @lowers(
     "aten.clamp.default",
     to="tosa",
-    reads=1,
+    quantized_operands=1,
     sample=ONE.format("clamp.default(%a, -1.0, 1.0)", 4, 4, 4),
 )
 def int8_clamp(x: Integers, *, op: Any, use: Use) -> Value:
@@ -106,7 +106,7 @@ def int8_clamp(x: Integers, *, op: Any, use: Use) -> Value:
 @lowers(
     {"aten.minimum.default": t.MinimumOp, "aten.maximum.default": t.MaximumOp},
     to="tosa",
-    reads=2,
+    quantized_operands=2,
     takes_symbols=False,
     sample=TWO.format("minimum.default(%a, %b)"),
 )
@@ -123,7 +123,7 @@ def int8_extremum(
 @lowers(
     "aten.where.self",
     to="tosa",
-    reads=lambda op: Parts(op.operands[1:]),
+    quantized_operands=lambda op: Parts(op.operands[1:]),
     takes_symbols=False,
     sample=TWO.replace("aten.{} : (", "aten.where.self(%c, %a, %b) : (tensor<4xi1>, "),
 )
@@ -137,7 +137,7 @@ def int8_where(x: Integers, other: Integers, *, op: Any, use: Use, b: Builder) -
 @lowers(
     "aten.constant_pad_nd.default",
     to="tosa",
-    reads=1,
+    quantized_operands=1,
     takes_symbols=False,
     sample=ONE.format("constant_pad_nd.default(%a, [1, 0])", 5, 5, 5),
 )

@@ -70,7 +70,7 @@ def _typed(y: Value, op: Any) -> Value:
 @lowers(
     "quant.qcast",
     to="tosa",
-    fits="none",
+    check="none",
     bound=IN_UNITS,
     unless=lambda op: not isinstance(op.input.owner, DequantizeCast),
     sample="""
@@ -99,7 +99,7 @@ def int8_requantize(x: Value, *, op: Any, b: Builder) -> Value:
 @lowers(
     "quant.qcast",
     to="tosa",
-    fits="none",
+    check="none",
     bound=EXACT,
     unless=lambda op: isinstance(op.input.owner, DequantizeCast),
     sample=ONE.format("tanh.default(%a)", 4, 4, 4),
@@ -123,7 +123,7 @@ STEP = 128
 @lowers(
     "quant.qcast",
     to="tosa",
-    fits="none",
+    check="none",
     takes_empty=False,
     bound=Bound(units=1, reason="lines between 513 entries, tried on every value"),
     sample="""
@@ -201,7 +201,7 @@ def _gathered(x: Value, wanted: torch.Tensor) -> Value:
 @lowers(
     "aten.mul.Tensor",
     to="tosa",
-    reads=2,
+    quantized_operands=2,
     takes_symbols=False,
     unless=lambda op: width(op.operands[0]) != 16,
     sample="""
@@ -242,7 +242,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 @lowers(
     COMPARISONS,
     to="tosa",
-    fits="none",
+    check="none",
     bound=EXACT,
     unless=lambda op: not isinstance(op.operands[0].owner, DequantizeCast),
     sample="""

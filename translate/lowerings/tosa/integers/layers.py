@@ -125,7 +125,7 @@ def _bias_slice(bias: Bias | None, index: int, count: int, b: Builder) -> Bias |
 @lowers(
     "aten.convolution.default",
     to="tosa",
-    reads=weighted,
+    quantized_operands=weighted,
     sample=LAYER.format(
         "3x2x1x1",
         "1x2x4x4",
@@ -172,7 +172,7 @@ def int8_convolution(
 @lowers(
     "aten.linear.default",
     to="tosa",
-    reads=weighted,
+    quantized_operands=weighted,
     sample=LAYER.format("3x4", "2x4", "linear.default(%a, %b)", "2x3"),
 )
 def int8_linear(
@@ -200,7 +200,7 @@ def int8_linear(
 @lowers(
     "aten.bmm.default",
     to="tosa",
-    reads=2,
+    quantized_operands=2,
     takes_symbols=False,
     sample="""
         %a = quant.dcast %x : tensor<1x2x4x!quant.uniform<i8:f32, 0.5:3>> to tensor<1x2x4xf32>

@@ -71,7 +71,7 @@ def needs_sum(x: Integers, factor: float, count: int) -> None:
         "aten.amin.default": t.ReduceMinOp,
     },
     to="tosa",
-    reads=1,
+    quantized_operands=1,
     takes_symbols=False,
     sample=MATRIX.format("sum.dim_IntList(%a, [1], true)", "2x1", "2x1", "2x1"),
 )
@@ -101,7 +101,7 @@ def int8_reduction(
 @lowers(
     "aten.cumsum.default",
     to="tosa",
-    reads=1,
+    quantized_operands=1,
     takes_symbols=False,
     sample=MATRIX.format("cumsum.default(%a, 1)", "2x4", "2x4", "2x4"),
 )
@@ -121,7 +121,7 @@ def int8_cumsum(x: Integers, *, dim: int, use: Use) -> Value:
     "aten.max_pool2d.default",
     "aten.mean.dim",
     to="tosa",
-    reads=1,
+    quantized_operands=1,
     sample=IMAGE.format("avg_pool2d.default(%a, [2, 2])", "1x2x2x2", "1x2x2x2", "1x2x2x2"),
 )
 def int8_pool(x: Integers, *, op: Any, use: Use, out: Out, b: Builder) -> Value:
@@ -203,7 +203,7 @@ def _windows_summed(
 @lowers(
     UPSAMPLINGS,
     to="tosa",
-    reads=1,
+    quantized_operands=1,
     takes_symbols=False,
     sample=IMAGE.format(
         "upsample_bilinear2d.default(%a, [8, 8], false)", "1x2x8x8", "1x2x8x8", "1x2x8x8"

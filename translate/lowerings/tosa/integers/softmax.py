@@ -45,7 +45,7 @@ SOFTMAX = """
 @lowers(
     "aten._softmax.default",
     to="tosa",
-    reads=1,
+    quantized_operands=1,
     takes_symbols=False,
     bound=Bound(units=1, reason="exponentials of 16 bits or more, cut quotients"),
     sample=SOFTMAX,
@@ -113,7 +113,7 @@ _ONE = 32767
 @lowers(
     "aten._softmax.default",
     to="tosa",
-    reads=1,
+    quantized_operands=1,
     takes_symbols=False,
     bound=Bound(units=1, reason="exponentials of 16 bits, reciprocals of 15"),
     sample=SOFTMAX,

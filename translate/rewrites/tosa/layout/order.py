@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from stepwell.ir.rewriting.rewrite import Named, Rewrite, Step, Together
+from stepwell.ir.rewriting.rewrite import GreedyRewrites, NamedPass, Rewrite, Step
 from stepwell.translate.canonicalize import fills, scaled_number_to_sum
 from stepwell.translate.decompositions.aten import (
     arithmetic,
@@ -119,11 +119,11 @@ LAYOUT: tuple[Rewrite[Any], ...] = (
 def layouts(*merges: Rewrite[Any]) -> tuple[Step, ...]:
     """Transposes are placed by a cut, twice; those that meet are merged before and between."""
     return (
-        Together("merge-layouts", MEETING),
-        Named("place-layouts-first", AssignLayouts()),
-        Together("merge-layouts-between", MEETING),
-        Named("place-layouts-again", AssignLayouts()),
-        Together("layout", merges),
+        GreedyRewrites("merge-layouts", MEETING),
+        NamedPass("place-layouts-first", AssignLayouts()),
+        GreedyRewrites("merge-layouts-between", MEETING),
+        NamedPass("place-layouts-again", AssignLayouts()),
+        GreedyRewrites("layout", merges),
     )
 
 
