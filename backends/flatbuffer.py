@@ -14,11 +14,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.records import dataclass
 
 Record = dict[str, Any]
 """A table: field name to value. Absent scalars have their default, absent vectors are empty,

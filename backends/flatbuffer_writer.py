@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from stepwell.backends.flatbuffer import Field, Schema
-from stepwell.ir.records import dataclass
 
 _CODES: dict[str, str] = {
     "bool": "?", "byte": "b", "ubyte": "B", "int8": "b", "uint8": "B", "short": "h", "ushort": "H",

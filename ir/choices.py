@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,6 @@ from typing import Any, cast
 from xdsl.ir import Operation
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 CLOSE = 1.3
 """What costs this many times the least may be the fastest."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from stepwell.ir.choices import Choice
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 Place = tuple[str, str, str | None]
 """A rewrite at an op: its name, the op's, and that of the op's node in the model."""

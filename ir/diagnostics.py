@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects.builtin import (
@@ -25,7 +26,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from stepwell.ir.identity_cache import once_each
-from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ module says its level in `stepwell.level`; dialects register theirs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 from xdsl.dialects import get_all_dialects
@@ -16,7 +17,6 @@ from xdsl.ir import Operation
 
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 from stepwell.ir.side_effects import is_one_of
 from stepwell.ir.traversal import walk
 

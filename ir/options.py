@@ -9,6 +9,7 @@ caller wrote, so a name or a value that is not declared is an error everywhere, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from math import isfinite
 from os import PathLike
@@ -18,7 +19,6 @@ from typing import Any, cast
 
 from stepwell.ir.choices import Choices
 from stepwell.ir.diagnostics import Problem, StepwellError
-from stepwell.ir.records import dataclass
 
 OptionValue = bool | int | float | str | PathLike[str] | Mapping[Any, Any] | None
 """What an option of any kind may be given as."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from xdsl.dialects.builtin import ModuleOp
@@ -19,7 +19,6 @@ from stepwell.ir.declared.engine_behavior import known_engine
 from stepwell.ir.declared.interpretation import Interpreter, Outcome
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import UPSTREAM, level_of
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.ir.signature import Signature, get_signature
 from stepwell.ir.syntax.inline_values import LIMIT, take_values, with_values

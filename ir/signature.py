@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import cast
 
 from xdsl.dialects.builtin import (
@@ -26,7 +26,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.identity_cache import once_each
-from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import Dim
 from stepwell.ir.sizes.size_ranges import interval
 from stepwell.ir.syntax.nesting import spell, unspell

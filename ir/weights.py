@@ -12,14 +12,13 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.platform.weight_rows import SAMPLED, put_rows, samples, writer
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import AnyTensor, dims, element, tensor_like
 
 Recipe = Callable[..., "torch.Tensor"]

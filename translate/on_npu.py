@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects.builtin import IntegerType, TensorType
@@ -12,7 +12,6 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import node_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
 

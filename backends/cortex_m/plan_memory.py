@@ -14,6 +14,7 @@ calls is taken over the edges that stay below it, and the plan of the emitted pr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import inf, prod
 from typing import ClassVar, cast
 
@@ -34,7 +35,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.memory.rows import schedule, usage

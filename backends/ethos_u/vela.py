@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,6 @@ import numpy as np
 
 from stepwell.backends.ethos_u.accelerators import ACCELERATORS, FAMILIES
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError
-from stepwell.ir.records import dataclass
 
 BACKEND = "EthosUBackend"
 _HEADER = struct.Struct("<16sIB11s")

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
-
-from stepwell.ir.records import dataclass
 
 Data = bytes | memoryview
 """Bytes; a `memoryview` where they stay in the tensor or file they came from."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import TensorType
@@ -36,7 +37,6 @@ from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.translate.decompositions import COMPOSITIONS

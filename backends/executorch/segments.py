@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from stepwell.backends.executorch.container import Data
-from stepwell.ir.records import dataclass
 
 SEGMENT_ALIGNMENT = 128
 

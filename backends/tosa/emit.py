@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import torch
 from xdsl.dialects.builtin import (
@@ -53,7 +53,6 @@ from stepwell.ir.diagnostics import (
 )
 from stepwell.ir.dtypes import i64
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import WeightAttr, dims
 from stepwell.ir.weights import dense_bytes
 

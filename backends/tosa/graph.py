@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
-from stepwell.ir.records import dataclass
+from dataclasses import dataclass, field
 
 AttributeValue = int | bool | str | bytes | tuple[int, ...]
 

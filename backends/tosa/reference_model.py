@@ -11,6 +11,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,6 @@ from stepwell.dialects.tosa.limits import EIGHT_K, Level
 from stepwell.dialects.tosa.structural import VariableWriteOp
 from stepwell.ir.diagnostics import ArtifactError, InputMismatch, UnsupportedError
 from stepwell.ir.dtypes import i32
-from stepwell.ir.records import dataclass
 
 SECONDS = 600
 """How long the model may take."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from stepwell.backends.tosa.graph import AttributeValue, Operator, Region, Shape, Tensor
@@ -19,7 +19,6 @@ from stepwell.dialects.tosa.codes import ELEMENTS
 from stepwell.dialects.tosa.generated import DTYPE_CODES, OPERATORS, ConstShapeOp
 from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.diagnostics import ParseFailure, UnsupportedError
-from stepwell.ir.records import dataclass
 
 _T = TypeVar("_T")
 MAGIC, HEADER = 0x07230203, 5

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +28,6 @@ from stepwell.backends.xnnpack.emit import payload
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.diagnostics import ArtifactError
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -41,7 +42,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, UnsupportedError, quoted
 from stepwell.ir.dtypes import i32, i64
-from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element, is_static, tensor, tensor_like, with_element
 from stepwell.ir.weights import WeightStore

@@ -8,6 +8,7 @@ never sees one of its weights (`Interpreter.call` copies what could be written t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr
@@ -21,7 +22,6 @@ from stepwell.ir.declared.families import families_of
 from stepwell.ir.declared.interpretation import interprets
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.records import dataclass
 
 _RUNNING_STATISTICS = ("running_mean", "running_var")
 WRITES_UNDECLARED: dict[str, tuple[str, ...]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from xdsl.ir import SSAValue, TypeAttribute
@@ -12,7 +13,6 @@ from xdsl.parser import Parser, UnresolvedOperand
 from stepwell.dialects.aten.call import CallOp, Manner, call_style
 from stepwell.dialects.aten.schema import Argument
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 from stepwell.ir.syntax.parser import TextParser
 
 _C = TypeVar("_C", bound=CallOp)

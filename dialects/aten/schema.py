@@ -9,11 +9,11 @@ aten/src/ATen/native/README.md): alias annotations such as `Tensor(a!)` say what
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.records import dataclass
 
 Literal_ = int | float | bool | str | None | list[int] | list[float] | list[bool]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from stepwell.dialects.cmsis.kernels.elementwise import LEFT_SHIFT
 from stepwell.ir.compat.torch.lazy_imports import torch
-from stepwell.ir.records import dataclass
 
 Q31_ONE = 1 << 31
 SHIFT_RANGE = (-31, 30)

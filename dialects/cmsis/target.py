@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
 from stepwell.ir.diagnostics import UnsupportedError, VerificationError
-from stepwell.ir.records import dataclass
 
 
 @cache

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
@@ -27,7 +28,6 @@ from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.compat.xdsl.xdsl_private import current_text
 from stepwell.ir.dtypes import element_type, f32, torch_dtype
 from stepwell.ir.identity_cache import once_each
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 
 STORAGE_BITS = (4, 8, 16, 32)

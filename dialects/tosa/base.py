@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerAttr, IntegerType
@@ -15,7 +16,6 @@ from xdsl.utils.lexer import Position
 from stepwell.dialects.tosa.attributes import EnumerationAttr
 from stepwell.ir.axes.maps import HasAxes
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 Pack = Callable[[Mapping[str, Any]], bytes]
 Unpack = Callable[[bytes], Mapping[str, Any]]

@@ -6,6 +6,7 @@ No tensor may be empty.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import IntegerType, TensorType
@@ -17,7 +18,6 @@ from stepwell.dialects.tosa.attributes import ShapeType
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.shapes.rules import LARGEST_RANK, known_sizes
 from stepwell.ir.dtypes import bf16, f16, f32
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

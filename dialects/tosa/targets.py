@@ -8,7 +8,7 @@ is the oracle of the tests.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 from xdsl.dialects.builtin import ComplexType, TensorType, UnrankedTensorType
@@ -31,7 +31,6 @@ from stepwell.dialects.tosa.limits import EIGHT_K, NONE, Level, limits
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.dtypes import dtype_name
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, is_static
 
 PROFILES = ("fp", "int")

@@ -9,11 +9,11 @@ writes, measured.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 BLOCK = 32
 """Elements that share one scale: the only block size TOSA 1.1 defines."""

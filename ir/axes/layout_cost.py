@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import Dim
 
 

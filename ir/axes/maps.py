@@ -22,6 +22,7 @@ and nothing else, to follow an axis. An op without one (`None`) is opaque: it re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, TypeVar, cast
@@ -30,7 +31,6 @@ from xdsl.ir import Operation
 
 from stepwell.ir.axes.alignment import extent_of
 from stepwell.ir.axes.boxes import Box, Range, is_nothing, numbers, whole_of
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import Dim
 
 Shape = tuple[Dim, ...]

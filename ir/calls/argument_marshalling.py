@@ -9,6 +9,7 @@ caller's tensor, however it lies, as eager does, and to nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
@@ -19,7 +20,6 @@ from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type, has_torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import UNKNOWN, Size
 from stepwell.ir.types import BoolType, FloatType, IntType, dims, element
 

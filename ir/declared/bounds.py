@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

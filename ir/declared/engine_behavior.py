@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 Range = tuple[float, float]
 """Numbers from the first to the second, zeros with their sign; two NaN are a NaN."""

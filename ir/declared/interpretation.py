@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -24,7 +24,6 @@ from stepwell.ir.diagnostics import (
     describe_op,
     op_name,
 )
-from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 
 Value = Any

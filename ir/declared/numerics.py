@@ -7,10 +7,10 @@ it by the mode that `lower(..., numerics=...)` was given.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from stepwell.ir.context import Context
-from stepwell.ir.records import dataclass
 
 Numerics = Literal["torch", "finite", "strict"]
 NUMERICS: tuple[Numerics, ...] = ("torch", "finite", "strict")

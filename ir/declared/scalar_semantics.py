@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -38,7 +39,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.axes.maps import All, axis_map
 from stepwell.ir.declared.families import is_movement, is_of
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 
 PRIMITIVES = {

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from html import escape
 from math import log10
 from os import PathLike
 from pathlib import Path
 
 from stepwell.ir.platform.files import write_atomically
-from stepwell.ir.records import dataclass
 
 OURS, THEIRS, OTHERS = "#0b7285", "#c2570c", ("#6741d9", "#5c7080", "#2b8a3e", "#a61e4d")
 COLORS = (OURS, THEIRS, *OTHERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Block, Operation
@@ -11,7 +12,6 @@ from stepwell.ir.compat.xdsl.xdsl_private import discard, operands_of, ops_in, r
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Event, History, Pass
 from stepwell.ir.side_effects import is_dead, is_pure
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.ir import Operation
 
 from stepwell.ir.declared.numerics import TakenDeviation
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
-from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:
     from stepwell.ir.rewriting.rewriter import Rewriter

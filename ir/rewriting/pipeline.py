@@ -8,14 +8,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.ir import Operation
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import (

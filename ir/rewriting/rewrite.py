@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Generic, cast
 
@@ -24,7 +25,6 @@ from stepwell.ir.declared.bounds import EXACT, Bound
 from stepwell.ir.declared.numerics import Deviation, TakenDeviation, forbidden
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.dispatch import Ask, candidates_of, dispatch_of
 from stepwell.ir.rewriting.failures import NO_MATCH, StepFailure, first_line, raised, returned
 from stepwell.ir.rewriting.history import Event, History

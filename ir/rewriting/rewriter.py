@@ -7,7 +7,7 @@ the event of the history, and tells the driver which ops to look at again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +18,6 @@ from stepwell.ir.compat.xdsl.xdsl_private import discard, operands_of, put_befor
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ all.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
-
-from stepwell.ir.records import dataclass
 
 A = TypeVar("A")
 """An atom."""

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import product
 from math import gcd
 from typing import Final
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.monomials import Computed, Symbol, common, over, term_order, times
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects import get_all_dialects
@@ -22,7 +22,6 @@ from xdsl.utils.lexer import Input, Span
 from stepwell.ir.core import Stepwell
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.options import nearest
-from stepwell.ir.records import dataclass
 from stepwell.ir.syntax.parser import TextParser
 from stepwell.ir.syntax.printer import TextPrinter
 

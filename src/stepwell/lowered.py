@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -16,7 +16,6 @@ from stepwell.ir.levels import stopped_after
 from stepwell.ir.options import OptionValue
 from stepwell.ir.platform.files import Content, as_path, write_atomically, written_beside
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.program import Plain
 from stepwell.targets.table import find_target

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ from xdsl.dialects.builtin import TensorType
 
 from stepwell.ir.declared.engine_behavior import engines
 from stepwell.ir.dtypes import is_float, torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewrite, run_rewrites
 from stepwell.ir.types import dims, element
 from stepwell.lowering import lower

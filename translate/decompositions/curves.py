@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,7 +17,6 @@ import torch
 from torch import Tensor
 
 from stepwell.ir.compat.torch.torch_private import disable_current_modes
-from stepwell.ir.records import dataclass
 from stepwell.translate.decompositions.arithmetic import in_single
 
 aten, prims = torch.ops.aten, torch.ops.prims

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -28,7 +28,6 @@ from stepwell.ir.diagnostics import (
     op_name,
     source_line,
 )
-from stepwell.ir.records import dataclass
 from stepwell.translate.importer.graph import WRITTEN_AS
 
 Writer = Callable[["GraphExporter", Any], None]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,6 @@ from stepwell.ir.diagnostics import (
     node_name,
 )
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import gives
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.weights import WeightStore

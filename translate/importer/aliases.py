@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,7 +18,6 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, memory_of, pytree, schema_of
-from stepwell.ir.records import dataclass
 from stepwell.translate.importer.values import why_not_plain
 
 WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}

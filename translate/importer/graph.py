@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,7 +27,6 @@ from stepwell.dialects.symbols import flat_types
 from stepwell.ir.compat.torch.torch_private import HigherOrderOperator, schema_of
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_location, quoted
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import ScalarType, tensor_like
 from stepwell.ir.weights import WeightStore, dense_bytes
 from stepwell.translate.importer.calls import import_python_call

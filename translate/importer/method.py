@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,7 +27,6 @@ from stepwell.ir.calls.nested_inputs import plain_nesting
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import WeightAttr, tensor_like
 from stepwell.translate.importer.graph import GraphImporter, Importing

@@ -16,7 +16,7 @@ called where nothing else of ours does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,7 +27,6 @@ from stepwell.dialects.aten.interpretation import WRITES_UNDECLARED
 from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.compat.torch.torch_private import overloads_of, pytree, schema_of
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.records import dataclass
 from stepwell.translate.importer.aliases import (
     Aliases,
     View,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -10,7 +11,6 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.ir.axes.maps import Order
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Event, History, Pass, Rewriter
 from stepwell.translate.layout.cut import Turnings, candidates, least_cost, parts
 from stepwell.translate.layout.table import Layouts

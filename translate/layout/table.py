@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from stepwell.ir.axes.maps import AxisMap, Flat, Order, axis_map, inverse
 from stepwell.ir.core import weight_key
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.side_effects import is_one_of
 from stepwell.ir.types import dims

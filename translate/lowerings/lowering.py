@@ -24,7 +24,7 @@ the example of the reference page and of the tests are derived from the decorato
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from inspect import Parameter, getdoc, signature
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, cast, get_type_hints
@@ -37,7 +37,6 @@ from stepwell.ir.declared.numerics import Deviation, forbidden
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import element
 from stepwell.translate.lowerings.pad import Pad

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-
-from stepwell.ir.records import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)

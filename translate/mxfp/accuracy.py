@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +22,6 @@ from stepwell.ir.diagnostics import module_path, node_name
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.translate.importer.export_call import export
 from stepwell.translate.mxfp.conversion import (

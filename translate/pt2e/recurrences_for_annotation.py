@@ -9,13 +9,12 @@ left out, and who reads one step reads that step. `torch.fx` in, `torch.fx` out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule, Node
 
-from stepwell.ir.records import dataclass
 from stepwell.translate.pt2e.graph_writing import Writer, tensor_of
 
 aten = torch.ops.aten

@@ -8,12 +8,12 @@ ask beyond that (zero points, signs, static shapes) stands with the target.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.quantized.recognize import (
     Activation,

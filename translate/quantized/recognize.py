@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +24,6 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import AnyTensor
 from stepwell.translate.rewrites.quant.parameters import is_dynamic

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.ir import SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims
 
 

@@ -19,7 +19,7 @@ up is named, all of it at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -61,7 +61,6 @@ from stepwell.ir.diagnostics import (
 from stepwell.ir.dtypes import f32, i8, i16
 from stepwell.ir.levels import AFTER, CMSIS_TARGET, TOSA_TARGET, set_level, stopped_after
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import gives
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.pipeline import Pipeline

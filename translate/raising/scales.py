@@ -17,7 +17,7 @@ integers, as it stands.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -34,7 +34,6 @@ from stepwell.dialects.tosa.structural import ConstOp
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.dtypes import f32, i8, i16, i32
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf, isnan
 from typing import Generic, TypeVar
@@ -29,7 +29,6 @@ from stepwell.ir.declared.numerics import Proof
 from stepwell.ir.declared.scalar_semantics import Scalar, Term, meaning, range_of
 from stepwell.ir.dtypes import has_torch_dtype, i64, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import UnknownValue
 from stepwell.translate.range_analysis.evaluation import Evaluation, kind_of_value

@@ -9,6 +9,7 @@ has to declare its deviation (`Deviation.unless`, which takes a `Proof`) all the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import reduce
 from math import isfinite
 
@@ -18,7 +19,6 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.scalar_semantics import Scalar, Term, meaning
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.translate.range_analysis.analysis import Analysis, values_of
 from stepwell.translate.range_analysis.evaluation import Evaluation, kind_of_value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
@@ -17,7 +17,6 @@ from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.scalar_semantics import Scalar, Term, count_of, keeps_axes, meaning
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.identity_cache import once_each
-from stepwell.ir.records import dataclass
 from stepwell.ir.signature import least_of
 from stepwell.ir.types import dims, element
 from stepwell.translate.range_analysis.interval import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, frexp, inf, isfinite, isnan
 
@@ -11,7 +12,6 @@ from xdsl.ir import Attribute
 
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.identity_cache import once_each
-from stepwell.ir.records import dataclass
 
 Number = int | float | Fraction
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, count
 from types import FunctionType
 from typing import Any, cast
@@ -20,7 +21,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import FAMILIES, is_of
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims, element, is_known
 from stepwell.translate.rules.notation import (

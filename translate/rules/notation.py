@@ -76,12 +76,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound
 from stepwell.translate.rules.terms import Computed, Hole, Term, Terms, ValueName
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
@@ -41,7 +42,6 @@ from stepwell.dialects.aten.registry import find
 from stepwell.ir.compat.xdsl.xdsl_private import create
 from stepwell.ir.declared.inference import infer, inference_rule
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import GUESS
 from stepwell.ir.syntax.text import dialect_named
 from stepwell.ir.types import dims, element, tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, make_dataclass, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -11,7 +11,6 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.translate.rules import functions, predicates
 from stepwell.translate.rules.checking import check

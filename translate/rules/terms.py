@@ -6,7 +6,7 @@ import ast
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from xdsl.ir import Attribute, SSAValue
@@ -14,7 +14,6 @@ from xdsl.ir import Attribute, SSAValue
 from stepwell.dialects.aten.op import STATED
 from stepwell.ir import dtypes
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

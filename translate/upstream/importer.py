@@ -14,7 +14,7 @@ tensors without data it says with which operators. torch-mlir's operators are to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -40,7 +40,6 @@ from stepwell.ir.diagnostics import (
 from stepwell.ir.dtypes import i64
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import gives
 from stepwell.ir.types import is_static, tensor, tensor_like
 from stepwell.ir.weights import WeightStore

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +24,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation
 
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 
 Rule = Callable[[Any, Sequence[Any]], Any]

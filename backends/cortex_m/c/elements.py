@@ -10,7 +10,7 @@ in variables there, and the loops over the other axes compute the elements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -36,7 +36,6 @@ from stepwell.ir.axes.maps import All, Along, AxisMap, Flat, Once, axis_map
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.scalar_semantics import Term, meaning
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import element
 
 FOLDS = frozenset({"total", "average", "greatest", "least"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -12,7 +13,6 @@ from stepwell.backends.cortex_m.c.writer import C_TYPES, Shared, Sources, Writer
 from stepwell.backends.executorch.container import Planned, ScalarType, State, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import torch_dtype
 from stepwell.backends.executorch.writing.builder import STATE
-from stepwell.ir.records import dataclass
 
 _PER_LINE = 16
 

@@ -9,6 +9,7 @@ four axes one. Places that fit no loops stand in a table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
@@ -26,7 +27,6 @@ from stepwell.backends.executorch.container import strides
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.families import is_movement, is_of
 from stepwell.ir.declared.interpretation import Interpreter
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
 

@@ -6,6 +6,8 @@ said of ops, are asked of the call as it stands, without reading the program aro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.ir import Block, SSAValue
 
 from stepwell.backends.executorch.container import (
@@ -18,7 +20,6 @@ from stepwell.backends.executorch.reading.read_arguments import arguments_of, is
 from stepwell.backends.executorch.reading.value_slots import Places
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import op_class
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import IntType
 from stepwell.ir.weights import WeightStore
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from xdsl.ir import Attribute
@@ -18,7 +18,6 @@ from xdsl.ir import Attribute
 from stepwell.ir.declared.scalar_semantics import Scalar, Term
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import f64, i1, is_float
-from stepwell.ir.records import dataclass
 
 Kind = Literal["truth", "whole", "float", "double"]
 _ORDER: tuple[Kind, ...] = ("truth", "whole", "float", "double")

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -32,7 +32,6 @@ from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC
 from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.platform.files import as_path, write_atomically
-from stepwell.ir.records import dataclass
 
 C_TYPES = {
     ScalarType.CHAR: "int8_t",

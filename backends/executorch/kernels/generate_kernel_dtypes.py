@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Never, cast
@@ -62,7 +63,6 @@ from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, of_ove
 from stepwell.ir.compat.torch.torch_private import operator_names, pytree, schema_of
 from stepwell.ir.dtypes import element_type
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import tensor_like
 from stepwell.ir.weights import WeightStore
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from dataclasses import dataclass
 
 from stepwell.backends.executorch.kernels.kernel_tables import kernel_schema
 from stepwell.backends.executorch.kernels.signatures import KernelSignature, kernel_for
@@ -11,7 +12,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.aten.registry import FURTHER_LIBRARIES, LIBRARIES, find
 from stepwell.dialects.aten.schema import Schema
 from stepwell.ir.compat.torch.torch_private import schema_of
-from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from stepwell.backends.executorch.kernels.kernel_tables import (
     chosen_kernel,
@@ -20,7 +21,6 @@ from stepwell.backends.executorch.kernels.kernel_tables import (
 from stepwell.dialects.aten.schema import Argument, Schema, parse_schema
 from stepwell.ir.compat.torch.torch_private import schema_of
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.records import dataclass
 
 _ANSWERED_BY_OUTPUT = frozenset({"dtype", "layout", "device", "pin_memory"})
 

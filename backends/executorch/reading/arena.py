@@ -7,10 +7,8 @@ nothing was written in between, and different ones if something was.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
-
-from stepwell.ir.records import dataclass
 
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from stepwell.backends.executorch.container import (
     DelegateCall,
@@ -34,7 +35,6 @@ from stepwell.backends.executorch.kernels.inverse import functional_of
 from stepwell.backends.executorch.kernels.signatures import InPlace, Output
 from stepwell.backends.executorch.reading.read_arguments import SCALARS, SIZE
 from stepwell.ir.diagnostics import UnsupportedError
-from stepwell.ir.records import dataclass
 
 COPY_INDEX = "executorch_prim::et_copy_index.tensor"
 SELECT = "aten::select_copy.int_out"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import torch
@@ -54,7 +54,6 @@ from stepwell.ir.core import MutateInputOp
 from stepwell.ir.diagnostics import ParseFailure, Problem, UnsupportedError
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, Signature, set_signature
 from stepwell.ir.types import (
     AnyTensor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -25,7 +26,6 @@ from stepwell.dialects.aten.schema import Argument
 from stepwell.dialects.sym import OPS, SymOp
 from stepwell.ir.diagnostics import ParseFailure
 from stepwell.ir.dtypes import element_type
-from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Constant as Frozen
 from stepwell.ir.types import BoolType, FloatType, IntType
 

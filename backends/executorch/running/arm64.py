@@ -18,6 +18,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
@@ -27,7 +28,6 @@ import torch
 from stepwell.backends.executorch.container import Method, ScalarType, TensorValue
 from stepwell.backends.executorch.kernels.scalar_types import scalar_type, torch_dtype
 from stepwell.ir.diagnostics import ArtifactError, StepwellError
-from stepwell.ir.records import dataclass
 
 VARIABLE = "STEPWELL_CPU"
 """The environment variable that names the core every `.pte` runs on where none is asked for."""

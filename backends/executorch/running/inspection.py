@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,7 +34,6 @@ from stepwell.backends.executorch.container import (
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.platform.process_settings import without_warnings
-from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:
     from executorch.devtools.etrecord import ETRecord

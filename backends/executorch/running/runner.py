@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,7 +39,6 @@ from stepwell.ir.calls.calling import follows_dim_order, laid_out
 from stepwell.ir.diagnostics import ArtifactError, InputMismatch, Problem, StepwellError
 from stepwell.ir.dtypes import dtype_name, element_type
 from stepwell.ir.platform.process_settings import without_native_lines
-from stepwell.ir.records import dataclass
 
 _CPU_WAS_LOOKED_AT = threading.Event()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from xdsl.dialects.builtin import TensorType
@@ -48,7 +48,6 @@ from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import UnsupportedError, node_name
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, Signature, get_signature
 from stepwell.ir.types import (
     BoolType,

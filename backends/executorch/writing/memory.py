@@ -20,8 +20,7 @@ import heapq
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-
-from stepwell.ir.records import dataclass
+from dataclasses import dataclass
 
 ALIGNMENT = 16
 """Bytes; what ExecuTorch's own memory planning aligns tensors to."""

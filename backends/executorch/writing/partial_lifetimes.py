@@ -17,9 +17,9 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from stepwell.backends.executorch.writing.memory import ALIGNMENT, Plan
-from stepwell.ir.records import dataclass
 
 _MOST_PAIRS = 1 << 20
 _TRIES, _TRIED = 2000, 400_000

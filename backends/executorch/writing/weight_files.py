@@ -7,12 +7,12 @@ can take its place: one program and one base, and an adapter for each task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, TensorType
@@ -14,7 +15,6 @@ from stepwell.dialects.tosa.codes import i4, i48, payload_of_element
 from stepwell.dialects.tosa_mxfp.payloads import Payload, payload_named
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.dtypes import has_torch_dtype, torch_dtype
-from stepwell.ir.records import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ import functools
 import json
 import platform
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from typing import Any
 from stepwell.ir.axes.layout_cost import LayoutCost
 from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 DEFAULT = "x86-avx512-vnni"
 """The kind whose costs decide where no CPU is named."""

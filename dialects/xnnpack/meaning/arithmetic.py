@@ -8,11 +8,12 @@ the kernels. Sources: `src/microparams-init.c`, `src/xnnpack/quantization.h` and
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from xdsl.ir import Attribute
 
 from stepwell.dialects.quant.types import Quantization, quantization, storage_dtype
-from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

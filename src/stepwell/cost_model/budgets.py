@@ -17,13 +17,12 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.platform.files import read_bytes, write_atomically
-from stepwell.ir.records import dataclass
 from stepwell.lowering import Lowered
 
 FILE = Path("stepwell-budget.toml")

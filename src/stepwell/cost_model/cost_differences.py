@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from stepwell.ir.choices import Choice
-from stepwell.ir.records import dataclass
 from stepwell.lowering import lower
 from stepwell.program import Program
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -12,7 +12,6 @@ from xdsl.ir import Operation
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.cleanup import RemoveDeadCode
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.ir.rewriting.rewriter import Rewriter

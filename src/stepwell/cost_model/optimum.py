@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
@@ -24,7 +25,6 @@ from stepwell.dialects.tosa.costs import LAYOUT as TOSA
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 from stepwell.lowering import lower
 from stepwell.program import Program
 

@@ -14,6 +14,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from stepwell.dialects.xnnpack.costs import cpu_kind
 from stepwell.ir.choices import Choice, read_table
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
-from stepwell.ir.records import dataclass
 from stepwell.lowering import Lowered, lower
 from stepwell.program import Program, from_exported_program
 

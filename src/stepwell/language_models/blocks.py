@@ -9,12 +9,12 @@ groups: a matrix as many times smaller as a group is long. Weights of eight bits
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from stepwell.ir.records import dataclass
 from stepwell.quantization.quantizers import by_torchao
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from stepwell.ir.records import dataclass
 from stepwell.language_models.attention import CUSTOM, Attention, Positions, custom_layer, register
 from stepwell.language_models.observing import Observed, accepted, cache_argument, own_attention
 from stepwell.language_models.states import places, remembers

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from torch import nn
 
 from stepwell.ir.diagnostics import ParseFailure, StepwellError
 from stepwell.ir.platform.process_settings import kept_stderr
-from stepwell.ir.records import dataclass
 from stepwell.language_models.blocks import Blocks, layer_of, sentence
 from stepwell.language_models.gguf_header import check_header
 from stepwell.language_models.tables import table_of

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 from stepwell.language_models.attention import OBSERVED, Call, meaningful
 from stepwell.language_models.states import Place, left_behind, loose_tensors, places
 from stepwell.quantization.quantizers import in_floats

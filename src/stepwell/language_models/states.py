@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, MutableSequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-
-from stepwell.ir.records import dataclass
 
 LENGTH = "cumulative_length"
 """How many tokens a layer has seen: not state here, for every call says where it begins."""

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.process_settings import kept_stderr
-from stepwell.ir.records import dataclass
 from stepwell.language_models import (
     BEFORE_EXPORT,
     export_causal_lm,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from stepwell.ir.declared import inference, interpretation
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import Level
 from stepwell.ir.options import nearest
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Pass, Rewrite, Step
 from stepwell.ir.syntax import text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,6 @@ from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.diagnostics import NoEngine, Problem
 from stepwell.ir.options import PIPELINE, ByName, Option
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.pipelines.arm import cortex_m_pipeline, tosa_pipeline
 from stepwell.pipelines.npu import BESIDE_CPU, CYCLES, ethosu_pipeline, tosa_beside_cpu_pipeline

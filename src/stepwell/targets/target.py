@@ -6,7 +6,7 @@ The targets of the house are in `targets.py`; a plug-in makes one of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.ir.calls.arguments import takes
@@ -14,7 +14,6 @@ from stepwell.ir.declared.numerics import NUMERICS
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import PIPELINE, Option, Ranges, chosen, read_options
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Bound
 

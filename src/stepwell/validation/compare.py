@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 
 

@@ -8,7 +8,7 @@ came; their sum bounds how far the new value may lie from the old one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +17,6 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import rule_for
-from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.error_rules import NoErrorRule, unit
 from stepwell.validation.kernel_steps import STEPS

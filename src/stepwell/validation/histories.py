@@ -9,7 +9,7 @@ any of them gives the same outputs and leaves the same state, so do all that fol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from stepwell.ir.core import StateOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.samples import Fill, Sample, every_class, mixed, normal
 

@@ -9,7 +9,7 @@ the strides of axes of size 1 too, and a beginning where an allocation begins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,6 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.declared.interpretation import Interpreter, Outcome, rule_for
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError, describe_op, op_name
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import TensorType
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.samples import Sample

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from stepwell.ir.declared.numerics import TakenDeviation
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ that size in every float.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,7 +22,6 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import bf16, f16
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import element
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.compare import deviation

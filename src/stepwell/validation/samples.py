@@ -7,7 +7,7 @@ moderate size: only on those does a bounded (not exact) step promise anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from stepwell.backends.executorch.bounds import upper_bound
 from stepwell.ir.calls.calling import declared_ranges
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, get_signature
 from stepwell.ir.types import BoolType, FloatType, IntType, element
 from stepwell.validation.sizes import shape_at, telling_sizes, usual_sizes

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.diagnostics import StepwellError, describe_value, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Event, History, Rewrite, Rewriter
 from stepwell.ir.syntax.text import to_text
 from stepwell.validation.compare import deviation, differs

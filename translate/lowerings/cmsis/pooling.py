@@ -13,6 +13,7 @@ channel: an MVE depthwise kernel takes 496 bytes of scratch for each cell, of ho
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
 
@@ -26,7 +27,6 @@ from stepwell.dialects.cmsis.ops import (
     QuantizedLinear,
     QuantizedMaxPool2dNhwc,
 )
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Refusal, Rewriter
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.translate.canonicalize.maxima import reads_their_indices

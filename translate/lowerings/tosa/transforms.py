@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any
@@ -21,7 +22,6 @@ from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f32, i32
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import tensor
 from stepwell.translate.decompositions.aten.complex import COMPLEX, pair, whole
 from stepwell.translate.lowerings.lowering import Out, lowerings_of, lowers, refuse

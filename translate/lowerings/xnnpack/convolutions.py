@@ -7,6 +7,7 @@ convolutions run as images of height one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ from stepwell.dialects.xnnpack import XnnpackOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import f16
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import WeightStore, recipe

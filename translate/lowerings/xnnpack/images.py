@@ -6,6 +6,7 @@ stands several times in a row, and each row several times: concatenations, which
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -19,7 +20,6 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import FLUSHED, Deviation
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims

@@ -10,6 +10,7 @@ Places are torch's: `i·(old − 1)/(new − 1)` where corners are aligned, else
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +22,6 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import Dim, dims, tensor

@@ -21,6 +21,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf, prod
 from typing import ClassVar
 
@@ -33,7 +34,6 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import dtype_name, f16, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.ir.weights import recipe

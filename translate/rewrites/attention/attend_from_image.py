@@ -25,6 +25,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
@@ -34,7 +35,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.types import dims, element, tensor

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 
 import torch
@@ -22,7 +22,6 @@ from stepwell.ir.declared.families import is_of, lays_out
 from stepwell.ir.declared.numerics import Proof
 from stepwell.ir.dtypes import torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 from stepwell.translate.range_analysis import most
 

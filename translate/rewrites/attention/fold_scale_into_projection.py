@@ -20,6 +20,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -34,7 +35,6 @@ from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.families import moves_one
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.ir.weights import recipe

@@ -16,6 +16,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from math import inf, isnan
 from typing import ClassVar
@@ -31,7 +32,6 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.ir.weights import recipe

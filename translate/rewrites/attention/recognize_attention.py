@@ -22,6 +22,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -33,7 +34,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor

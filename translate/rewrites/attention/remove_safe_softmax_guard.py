@@ -52,6 +52,7 @@ not for %h = aten.bmm.default(%q, %k); %s = aten.masked_fill.Scalar(%h, %i, -inf
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
@@ -64,7 +65,6 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import is_of, lays_out
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.attention.attention_pattern import PRODUCTS, SCALES

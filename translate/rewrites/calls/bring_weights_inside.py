@@ -25,6 +25,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -32,7 +33,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from stepwell.dialects.control import CondOp, WhileLoopOp
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 
 

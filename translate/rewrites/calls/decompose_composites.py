@@ -15,6 +15,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
@@ -25,7 +26,6 @@ from stepwell.dialects.aten.registry import torch_overload
 from stepwell.ir.compat.torch.torch_private import has_kernel_for_key, schema_of
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.translate.decompositions import COMPOSITIONS
 from stepwell.translate.rewrites.calls.recorded_calls import FunctionOf

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +23,6 @@ from stepwell.ir.compat.torch.torch_private import (
     pytree,
     schema_of,
 )
-from stepwell.ir.records import dataclass
 
 DEEPEST = 40
 """Functions within functions; deeper, one calls itself."""

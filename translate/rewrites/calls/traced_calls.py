@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -30,7 +31,6 @@ from stepwell.ir.compat.torch.torch_private import enable_python_dispatcher, pyt
 from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import element_type, torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.signature import ranges_around
 from stepwell.ir.sizes.size import Dim, Size, is_unbacked, settled

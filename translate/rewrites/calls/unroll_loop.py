@@ -28,6 +28,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -35,7 +36,6 @@ from xdsl.ir import Block, Operation, SSAValue
 from stepwell.dialects import aten
 from stepwell.dialects.control import MapOp, ScanOp, YieldOp
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rewrites.building import emit

@@ -19,6 +19,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
 
@@ -31,7 +32,6 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.families import ops_of
 from stepwell.ir.dtypes import dtype_name, element_bytes, has_torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.side_effects import is_pure
 from stepwell.ir.types import dims, element, is_static

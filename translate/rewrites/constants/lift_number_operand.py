@@ -13,6 +13,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -23,7 +24,6 @@ from stepwell.dialects import sym
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.dtypes import dtype_name, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 

@@ -15,7 +15,7 @@ NPU's compiler says how many cycles it takes: the first with the fewest is writt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerType
@@ -29,7 +29,6 @@ from stepwell.dialects.tosa.targets import parse_target
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.dtypes import i8, i16
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, History, Pass, Step
 from stepwell.ir.types import element
 from stepwell.translate.on_npu import OnNpu

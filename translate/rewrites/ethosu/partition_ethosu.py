@@ -8,6 +8,7 @@ reads them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -17,7 +18,6 @@ from stepwell.dialects.ethosu import DelegateOp, YieldOp
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 
 _FIRST, _LAST = (WeightOp, StateOp), (UpdateOp, MutateInputOp, ReturnOp)

@@ -34,6 +34,7 @@ not for $stride = [1, 1], $S = [1, 4, 6, 2]
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -42,7 +43,6 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.core import weight_key
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import element, is_static, tensor

@@ -38,6 +38,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
@@ -48,7 +49,6 @@ from stepwell.ir.declared.numerics import Deviation, Proof
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.sizes.size import Size, settled
 from stepwell.ir.types import Dim, dims, tensor

@@ -8,7 +8,7 @@ once for all tokens: by far less for a prompt, and for one token where few exper
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation, SSAValue
 
@@ -19,7 +19,6 @@ from stepwell.ir.axes.alignment import extent_of
 from stepwell.ir.axes.boxes import estimated
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import settled
 from stepwell.ir.types import dims

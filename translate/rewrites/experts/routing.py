@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import TensorType
@@ -14,7 +15,6 @@ from stepwell.ir.axes.alignment import extent_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, f32
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.side_effects import is_dead
 from stepwell.ir.sizes.size import Dim, Size, settled

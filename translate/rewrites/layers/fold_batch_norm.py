@@ -51,6 +51,7 @@ not for %u = weight : tensor<4 x 5 x f32>; %x = aten.linear.default(%i, %u); %i 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -60,7 +61,6 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared import numerics
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import dims
 from stepwell.ir.weights import blocks_of_rows, recipe

@@ -23,6 +23,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -34,7 +35,6 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.declared.numerics import REORDERED, Deviation
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, is_static, tensor
 from stepwell.translate.rewrites.building import axis, emit, emit_as, permute, view

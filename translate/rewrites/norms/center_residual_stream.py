@@ -28,7 +28,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeGuard
 
 import torch
@@ -45,7 +45,6 @@ from stepwell.ir.declared.numerics import REORDERED, forbidden
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.dtypes import f32
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.traversal import walk
 from stepwell.ir.types import dims, element

@@ -18,6 +18,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import TensorType
@@ -27,7 +28,6 @@ from stepwell.dialects import aten
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.sizes.size import Size

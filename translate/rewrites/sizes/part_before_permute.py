@@ -23,10 +23,10 @@ for $T = 'tensor<2x3x?x?xf32, #stepwell.shape<[2, 3, "b", "n"]>>'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewriter
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.building import (

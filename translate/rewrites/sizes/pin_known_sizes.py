@@ -17,6 +17,7 @@ After, where three elements of `e` are not 0:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import torch
@@ -32,7 +33,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.side_effects import is_pure
 from stepwell.ir.signature import get_signature

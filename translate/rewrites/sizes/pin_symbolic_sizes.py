@@ -14,7 +14,7 @@ with `sizes="max"` becomes
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import FunctionType, TensorType
@@ -28,7 +28,6 @@ from stepwell.dialects.symbols import Symbols
 from stepwell.ir.compat.xdsl.xdsl_private import set_type
 from stepwell.ir.diagnostics import Problem, StepwellError, describe_op
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass, walk_blocks
 from stepwell.ir.side_effects import is_dead
 from stepwell.ir.signature import Signature, get_signature, set_signature

@@ -7,6 +7,7 @@ its symbols. A number of another kind is one that the op was given.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from xdsl.dialects.builtin import TensorType
@@ -16,7 +17,6 @@ from xdsl.ir import Attribute, Block, SSAValue
 from stepwell.dialects.aten.registry import op_class
 from stepwell.dialects.sym import FUNCTIONS, OPS
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import UNKNOWN, Dim, Size
 from stepwell.ir.sizes.size_values import OF_TWO, computed

@@ -9,14 +9,13 @@ the fewest ops is taken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import reduce
 from math import gcd
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims
 from stepwell.translate.rewrites.building import cat, slice_axis, view

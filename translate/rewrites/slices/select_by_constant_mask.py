@@ -20,6 +20,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
@@ -31,7 +32,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import weight_key
 from stepwell.ir.dtypes import dtype_name, is_float
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 from stepwell.ir.weights import recipe

@@ -14,6 +14,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
@@ -23,7 +24,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import StateOp
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.rewrites.building import cat, slice_axis, view

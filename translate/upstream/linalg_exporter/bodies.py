@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import IntegerType, Signedness
 from xdsl.ir import Attribute
@@ -16,7 +16,6 @@ from xdsl.ir import Attribute
 from stepwell.ir.declared.scalar_semantics import Scalar, Term
 from stepwell.ir.diagnostics import UnsupportedError
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i64
-from stepwell.ir.records import dataclass
 
 FLOATS = (bf16, f16, f32, f64)
 _PACKED: Mapping[Attribute, str] = {f32: "<f", f64: "<d"}

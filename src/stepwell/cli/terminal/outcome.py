@@ -7,12 +7,11 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stepwell.ir.platform.files import read_bytes
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.loaders.models import Model, open_model
 from stepwell.targets.target import Target
 

@@ -8,6 +8,7 @@ neighbor. So an op that differs is where to look, and outputs are what is promis
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
@@ -18,7 +19,6 @@ from xdsl.ir import SSAValue
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError, node_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.validation.recording import Recording, as_real, record
 from stepwell.validation.samples import Sample
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import Operation
 
 from stepwell.inspection.reports.report import Report
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Step, parts_of, step_name
 from stepwell.pipelines.pass_pipeline.pipeline_text import Edit, EditKind, split

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from xdsl.dialects.builtin import LocationAttr, StringAttr
@@ -27,7 +27,6 @@ from stepwell.inspection.reports.explaining import fates
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import AFTER
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Step, step_name
 from stepwell.ir.syntax.inline_values import take_values
 from stepwell.ir.syntax.text import parse_module

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, cast, get_args
 
 from stepwell.ir.diagnostics import ParseFailure
-from stepwell.ir.records import dataclass
 from stepwell.pipelines.pass_pipeline.pipeline_text import EditKind
 
 

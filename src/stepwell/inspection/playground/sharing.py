@@ -13,13 +13,12 @@ import io
 import json
 import zipfile
 import zlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.inspection.playground.settings import Asked
 from stepwell.ir.diagnostics import ParseFailure, StepwellError, quoted
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.syntax.inline_values import take_values, too_large, with_values
 from stepwell.ir.syntax.storage import pack_tensors, unpack_bytes
 from stepwell.ir.syntax.text import parse_module, to_text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
 from typing import Any
@@ -19,7 +20,6 @@ from stepwell.inspection.viewer.applications import Application, Recorder
 from stepwell.ir.declared.numerics import Deviation
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History
 from stepwell.translate.rewrites.documentation import module_names, module_of
 from stepwell.translate.rules import RuleRewrite, read_rules

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from stepwell.backends.inventory import outside_and_delegates
 from stepwell.cost_model.costs import operations
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.diagnostics import node_name, op_name, source_line
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.history import RefusalRecord
 
 NOTHING = ""

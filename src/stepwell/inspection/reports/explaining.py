@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.func import ReturnOp
@@ -24,7 +24,6 @@ from stepwell.ir.options import OptionValue
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.rewrite import Event
 from stepwell.lowering import Lowered, lower_as_far

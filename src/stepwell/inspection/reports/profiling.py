@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.platform.process_settings import without_warnings
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.translate.executorch_private import instruction_of
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stepwell.inspection.reports.advice import Advice, Left, advice_lines, advise
 from stepwell.ir.declared.numerics import Numerics, TakenDeviation
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.failures import MISTAKE, SWITCH
 from stepwell.ir.rewriting.history import Event, RefusalRecord

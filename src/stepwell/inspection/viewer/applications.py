@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import FloatAttr
@@ -15,7 +16,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import describe_op, op_name
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewrite
 from stepwell.ir.rewriting.rewriter import Rewriter
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 
 from stepwell.backends.executorch.container import (
@@ -18,7 +19,6 @@ from stepwell.backends.executorch.container import (
     TensorList,
     TensorValue,
 )
-from stepwell.ir.records import dataclass
 
 
 @dataclass(frozen=True)

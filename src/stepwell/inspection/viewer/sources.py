@@ -10,9 +10,8 @@ import linecache
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-
-from stepwell.ir.records import dataclass
 
 _AROUND = 4
 """Lines shown before and after one that an op comes from."""

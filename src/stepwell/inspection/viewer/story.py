@@ -8,7 +8,7 @@ of sets of numbers, found without comparing text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +24,6 @@ from stepwell.inspection.viewer.weights import Numbers, WeightRow, weight_rows
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
 from stepwell.ir.options import OptionValue
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass, Step, step_name
 from stepwell.ir.syntax.printer import TextPrinter
 from stepwell.lowering import Lowered, lower_as_far

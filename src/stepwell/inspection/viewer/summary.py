@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
@@ -12,7 +13,6 @@ from stepwell.inspection.viewer.weights import WeightRow, weight_bytes, weight_r
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.signature import get_signature
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from stepwell.ir.core import WeightOp
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 
 

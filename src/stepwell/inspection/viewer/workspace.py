@@ -10,6 +10,7 @@ are elsewhere. Not known from the graph, and left out: what operators need for t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -20,7 +21,6 @@ from stepwell.inspection.viewer.memory import Held, MemoryPlan
 from stepwell.inspection.viewer.weights import weight_bytes
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import TensorType, dims, is_static
 
 ALIGNMENT = 64

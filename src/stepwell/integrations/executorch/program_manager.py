@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from stepwell.ir.platform.files import as_path, write_atomically
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from stepwell.ir.diagnostics import Problem
-from stepwell.ir.records import dataclass
 
 _EXPECTED = re.compile(
     r"expected-(?P<kind>error|remark)(?P<re>-re)?[ \t]*"

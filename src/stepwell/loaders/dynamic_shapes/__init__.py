@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from torch.nn import Module
 from stepwell.ir.compat.torch.torch_private import ValueRanges
 from stepwell.ir.diagnostics import Problem, StepwellError
 from stepwell.ir.options import nearest
-from stepwell.ir.records import dataclass
 from stepwell.loaders.dynamic_shapes.candidates import KINDS, Inputs, Place, inputs_of, widest
 from stepwell.loaders.dynamic_shapes.exporting import Line, exported, line_of
 from stepwell.loaders.dynamic_shapes.trials import (

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from stepwell.ir.compat.torch.torch_private import pytree
-from stepwell.ir.records import dataclass
 
 Place = tuple[int, int]
 """A tensor among the inputs, by its number, and an axis of it."""

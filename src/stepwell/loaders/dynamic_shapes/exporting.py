@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,7 +23,6 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.compat.torch.torch_globals import torch_alone
 from stepwell.ir.platform.process_settings import hearing, kept_stderr
-from stepwell.ir.records import dataclass
 from stepwell.loaders.dynamic_shapes.candidates import Inputs, Place
 from stepwell.translate.importer.export_call import export
 

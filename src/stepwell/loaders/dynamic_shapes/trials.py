@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,6 @@ from torch.export import ExportedProgram
 
 from stepwell.dialects.symbols import asked_quietly
 from stepwell.ir.compat.torch.torch_private import pytree
-from stepwell.ir.records import dataclass
 from stepwell.loaders.dynamic_shapes.candidates import Inputs, Place
 from stepwell.loaders.dynamic_shapes.exporting import Line, line_of
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import torch
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
 from stepwell.ir.platform.systems import needs_fork
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.model_zoo.catalogue.models import Entry, select
 from stepwell.model_zoo.regression.commits import both, checked_out, content

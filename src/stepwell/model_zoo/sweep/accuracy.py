@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,7 +11,6 @@ import torch
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.validation.compare import deviation, differs
 from stepwell.validation.engine import FLOAT_KERNELS

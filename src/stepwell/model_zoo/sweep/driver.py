@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.systems import needs_fork
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.model_zoo.catalogue.models import Entry, find, select
 from stepwell.model_zoo.sweep.cluster import local_cluster, run_tasks

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from stepwell.ir.records import dataclass
 from stepwell.model_zoo.catalogue.models import Entry, python_file
 from stepwell.plugins.plugins import registry
 

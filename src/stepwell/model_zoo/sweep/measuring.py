@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +24,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.inspection.reports.explaining import fates
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
-from stepwell.ir.records import dataclass
 from stepwell.ir.signature import get_signature
 from stepwell.lowering import Lowered, lower
 from stepwell.model_zoo.sweep.accuracy import distance

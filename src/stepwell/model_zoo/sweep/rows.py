@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
-
-from stepwell.ir.records import dataclass
 
 Outcome = Literal[
     "right",

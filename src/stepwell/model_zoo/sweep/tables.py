@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
 from rich.progress import (
@@ -18,7 +18,6 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from stepwell.ir.records import dataclass
 from stepwell.model_zoo.sweep.rows import FAULTS, OUTCOMES, Row
 
 LAST = 8

@@ -20,11 +20,10 @@ import sys
 import tempfile
 import time
 import warnings
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from stepwell.ir.records import dataclass
 from stepwell.model_zoo.catalogue.models import find
 from stepwell.model_zoo.catalogue.vision import imported
 from stepwell.model_zoo.sweep.measuring import FULL

@@ -13,7 +13,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast, get_type_hints
@@ -33,7 +33,6 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import has_torch_dtype
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting import cleanup
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, History, NamedPass, Pass, Rewrite, Step

@@ -12,7 +12,7 @@ does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import StringAttr
 
@@ -20,7 +20,6 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import AFTER, CMSIS_TARGET, TOSA_TARGET, stopped_after
 from stepwell.ir.options import nearest
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import step_name
 from stepwell.targets.table import find_target

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,7 +28,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import op_name
-from stepwell.ir.records import dataclass
 from stepwell.quantization.sensitivity.quantization_points import (
     DEQUANTIZES,
     QUANTIZES,

@@ -10,7 +10,7 @@ quantized. No operator is added, and no file grows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -20,7 +20,6 @@ from xdsl.ir import SSAValue
 from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import StepwellError, op_name
-from stepwell.ir.records import dataclass
 from stepwell.quantization.recovery.scales import biases_of, requantize, rescale
 from stepwell.quantization.recovery.weights import Weights
 from stepwell.quantization.sensitivity.attribution import estimates

@@ -12,7 +12,7 @@ exponents with which the program diverges least from the float model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ from xdsl.ir import Operation
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.quantization.recovery.channels import Channels
 from stepwell.quantization.recovery.clipping import (
     Ends,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -13,7 +14,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import WeightAttr
 from stepwell.quantization.sensitivity.quantization_points import (
     Quantized,

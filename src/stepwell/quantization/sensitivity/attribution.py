@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from xdsl.ir import SSAValue
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.platform.files import write_atomically
-from stepwell.ir.records import dataclass
 from stepwell.quantization.sensitivity.metrics import (
     Batch,
     Judged,

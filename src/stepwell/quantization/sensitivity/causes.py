@@ -8,6 +8,7 @@ direction, a channel its gain.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ from xdsl.ir import Operation
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.payloads import BLOCK
 from stepwell.ir.diagnostics import op_name
-from stepwell.ir.records import dataclass
 from stepwell.quantization.sensitivity.grids import rounded
 from stepwell.quantization.sensitivity.quantization_points import Site, is_dequantized
 from stepwell.quantization.sensitivity.replay import Playback

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -11,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 Metric = Callable[[Any, Any], Any]
 """Of outputs and labels, a score for each sample, or one for all; more is better."""

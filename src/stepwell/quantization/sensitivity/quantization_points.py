@@ -9,7 +9,7 @@ in floats has in the same layer: layers of both are paired in program order, by 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,6 @@ from xdsl.ir import Operation, SSAValue
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.diagnostics import StepwellError, module_path, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import run_rewrites
 from stepwell.translate.mxfp.conversion import prepared
 from stepwell.translate.rewrites.layers import fold_batch_norm

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xdsl.dialects.builtin import IntegerType
@@ -12,7 +12,6 @@ from stepwell.dialects.aten.attributes import attribute
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa_mxfp.payloads import payload_named
 from stepwell.ir.diagnostics import op_name
-from stepwell.ir.records import dataclass
 from stepwell.quantization.sensitivity.attribution import Attribution
 from stepwell.quantization.sensitivity.metrics import (
     Batch,

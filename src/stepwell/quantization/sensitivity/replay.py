@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,7 +22,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.calls.calling import bind_inputs
 from stepwell.ir.core import MutateInputOp, UpdateOp, WeightOp
 from stepwell.ir.declared.interpretation import Interpreter
-from stepwell.ir.records import dataclass
 from stepwell.quantization.sensitivity.grids import rounded
 from stepwell.quantization.sensitivity.quantization_points import MX, Quantized, Site
 from stepwell.translate.rewrites.mxfp.choose_mxfp import (

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
-from stepwell.ir.records import dataclass
 from stepwell.ir.renderers import Shown
 from stepwell.quantization.sensitivity.attribution import Attribution, Share, whole
 from stepwell.quantization.sensitivity.metrics import SURE, Tally

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.failures import StepFailure
 from stepwell.ir.rewriting.rewrite import step_name
 from stepwell.lowering import lower

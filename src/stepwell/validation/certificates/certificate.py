@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from types import NoneType
 from typing import Any, cast
 
@@ -19,7 +19,6 @@ from stepwell.ir.diagnostics import StepwellError, quoted
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.platform.files import as_path, write_atomically
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import AnyTensor, dims, element, tensor
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.application import allowed, follows_rule, hash_of_rule, runs

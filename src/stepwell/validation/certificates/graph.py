@@ -11,13 +11,12 @@ et al., egg, POPL 2021 (rebuilding).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import count
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.dialects.aten.op import SchemaOp
-from stepwell.ir.records import dataclass
 from stepwell.ir.side_effects import is_pure
 from stepwell.ir.syntax.text import to_text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -12,7 +12,6 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Pass, Rewrite, Rewriter, Step, bound_of, step_name
 from stepwell.ir.syntax.text import to_text
 from stepwell.ir.weights import WeightStore

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from stepwell.ir.records import dataclass
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.decision import GIVEN, Undecided, decide, is_constant
 from stepwell.validation.certificates.statements import read

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -20,7 +20,6 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore
 from stepwell.validation.certificates.graph import Definition, Graph

@@ -11,7 +11,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -23,7 +23,6 @@ from stepwell.ir.core import MutateInputOp, UpdateOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import level_of
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Rewrite, Step, bound_of
 from stepwell.ir.verification import find_problems
 from stepwell.ir.weights import WeightStore

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, cast
 
@@ -27,7 +27,6 @@ from stepwell.ir.declared.inference import infer
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.dtypes import element_type, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.signature import Port, get_signature, set_signature
 from stepwell.ir.sizes.size import Size
 from stepwell.ir.syntax.text import parse_module

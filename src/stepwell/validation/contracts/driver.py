@@ -6,14 +6,13 @@ import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from types import FrameType
 from typing import Any
 
 from xdsl.ir import Operation
 
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Pass, Rewrite
 from stepwell.translate.rewrites.documentation import (
     examples_of,

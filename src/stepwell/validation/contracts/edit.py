@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import (
@@ -11,7 +12,6 @@ from xdsl.dialects.builtin import (
 )
 
 from stepwell.ir import dtypes
-from stepwell.ir.records import dataclass
 from stepwell.validation.contracts.draft import Draft, Source
 
 Change = Callable[[Draft], None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,7 +20,6 @@ from xdsl.dialects.func import FuncOp
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, GreedyRewrites, Rewrite
 from stepwell.ir.types import dims, element
 from stepwell.program import Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -15,7 +15,6 @@ from xdsl.ir import Attribute, Operation
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import is_float
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, GreedyRewrites, History, Pass, Rewrite, bound_of
 from stepwell.ir.types import BoolType, FloatType, dims, element
 from stepwell.ir.verification import find_problems

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from xdsl.ir import Operation
 
-from stepwell.ir.records import dataclass
 from stepwell.validation.contracts.draft import Draft
 from stepwell.validation.contracts.edits import Edit, edits_of
 

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import FunctionType
@@ -21,7 +21,6 @@ from xdsl.ir import Operation, SSAValue
 
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.validation.reducer.reproducer import Header, Reproducer, fails
 
 Interesting = Callable[[Program], bool]

@@ -17,7 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import Problem, StepwellError, VerificationError, describe_op, op_name
 from stepwell.ir.platform.files import read_bytes, write_atomically
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.failures import StepFailure, first_line, placed
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice, product
 from types import MappingProxyType
 from typing import Any, Literal
@@ -20,7 +21,6 @@ from stepwell.ir.declared.interpretation import Interpreter
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import is_float, torch_dtype
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import UNKNOWN, Size, number_of
 from stepwell.ir.syntax.text import to_text

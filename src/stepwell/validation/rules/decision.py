@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from xdsl.ir import SSAValue
 
 from stepwell.ir.dtypes import f64, i64, is_float
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.types import dims
 from stepwell.ir.weights import WeightStore

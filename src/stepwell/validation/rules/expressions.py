@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,6 @@ from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.declared.families import is_of
 from stepwell.ir.declared.scalar_semantics import Term
 from stepwell.ir.dtypes import bf16, element_type, f16, f32, f64, i1, is_float, torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element
 from stepwell.validation.rules.numbers import Number, Symbolic, Unproven
 from stepwell.validation.rules.scalars import Typed

@@ -16,7 +16,7 @@ that are drafted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from inspect import signature
 from itertools import chain, islice
@@ -31,7 +31,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.dtypes import bf16, f16
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal
 from stepwell.ir.sizes.size import number_of
 from stepwell.ir.types import dims, element

@@ -9,6 +9,7 @@ any number of them: what broadcasting does along one it does along all, each for
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations, islice, permutations, product
 from typing import Any
 
@@ -17,7 +18,6 @@ from xdsl.ir import Attribute
 from stepwell.ir import dtypes
 from stepwell.ir.declared.families import families_of
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i8, i16, i32, i64, ui8
-from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import Dim, Size
 from stepwell.ir.types import dims, element, tensor
 from stepwell.translate.rules.compiling import named_arguments, operator

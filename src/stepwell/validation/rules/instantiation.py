@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
 
@@ -14,7 +14,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.inference import infer
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewriter import Rewriter
 from stepwell.ir.types import FloatType, IntType, is_static
 from stepwell.ir.weights import WeightStore

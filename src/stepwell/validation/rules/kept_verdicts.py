@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from stepwell.ir.platform.files import write_atomically
-from stepwell.ir.records import dataclass
 from stepwell.validation.rules.hashes import hash_of_prover
 from stepwell.validation.rules.verdicts import Verdict
 

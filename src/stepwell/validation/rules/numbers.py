@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, TypeVar
 
 from stepwell.ir.compat.torch.lazy_imports import torch
 from stepwell.ir.diagnostics import StepwellError
-from stepwell.ir.records import dataclass
 
 T = TypeVar("T")
 MANY = 24

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import IntegerType, Signedness
 from xdsl.ir import Attribute
 
 from stepwell.ir.dtypes import bf16, f16, f32, f64, i1, i64, is_float
-from stepwell.ir.records import dataclass
 from stepwell.validation.rules.numbers import Number, Unproven
 from stepwell.validation.rules.solver import z3
 

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,6 @@ from stepwell.ir.declared.families import is_movement, is_of
 from stepwell.ir.declared.interpretation import Interpreter, rule_for
 from stepwell.ir.declared.scalar_semantics import meaning
 from stepwell.ir.dtypes import f64, i1, i64, torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import Size, number_of
 from stepwell.ir.types import BoolType, FloatType, IntType, dims, is_static
 from stepwell.ir.weights import WeightStore

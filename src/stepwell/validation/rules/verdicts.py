@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal
 
@@ -15,7 +15,6 @@ from xdsl.ir import SSAValue
 from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.engine_behavior import engines
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound
 from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import IntType, dims, is_static, symbols_of

@@ -21,6 +21,7 @@ After, with `merge_movement.py` behind it: the same without a transpose.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -42,7 +43,6 @@ from stepwell.dialects.quant import StorageCast
 from stepwell.dialects.quant.types import quantization
 from stepwell.ir.axes.maps import Order, inverse, lies_the_same
 from stepwell.ir.core import weight_key
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import dims, element, tensor

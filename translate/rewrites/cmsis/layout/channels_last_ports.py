@@ -31,7 +31,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -42,7 +42,6 @@ from stepwell.dialects.cmsis.ops.layout import NCHW_TO_NHWC, NHWC_TO_NCHW
 from stepwell.dialects.quant import StorageCast
 from stepwell.ir.axes.maps import axis_map, kept
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.signature import Port, get_signature, set_signature
 from stepwell.ir.types import dims

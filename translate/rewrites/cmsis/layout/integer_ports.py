@@ -28,6 +28,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import AnyFloat, TensorType
@@ -39,7 +40,6 @@ from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.diagnostics import Problem, StepwellError, UnsupportedError
 from stepwell.ir.dtypes import dtype_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Converted, History, Pass
 from stepwell.ir.signature import Port, get_signature
 from stepwell.ir.types import element

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, cast
 
@@ -24,7 +25,6 @@ from stepwell.dialects.quant.types import quantization, storage_element
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import element_bytes
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.side_effects import is_pure
 from stepwell.ir.types import AnyTensor, dims, element, is_static

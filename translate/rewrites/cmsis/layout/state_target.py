@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
@@ -14,7 +15,6 @@ from stepwell.dialects.quant import DequantizeCast, QuantizeCast
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 
 M55 = Target("cortex-m55", Isa.MVE)

@@ -20,6 +20,7 @@ a concatenation of channels is made of the same rows of all its operands.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -49,7 +50,6 @@ from stepwell.dialects.quant.types import quantization
 from stepwell.ir.axes.maps import Along, Links, axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.dtypes import i8
-from stepwell.ir.records import dataclass
 from stepwell.ir.types import dims, element, is_static, tensor, with_element
 from stepwell.translate.memory.rows import Call, Image, RowOp, Stream
 

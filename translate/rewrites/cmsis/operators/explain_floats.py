@@ -6,6 +6,7 @@ functions of values that are not quantized, and ops the library has no operator 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import AnyFloat, TensorType
@@ -14,7 +15,6 @@ from xdsl.ir import Operation
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.diagnostics import node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass, Refusal
 from stepwell.ir.types import element
 from stepwell.translate.quantized.functions import FUNCTIONS

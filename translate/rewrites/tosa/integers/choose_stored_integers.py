@@ -18,6 +18,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
@@ -28,7 +29,6 @@ from stepwell.dialects.quant import DequantizeCast, StorageCast
 from stepwell.dialects.quant.ops import quantized_type
 from stepwell.dialects.quant.types import UniformQuantizedType
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.types import element, with_element

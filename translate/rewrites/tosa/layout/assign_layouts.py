@@ -17,6 +17,7 @@ After, with `merge-transposes` behind it: the same without a transpose.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr
@@ -30,7 +31,6 @@ from stepwell.dialects.tosa.costs import LAYOUT
 from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.ir.axes.maps import AxisMap, Order, inverse, lies_the_same
 from stepwell.ir.dtypes import i32
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.types import dims, element
 from stepwell.translate.layout.assign import PlaceTransposes

@@ -25,6 +25,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -39,7 +40,6 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.declared.families import is_movement
 from stepwell.ir.dtypes import f32, i32
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import element, with_element
 from stepwell.ir.weights import WeightStore, recipe

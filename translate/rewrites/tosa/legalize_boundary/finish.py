@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr
@@ -20,7 +20,6 @@ from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, node
 from stepwell.ir.levels import COMMON, set_level
 from stepwell.ir.levels import TOSA_TARGET as TARGET
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.translate.decompositions.aten.views import gather_strides
 from stepwell.translate.lowerings.lowering import step

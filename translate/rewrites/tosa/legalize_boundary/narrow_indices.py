@@ -22,6 +22,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -38,7 +39,6 @@ from stepwell.ir.declared.families import is_movement
 from stepwell.ir.diagnostics import Problem, UnsupportedError, describe_op, op_name
 from stepwell.ir.dtypes import i32, i64
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import dims, element, with_element
 from stepwell.ir.weights import WeightStore, recipe

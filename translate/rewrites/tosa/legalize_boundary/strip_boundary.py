@@ -7,6 +7,7 @@ scales stand in the function's attributes `tosa.input_quantization`, `tosa.outpu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -14,7 +15,6 @@ from xdsl.ir import Attribute
 
 from stepwell.dialects.quant import DequantizeCast, QuantizeCast
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Converted, History, Pass
 from stepwell.translate.quantized.ports import quantizers, take_integers
 

@@ -9,6 +9,7 @@ the run knows them (`sizes.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from math import copysign, prod
 from typing import Any
@@ -24,7 +25,6 @@ from stepwell.dialects.tosa.meaning.values import ints
 from stepwell.dialects.tosa.targets import level_of
 from stepwell.ir.core import WeightOp, weight_key
 from stepwell.ir.dtypes import bf16, f16, f32, i8, i32, torch_dtype
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Rewriter
 from stepwell.ir.sizes.size import Dim, settled
 from stepwell.ir.types import AnyTensor, dims, element, tensor

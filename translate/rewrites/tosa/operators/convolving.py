@@ -8,6 +8,7 @@ padding; what a transposed convolution may not take away in front is sliced off 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
@@ -15,7 +16,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.tosa import generated as t
 from stepwell.dialects.tosa.base import TosaOp
 from stepwell.ir.core import weight_key
-from stepwell.ir.records import dataclass
 from stepwell.ir.sizes.size import Dim, settled
 from stepwell.ir.types import element
 from stepwell.translate.rewrites.tosa.operators.building import Builder, narrow, shape_of

@@ -22,6 +22,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import TensorType
@@ -31,7 +32,6 @@ from stepwell.dialects.control import CondOp, WhileLoopOp, YieldOp
 from stepwell.dialects.tosa import structural as s
 from stepwell.ir.dtypes import i1
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.types import element
 

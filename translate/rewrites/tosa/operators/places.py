@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import gcd
 
 import torch
-
-from stepwell.ir.records import dataclass
 
 LARGEST_SCALE = 1 << 11
 """The largest numerator of RESIZE."""

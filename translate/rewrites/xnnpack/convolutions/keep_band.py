@@ -30,6 +30,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isnan, prod
 from typing import ClassVar
 
@@ -41,7 +42,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.axes.alignment import extent_of
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.rewrites.attention.limit_by_mask import LimitByMask

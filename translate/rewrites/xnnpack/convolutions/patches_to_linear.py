@@ -21,6 +21,7 @@ After:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import torch
@@ -33,7 +34,6 @@ from stepwell.dialects.xnnpack.datatypes import FLOATS, DynamicInt8Type, datatyp
 from stepwell.dialects.xnnpack.spatial import Convolution2d
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import EXACT, Bound, Refusal, Rewrite, Rewriter, Value
 from stepwell.ir.types import dims
 from stepwell.ir.weights import recipe

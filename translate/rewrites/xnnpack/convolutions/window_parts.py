@@ -9,9 +9,9 @@ parts reach over the whole window, so that most need no slice.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from stepwell.dialects.xnnpack.costs import TAPS, Costs
-from stepwell.ir.records import dataclass
 
 STEPS = 4
 """The greatest step tried."""

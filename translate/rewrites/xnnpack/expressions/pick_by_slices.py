@@ -17,6 +17,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -28,7 +29,6 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.dialects.xnnpack.datatypes import MAX_RANK
 from stepwell.ir.core import weight_key
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Refusal, Rewrite, Rewriter
 from stepwell.ir.types import Dim, dims
 from stepwell.translate.rewrites.building import axis, is_known, is_open_once, permute, view

@@ -21,6 +21,7 @@ After, with `MergeTransposes` behind it: the same without a transpose.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, i64
@@ -38,7 +39,6 @@ from stepwell.ir.axes.maps import AxisMap, Order, inverse
 from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Rewriter
 from stepwell.ir.types import Dim, dims, element, tensor
 from stepwell.translate.layout.assign import PlaceTransposes

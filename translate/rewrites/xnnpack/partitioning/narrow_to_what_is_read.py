@@ -18,6 +18,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import TensorType
@@ -43,7 +44,6 @@ from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.core import weight_key
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.sizes.size import Size, settled
 from stepwell.ir.traversal import connected, makers_and_readers

@@ -26,6 +26,7 @@ After: two delegates with `aten.erf.default` between them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from xdsl.dialects.func import ReturnOp
@@ -39,7 +40,6 @@ from stepwell.ir.compat.xdsl.xdsl_private import operands_of
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.levels import set_level
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import History, Pass
 from stepwell.ir.types import AnyTensor, element, with_element
 from stepwell.ir.weights import dense_size

@@ -26,6 +26,7 @@ After:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil, gcd, inf, log
 from typing import ClassVar, cast
 
@@ -41,7 +42,6 @@ from stepwell.ir.axes.maps import axis_map
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import describe_op, node_name, op_name
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Event, History, Pass, Rewriter
 from stepwell.ir.types import dims, element, is_static
 from stepwell.translate.rewrites.xnnpack.nodes.lower_shape import MOST_JOINED, concatenate

@@ -21,7 +21,7 @@ After:
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
 
@@ -37,7 +37,6 @@ from stepwell.ir.core import weight_key
 from stepwell.ir.declared.bounds import roundings
 from stepwell.ir.dtypes import is_float
 from stepwell.ir.program import Program
-from stepwell.ir.records import dataclass
 from stepwell.ir.rewriting.rewrite import Bound, Refusal, Rewrite, Rewriter
 from stepwell.ir.rewriting.rewriter import remade
 from stepwell.ir.sizes.size import number_of
