@@ -27,7 +27,7 @@ _HOME = {
     "Pipeline": "lowering",
     "Program": "program",
     "Refusal": "ir.rewriting.rewrite",
-    "Report": "inspection.reports.report",
+    "Report": "report.report",
     "Rewrite": "ir.rewriting.rewrite",
     "Rewriter": "ir.rewriting.rewrite",
     "Session": "program",
@@ -118,7 +118,6 @@ if TYPE_CHECKING:
     from stepwell.cost_model.budgets import budget as budget
     from stepwell.cost_model.tuning import tune as tune
     from stepwell.inspection.reports.explaining import explain as explain
-    from stepwell.inspection.reports.report import Report as Report
     from stepwell.integrations.executorch.partitioner import (
         StepwellPartitioner as StepwellPartitioner,
     )
@@ -163,6 +162,7 @@ if TYPE_CHECKING:
     from stepwell.program import parse as parse
     from stepwell.quantization.quantizers import quantize as quantize
     from stepwell.quantization.sensitivity import accuracy as accuracy
+    from stepwell.report.report import Report as Report
     from stepwell.targets.target import Target as Target
     from stepwell.translate.mxfp import to_mxfp as to_mxfp
     from stepwell.translate.mxfp.accuracy import mx_accuracy as mx_accuracy

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from stepwell.inspection.reports.report import Report
 from stepwell.ir.calls.arguments import validate_arguments
 from stepwell.ir.calls.calling import bind, with_frozen
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
@@ -18,6 +17,7 @@ from stepwell.ir.platform.files import Content, as_path, write_atomically, writt
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import Shown
 from stepwell.program import Plain
+from stepwell.report.report import Report
 from stepwell.targets.table import find_target
 from stepwell.targets.target import Target
 

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stepwell.inspection.reports.advice import left_to_kernels
-from stepwell.inspection.reports.report import Report
 from stepwell.ir.calls.arguments import takes
 from stepwell.ir.calls.calling import declare_ranges
 from stepwell.ir.context import Context
@@ -26,6 +24,8 @@ from stepwell.lowered import Lowered
 from stepwell.pipelines.pass_pipeline.pipeline_text import prepared
 from stepwell.pipelines.pass_pipeline.stages import stretch
 from stepwell.program import from_exported_program, programs_of
+from stepwell.report.advice import left_to_kernels
+from stepwell.report.report import Report
 from stepwell.targets.table import PIPELINES, find_target
 from stepwell.targets.target import PipelineLike, Target
 from stepwell.translate.engine_losses import losing_nodes

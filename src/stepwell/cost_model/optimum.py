@@ -18,13 +18,13 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 
-from stepwell.cost_model.costs import operations, size
 from stepwell.cost_model.equal_programs import ways_of
 from stepwell.dialects.cmsis.costs import LAYOUT as CMSIS
 from stepwell.dialects.tosa.costs import LAYOUT as TOSA
 from stepwell.dialects.xnnpack.costs import COSTS
 from stepwell.ir.core import WeightOp
 from stepwell.ir.diagnostics import StepwellError
+from stepwell.ir.work import operations, size
 from stepwell.lowering import lower
 from stepwell.program import Program
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Dialect, Operation
 
-from stepwell.cost_model import costs
-from stepwell.ir import levels
+from stepwell.ir import levels, work
 from stepwell.ir.declared import inference, interpretation
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.levels import Level
@@ -209,7 +208,7 @@ class Registry:
 
     def cost(self, op: type[Operation], operations: Callable[[Any], int]) -> None:
         """The work of an op, in multiply-adds or elements written; `explain` sorts by it."""
-        self._put("costs", costs.BY_CLASS, op, operations, op.name)
+        self._put("costs", work.BY_CLASS, op, operations, op.name)
 
     def _put(
         self, kind: str, table: dict[Any, Any], key: Any, value: Any, name: str | None = None

@@ -9,12 +9,12 @@ from typing import Any
 
 from xdsl.ir import Operation
 
-from stepwell.inspection.reports.report import Report
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import Step, parts_of, step_name
 from stepwell.pipelines.pass_pipeline.pipeline_text import Edit, EditKind, split
 from stepwell.pipelines.pass_pipeline.stages import START, stages_of
+from stepwell.report.report import Report
 
 TORCH_LEVELS = ("aten", "quant", "stepwell")
 """Dialects that stand in a program as it comes."""

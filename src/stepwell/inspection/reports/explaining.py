@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation
 
-from stepwell.cost_model.costs import operations
-from stepwell.inspection.reports.advice import Left, advice_lines
 from stepwell.ir.core import MutateInputOp, StateOp, UpdateOp, WeightOp
 from stepwell.ir.diagnostics import module_path, node_name, op_name, source_line
 from stepwell.ir.options import OptionValue
@@ -26,8 +24,10 @@ from stepwell.ir.platform.dataframes import frame
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.rewrite import Event
+from stepwell.ir.work import operations
 from stepwell.lowering import Lowered, lower_as_far
 from stepwell.program import from_exported_program
+from stepwell.report.advice import Left, advice_lines
 from stepwell.targets.target import PipelineLike
 from stepwell.translate.rewrites.sizes.pin_symbolic_sizes import Sizes
 
@@ -98,7 +98,7 @@ class Explanation(Shown):
 
     @property
     def left(self) -> tuple[Left, ...]:
-        """`outside`, as `stepwell.inspection.reports.advice` takes it."""
+        """`outside`, as `stepwell.report.advice` takes it."""
         return tuple(Left(fate.op, fate.line, fate.cost, fate.why) for fate in self.outside)
 
     def __repr__(self) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
 
-from stepwell.cost_model.costs import operations
 from stepwell.inspection.viewer.weights import WeightRow, weight_bytes, weight_rows
 from stepwell.ir.core import StateOp, WeightOp
 from stepwell.ir.diagnostics import op_name
 from stepwell.ir.program import Program
 from stepwell.ir.signature import get_signature
+from stepwell.ir.work import operations
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ from html import escape
 from typing import Any
 
 from stepwell.dialects.tosa_mxfp.payloads import PAYLOADS
-from stepwell.inspection.reports.advice import Advice, advise
 from stepwell.inspection.reports.explaining import Explanation
 from stepwell.inspection.reports.profiling import HEADS, Profile
-from stepwell.inspection.reports.report import Report
 from stepwell.inspection.viewer.summary import summarize
 from stepwell.ir.program import Program
 from stepwell.ir.renderers import gives
 from stepwell.ir.rewriting.pipeline import Pipeline
 from stepwell.ir.rewriting.rewrite import GreedyRewrites, Step, step_name
 from stepwell.lowering import Lowered
+from stepwell.report.advice import Advice, advise
+from stepwell.report.report import Report
 from stepwell.targets.table import Pipelines
 from stepwell.translate.mxfp.accuracy import MxAccuracy
 

@@ -16,9 +16,9 @@ from typing import Any
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
 
-from stepwell.inspection.reports.report import Report
 from stepwell.ir.diagnostics import StepwellError
 from stepwell.lowering import lower_as_far
+from stepwell.report.report import Report
 
 TARGET = "xnnpack"
 

@@ -30,7 +30,7 @@ def lowered(program: Any, target: str) -> dict[str, Any]:
     import stepwell
 
     try:
-        from stepwell.cost_model.costs import operations
+        from stepwell.ir.work import operations
     except ImportError:  # An older commit.
         operations = importlib.import_module("stepwell.costs").operations
 

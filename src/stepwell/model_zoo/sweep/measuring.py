@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stepwell.cost_model.costs import operations
 from stepwell.cost_model.tuning import tune
 from stepwell.dialects.aten.op import SchemaOp
 from stepwell.inspection.reports.explaining import fates
 from stepwell.ir.compat.torch.torch_private import pytree
 from stepwell.ir.diagnostics import StepwellError, UnsupportedError
 from stepwell.ir.signature import get_signature
+from stepwell.ir.work import operations
 from stepwell.lowering import Lowered, lower
 from stepwell.model_zoo.sweep.accuracy import distance
 from stepwell.model_zoo.sweep.memory import peak

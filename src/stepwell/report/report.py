@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stepwell.inspection.reports.advice import Advice, Left, advice_lines, advise
 from stepwell.ir.declared.numerics import Numerics, TakenDeviation
 from stepwell.ir.platform.bar_charts import Plot, plot
 from stepwell.ir.platform.dataframes import frame
@@ -15,6 +14,7 @@ from stepwell.ir.renderers import Shown
 from stepwell.ir.rewriting.failures import MISTAKE, SWITCH
 from stepwell.ir.rewriting.history import Event, RefusalRecord
 from stepwell.ir.rewriting.pipeline import StepRecord
+from stepwell.report.advice import Advice, Left, advice_lines, advise
 
 if TYPE_CHECKING:
     from pandas import DataFrame

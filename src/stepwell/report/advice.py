@@ -12,11 +12,11 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stepwell.backends.inventory import outside_and_delegates
-from stepwell.cost_model.costs import operations
 from stepwell.dialects.xnnpack import DelegateOp
 from stepwell.ir.diagnostics import node_name, op_name, source_line
 from stepwell.ir.program import Program
 from stepwell.ir.rewriting.history import RefusalRecord
+from stepwell.ir.work import operations
 
 NOTHING = ""
 CHANGES: tuple[tuple[str, str], ...] = (
