@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench._report import between_markers
-from tests.border import garbage, memory, trees, trial
+from tests.calling_convention import garbage, memory, trees, trial
 
 PARTS = {
     "values": "kinds of tensors × which argument × how it is passed × what reads or writes it",

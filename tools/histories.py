@@ -20,14 +20,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench._report import between_markers
-from tests.histories.drawing import smaller
-from tests.histories.source import Program
-from tests.histories.verdicts import LANES
-from tests.strange.judging import Judge, signature
-from tests.strange.verdicts import BAD, TAKEN
+from tests.stateful.drawing import smaller
+from tests.stateful.source import Program
+from tests.stateful.verdicts import LANES
+from tests.random_programs.judging import Judge, signature
+from tests.random_programs.verdicts import BAD, TAKEN
 from tools.strange import plain
 
-CHILD = "tests.histories.child"
+CHILD = "tests.stateful.child"
 HEAD = [
     "| target | seeds | taken | refused whole | parts refused | " + " | ".join(BAD) + " |",
     "|---" * (5 + len(BAD)) + "|",

@@ -24,9 +24,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench._report import between_markers
-from tests.strange.judging import Judge, signature
-from tests.strange.source import Program
-from tests.strange.verdicts import BAD, LANES, TAKEN
+from tests.random_programs.judging import Judge, signature
+from tests.random_programs.source import Program
+from tests.random_programs.verdicts import BAD, LANES, TAKEN
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ def test_scalar_lifting_leaves_the_stock_flow_no_scalar_multiplication() -> None
     module, inputs = Attending().eval(), (torch.randn(1, 4, 8),)
     edge = to_edge_transform_and_lower(
         export(module, inputs),
-        transform_passes=[stepwell.integrations.executorch.transform_pass("lift-constant-scalar")],
+        transform_passes=[stepwell.transform_pass("lift-constant-scalar")],
         partitioner=[XnnpackPartitioner()],
     )
     logging.disable(logging.NOTSET)
@@ -55,16 +55,16 @@ def test_scalar_lifting_leaves_the_stock_flow_no_scalar_multiplication() -> None
 
 def test_a_pass_with_nothing_to_do_gives_the_program_itself() -> None:
     exported = export(torch.nn.ReLU(), (torch.randn(3),))
-    done = stepwell.integrations.executorch.transform_pass("lift-constant-scalar").call(exported)
+    done = stepwell.transform_pass("lift-constant-scalar").call(exported)
     assert not done.modified
     assert done.exported_program is exported
 
 
 def test_an_unknown_rewrite_or_option_is_named() -> None:
     with pytest.raises(stepwell.StepwellError, match="there is no rewrite 'lift'"):
-        stepwell.integrations.executorch.transform_pass("lift")
+        stepwell.transform_pass("lift")
     with pytest.raises(stepwell.StepwellError, match="protect"):
-        stepwell.integrations.executorch.transform_pass("lift-constant-scalar", protect=True)
+        stepwell.transform_pass("lift-constant-scalar", protect=True)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_unknown_rewrite_or_option_is_named() -> None:
 )
 def test_a_rewrite_whose_results_edge_programs_have_not_is_refused_by_name(name: str) -> None:
     with pytest.raises(stepwell.StepwellError, match=rf"^{name} makes (.|\n)*remove-noop-expand"):
-        stepwell.integrations.executorch.transform_pass(name)
+        stepwell.transform_pass(name)
 
 
 def test_an_operator_that_the_edge_dialect_has_not_is_named_after_the_rewrite() -> None:
@@ -91,4 +91,4 @@ def test_an_operator_that_the_edge_dialect_has_not_is_named_after_the_rewrite() 
 
     edge = to_edge(export(torch.nn.ReLU(), (torch.randn(3),))).exported_program()
     with pytest.raises(stepwell.StepwellError, match=r"aten\.silu\.default, which edge"):
-        stepwell.integrations.executorch.transform_pass(ToSilu()).call(edge)
+        stepwell.transform_pass(ToSilu()).call(edge)

@@ -108,7 +108,7 @@ def subjects(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]
         ),
         "to_mxfp": (stepwell.to_mxfp, {"model": program}),
         "transform_pass": (
-            stepwell.integrations.executorch.transform_pass,
+            stepwell.transform_pass,
             {"rewrite": "lift-constant-scalar"},
         ),
         "register_op": (stepwell.register_op, {"overload": torch.ops.aten.relu.default}),

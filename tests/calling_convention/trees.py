@@ -29,7 +29,7 @@ class Held:
     right: Tensor | None = None
 
 
-torch.export.register_dataclass(Held, serialized_type_name="stepwell.tests.border.Held")
+torch.export.register_dataclass(Held, serialized_type_name="stepwell.tests.calling_convention.Held")
 
 A, B = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3) * 5
 

@@ -8,15 +8,15 @@ from stepwell.validation.contracts.variants import Variant
 
 FOUND: dict[str, tuple[str, ...]] = {
     "aten.pools: adaptive-pool-to-pool": ("axis 1 of input 0 is 0",),
-    "spelling.sums: split-scaled-addcmul": (
+    "canonicalize.sums: split-scaled-addcmul": (
         "float32 becomes uint8 everywhere",
         "float32 becomes int32 everywhere",
     ),
-    "spelling.clamps: clamp-to-extrema": (
+    "canonicalize.clamps: clamp-to-extrema": (
         "size 2 is 16 everywhere",
         "size 2 is 33 everywhere",
     ),
-    "spelling.clamps: hardtanh-to-clamp": (
+    "canonicalize.clamps: hardtanh-to-clamp": (
         "input 0 is uint8",
         "input 0 is int64",
     ),
@@ -37,7 +37,7 @@ FOUND: dict[str, tuple[str, ...]] = {
         "aten.sum.default: dtype=ui8",
     ),
     "aten.views: pixel-shuffle-to-permute": ("axis 0 of input 0 is 0",),
-    "spelling.activations: recognize-written-hardswish": ("input 0 is uint8",),
+    "canonicalize.activations: recognize-written-hardswish": ("input 0 is uint8",),
     "norms.norms: rms-norm-to-means": ("input 1 is float64",),
     "attention.share_repeated_heads": (
         "aten.scaled_dot_product_attention.default: dropout_p=0.5",

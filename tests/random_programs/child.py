@@ -15,7 +15,7 @@ CPU_SECONDS = 60
 """What one program may compute for, whatever else the machine does."""
 
 
-def main(generator: str = "tests.strange") -> None:
+def main(generator: str = "tests.random_programs") -> None:
     """Answer each line of JSON with one.
 
     Args:

@@ -26,7 +26,7 @@ DISTURBED = ("SIGTERM", "SIGHUP", "SIGINT")
 class Judge:
     """A child that is started again when a program takes it down."""
 
-    def __init__(self, seconds: float = SECONDS, by: str = "tests.strange.child") -> None:
+    def __init__(self, seconds: float = SECONDS, by: str = "tests.random_programs.child") -> None:
         self.seconds, self.by = seconds, by
         self.child: subprocess.Popen[bytes] | None = None
 

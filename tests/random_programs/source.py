@@ -71,7 +71,7 @@ class Program:
         }[self.nesting if rest else "flat"]
         parameters = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
         lines = [
-            "from tests.strange.values import *",
+            "from tests.random_programs.values import *",
             "",
             "class Strange(nn.Module):",
             "    def __init__(self):",
@@ -151,7 +151,7 @@ class Program:
         text = self.text
         linecache.cache[FILE] = (len(text), None, text.splitlines(True), FILE)
         space: dict[str, Any] = {"__name__": "strange_program"}
-        code = compile(text.replace("from tests.strange.values import *", ""), FILE, "exec")
+        code = compile(text.replace("from tests.random_programs.values import *", ""), FILE, "exec")
         space.update({name: getattr(values, name) for name in values.__all__})
         if wide:
             space.update(values.WIDE)

@@ -63,7 +63,7 @@ def test_a_seed_gives_the_same_text_always() -> None:
 def test_a_text_runs_on_its_own() -> None:
     program = draw(3, FLOATS)
     space: dict[str, object] = {}
-    exec("from tests.strange.values import *\n" + program.text.partition("\n")[2], space)
+    exec("from tests.random_programs.values import *\n" + program.text.partition("\n")[2], space)
     assert space["Strange"]()(*space["inputs"]()) is not None  # type: ignore[operator]
 
 

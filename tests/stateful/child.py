@@ -3,4 +3,4 @@
 from ..strange.child import main
 
 if __name__ == "__main__":
-    main("tests.histories")
+    main("tests.stateful")

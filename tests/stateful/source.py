@@ -81,7 +81,7 @@ class Program:
             name: text for method in self.methods for part in method for name, text in part.held
         }
         lines = [
-            "from tests.strange.values import *",
+            "from tests.random_programs.values import *",
             "",
             "class History(nn.Module):",
             "    def __init__(self):",
@@ -125,7 +125,7 @@ class Program:
         linecache.cache[FILE] = (len(text), None, text.splitlines(True), FILE)
         space = sys.modules.setdefault(NAME, types.ModuleType(NAME)).__dict__  # Dynamo asks there.
         space.update({name: getattr(values, name) for name in values.__all__})
-        code = compile(text.replace("from tests.strange.values import *", ""), FILE, "exec")
+        code = compile(text.replace("from tests.random_programs.values import *", ""), FILE, "exec")
         exec(code, space)
         return space["History"]().eval()
 

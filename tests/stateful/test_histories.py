@@ -39,7 +39,7 @@ def test_a_few_histories_are_right_or_refused(lane: str) -> None:
 @pytest.mark.parametrize("lane", LANES)
 def test_a_thousand_histories_are_right_or_refused(lane: str) -> None:
     taken, wrong = 0, list[str]()
-    with Judge(by="tests.histories.child") as judge:
+    with Judge(by="tests.stateful.child") as judge:
         for seed in count():
             found = judge.seed(seed, lane)
             taken += found["kind"] in TAKEN

@@ -163,7 +163,7 @@ def test_xdsls_interpreter_runs_our_functions() -> None:
     x = torch.randn(1, 4)
     program = stepwell.from_exported_program(torch.export.export(model, (x,)))
     for now in (program, stepwell.lower(program, "tosa-1.0+fp").program):
-        (given,) = stepwell.integrations.xdsl.interpreter(now).call_op("forward", (x,))
+        (given,) = stepwell.xdsl_interpreter(now).call_op("forward", (x,))
         assert torch.equal(given, now.run(x)[0])
 
 

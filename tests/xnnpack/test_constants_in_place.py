@@ -165,7 +165,7 @@ def room_for_nothing(delegate: DelegateOp) -> int:
 
 @pytest.mark.parametrize(
     ("where", "value"),
-    [("executorch.writing.tail._HEADER", 0), ("xnnpack.pte.room", room_for_nothing)],
+    [("executorch.writing.weight_segment._HEADER", 0), ("xnnpack.pte.room", room_for_nothing)],
 )
 def test_a_pte_that_needs_more_room_than_expected_is_the_same(
     where: str, value: Any, twins: stepwell.Lowered, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

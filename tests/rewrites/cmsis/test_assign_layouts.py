@@ -28,7 +28,7 @@ A, B = "tensor<2x3x4xi8>", "tensor<2x4x3xi8>"
 
 
 def test_the_documented_example_loses_both_transposes(apply: Any):
-    before = module_of("cmsis.placing.assign_layouts").__doc__ or ""
+    before = module_of("cmsis.layout.assign_layouts").__doc__ or ""
     text = before[before.index("Before:") + 7 : before.index("After,")]
     assert placed(apply, text) == ["cmsis.quantized_activation"]
 

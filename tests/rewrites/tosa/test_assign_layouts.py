@@ -89,7 +89,7 @@ def test_a_transpose_passes_and_meets_the_one_behind(apply: Any, written: Any, n
 
 
 def test_the_documented_example_loses_both_transposes(apply: Any) -> None:
-    text = module_of("tosa.placing.assign_layouts").__doc__ or ""
+    text = module_of("tosa.layout.assign_layouts").__doc__ or ""
     text = text[text.index("Before:") + 7 : text.index("After,")]
     assert "tosa.transpose" not in apply(apply(text, AssignLayouts()).text, *LAYOUT).ops()
 

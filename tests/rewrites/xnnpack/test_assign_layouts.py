@@ -50,7 +50,7 @@ def transposes(done: Any) -> int:
 
 
 def test_the_documented_example_loses_both_transposes(apply: Any):
-    before = module_of("xnnpack.placing.assign_layouts").__doc__ or ""
+    before = module_of("xnnpack.partitioning.assign_layouts").__doc__ or ""
     text = before[before.index("Before:") + 7 : before.index("After,")]
     assert transposes(placed(apply, text)) == 0
 

@@ -37,7 +37,7 @@ def shapes(done: Any, kind: str) -> list[str]:
 
 
 def test_the_documented_before_becomes_the_documented_after(apply: Any):
-    ((before, _),) = examples_of(module_of("xnnpack.placing.narrow_to_what_is_read"))
+    ((before, _),) = examples_of(module_of("xnnpack.partitioning.narrow_to_what_is_read"))
     done = apply(before, NarrowToWhatIsRead())
     assert done.count == 1 and done.ops() == ["xnnpack.static_slice", "xnnpack.exp"]
 

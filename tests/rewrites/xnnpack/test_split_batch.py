@@ -36,7 +36,7 @@ def types(done: Any, kind: str) -> list[str]:
 
 
 def test_the_documented_before_becomes_pieces(apply: Any):
-    ((before, _),) = examples_of(module_of("xnnpack.placing.split_batch"))
+    ((before, _),) = examples_of(module_of("xnnpack.partitioning.split_batch"))
     done = apply(before, SplitBatch())
     assert done.count == 3
     assert types(done, "negate") == ["tensor<1x16384x128xf32>"] * 2

@@ -1,7 +1,7 @@
 """What CMSIS-NN's kernels ask of the layers they take, and what they write into their fields.
 
 An operand is its activation, a result the value of a use; what moves bytes beside the kernels is in
-`rewrites/cmsis/placing/reshape.py`.
+`rewrites/cmsis/layout/reshape.py`.
 """
 
 from __future__ import annotations

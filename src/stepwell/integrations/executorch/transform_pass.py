@@ -34,7 +34,7 @@ def transform_pass(rewrite: str | Step, **options: object) -> ExportedProgramPas
 
         to_edge_transform_and_lower(
             exported,
-            transform_passes=[stepwell.integrations.executorch.transform_pass("lift-constant-scalar")],
+            transform_passes=[stepwell.transform_pass("lift-constant-scalar")],
             partitioner=[XnnpackPartitioner()],
         )
 

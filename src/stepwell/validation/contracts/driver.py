@@ -81,7 +81,7 @@ class Tally:
 
 PASSES: dict[str, type[Pass]] = {
     "norms.center_residual_stream": CenterResidualStream,
-    "xnnpack.placing.narrow_to_what_is_read": NarrowToWhatIsRead,
+    "xnnpack.partitioning.narrow_to_what_is_read": NarrowToWhatIsRead,
 }
 """Passes over a whole program that state an example and keep its signature."""
 
@@ -105,7 +105,7 @@ class Subject:
 
 
 def documented() -> Iterator[str]:
-    """What states an example: `views.merge_views`, or `spelling.sums: split-…` of rules."""
+    """What states an example: `views.merge_views`, or `canonicalize.sums: split-…` of rules."""
     for name in module_names():
         module = module_of(name)
         if rules := getattr(module, "RULES", ()):
