@@ -1,1 +1,1 @@
-"""What every level shares: types, weights, programs, rewriting, verification, interpretation."""
+"""The core IR of all levels: types, weights, programs, rewriting, verification, interpretation."""

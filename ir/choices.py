@@ -1,9 +1,10 @@
-"""Choices that costs decide, and tables of those that were measured.
+"""Choices that a cost model decides, and tables of measured choices.
 
-A rewrite that may do one thing or another asks its program's context which: `choose` takes what
-the costs say unless a table knows better. A table is for one kind of CPU and goes by step and
-shape, so that what was measured in one model serves every other; the same table gives the same
-program on every machine. `stepwell.tune` writes them.
+A rewrite with several alternatives calls `choose` of its program's context. `choose` returns the
+alternative that a tuning table names, else the one with the lowest estimated cost. A table is for
+one kind of CPU. Its keys are a pass and operand shapes, so that a measurement in one model applies
+to all models, and the same table produces the same program on every machine. `stepwell.tune` writes
+tables.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from xdsl.ir import Operation
 from stepwell.ir.diagnostics import StepwellError
 
 CLOSE = 1.3
-"""What costs this many times the least may be the fastest."""
+"""Alternatives whose estimated cost is up to this many times the lowest may be the fastest."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a step could do at one place.
+    """The alternatives of a pass at one place in the program.
 
     Attributes:
-        step: the step's name.
-        shape: what the choice hangs on, as text: types of operands and results.
-        costs: each thing that it can do, with an estimate of its time.
-        chosen: one of them.
+        step: the name of the pass.
+        shape: what the choice depends on, as text: types of operands and results.
+        costs: each alternative with an estimate of its time.
+        chosen: the chosen alternative.
     """
 
     step: str
@@ -41,12 +42,12 @@ class Choice:
 
     @property
     def key(self) -> str:
-        """What a table calls it."""
+        """The key of this choice in a table."""
         return f"{self.step} {self.shape}"
 
     @property
     def others(self) -> list[str]:
-        """What else may be the fastest, the likeliest first."""
+        """List the other alternatives that may be the fastest, cheapest estimate first."""
         most = CLOSE * min(self.costs.values())
         near = [name for name, cost in self.costs.items() if cost <= most]
         return sorted((name for name in near if name != self.chosen), key=self.costs.__getitem__)
@@ -54,10 +55,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """The kind of an option that takes a table: a mapping from keys to choices, or its file."""
+    """The kind of an option that takes a table: a mapping from keys to choices, or a
+    file with one.
+    """
 
     def take(self, value: Any) -> dict[str, str] | None:
-        """The choices of a table, or None for what is none.
+        """Return the choices of a table, or None if the value is not a table.
 
         Raises:
             StepwellError: a file cannot be read as a table.
@@ -72,16 +75,16 @@ class Choices:
 
 
 def shape_of(op: Operation) -> str:
-    """The types of an op's operands and results."""
+    """Format the types of an op's operands and results."""
     sides = (op.operands, op.results)
     return " -> ".join(", ".join(str(value.type) for value in side) for side in sides)
 
 
 def read_table(path: Path) -> tuple[str, dict[str, str]]:
-    """The kind of CPU of a table, and its choices by key.
+    """Read the kind of CPU of a table, and its choices by key.
 
     Raises:
-        StepwellError: there is no such file, or it is no table.
+        StepwellError: the file does not exist or is not a table.
     """
     try:
         held: Any = json.loads(path.read_text())
@@ -90,11 +93,11 @@ def read_table(path: Path) -> tuple[str, dict[str, str]]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _no_table(path, str(error)) from None
     if not whole:
-        raise _no_table(path, "its choices are no words")
+        raise _no_table(path, "its choices are not strings")
     return kind, dict(choices)
 
 
 def _no_table(path: Path, why: str) -> StepwellError:
     return StepwellError(
-        f"{path} is no table of choices: {why}", help="stepwell sweep --tune FILE writes one"
+        f"{path} is not a table of choices: {why}", help="stepwell sweep --tune FILE writes one"
     )

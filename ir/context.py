@@ -1,4 +1,6 @@
-"""The context of one lowering: what it was asked for. Nothing of this is process-wide."""
+"""The context of one lowering: its target, options and cached facts. It contains no process-wide
+state.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,12 @@ from stepwell.ir.choices import Choice
 from stepwell.ir.diagnostics import StepwellError
 
 Place = tuple[str, str, str | None]
-"""A rewrite at an op: its name, the op's, and that of the op's node in the model."""
+"""Where a rewrite was tried: its name, the op's name, and the name of the op's node in the model.
+"""
 
 
 class ChoiceError(StepwellError):
-    """A table of choices names what cannot be chosen: its user's mistake, not a step's."""
+    """A table of choices names an unknown alternative: an error of the user, not of a pass."""
 
 
 _T = TypeVar("_T")
@@ -24,49 +27,49 @@ NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass
 class Context:
-    """What one lowering knows: its target and the options that the caller chose.
+    """The target, options and facts of one lowering.
 
-    `lower` gives the program that it works on a context of its own; a rewrite reads it as
-    `program.context`. A program that is not being lowered has an empty one.
+    `lower` sets a context of its own on the program that it changes; a rewrite reads it as
+    `program.context`. The context of a program outside a lowering is empty.
     """
 
     target: str = ""
     """The target's name; empty outside a lowering."""
     options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
-    """The value of every option of the target, defaults too."""
+    """The value of every option of the target, including defaults."""
     choices: dict[str, Choice] = field(default_factory=dict[str, Choice])
-    """What costs or a table decided, by key."""
+    """The choices made by the cost model or by a table, by key."""
     left_alone: dict[Place, str] = field(default_factory=dict["Place", str])
-    """Where a step made a mistake of its own, and the sentence about it: its op stays as it is."""
+    """Where a pass raised an internal error, with the message: the op there stays unchanged."""
 
     known: dict[type[Any], Any] = field(default_factory=dict[type[Any], Any], repr=False)
-    """What analyses know of the program as it is, by the class of the analysis."""
+    """Cached results of analyses of the current program, by the class of the analysis."""
 
     def facts(self, analysis: type[_T], begin: Callable[[], _T]) -> _T:
-        """What an analysis knows of the program; begun anew after `forget`."""
+        """Return the cached result of an analysis; computed again by `begin` after `forget`."""
         found = self.known.get(analysis)
         if found is None:
             found = self.known[analysis] = begin()
         return cast(_T, found)
 
     def forget(self) -> None:
-        """Let analyses begin anew: a value holds other numbers than it did."""
+        """Invalidate all analyses, because the elements of a value changed."""
         self.known.clear()
 
     def option(self, name: str, default: Any = None) -> Any:
-        """The value of an option, or `default` outside a lowering to a target that has it."""
+        """Return the value of an option, or `default` if the target does not have it."""
         return self.options.get(name, default)
 
     def choose(
         self, step: str, shape: str, costs: Mapping[str, float], default: str | None = None
     ) -> str:
-        """One of several things to do: what a table of this lowering says, else what costs say.
+        """Choose one of several alternatives: the one that a table names, else the cheapest.
 
         Args:
-            step: who asks.
-            shape: what the choice hangs on (`choices.shape_of`).
-            costs: things to do, each with an estimate of its time in any unit; of equals the first.
-            default: what costs say, where that is not just the least.
+            step: the pass that chooses.
+            shape: what the choice depends on (`choices.shape_of`).
+            costs: the alternatives with an estimated time of each; the first wins ties.
+            default: the cost model's choice, if it is not the cheapest.
 
         Raises:
             StepwellError: a table names something else.

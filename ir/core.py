@@ -1,9 +1,10 @@
 """The `stepwell` dialect: how weights and state enter and leave a method.
 
-A method is a `func.func`. Its arguments are the user's run-time inputs. Parameters, buffers and
-constants are read by `stepwell.weight`, mutable buffers by `stepwell.state`; `stepwell.update`
-gives a buffer its value after the call, `stepwell.mutate_input` does so for a user's input. Reads
-see the value at entry, writes take effect at exit, so everything in between is plain SSA.
+A method is a `func.func`. Its arguments are the user's inputs. `stepwell.weight` reads parameters,
+immutable buffers and constants, and `stepwell.state` reads mutable buffers. `stepwell.update`
+defines the value of a buffer after the call, and `stepwell.mutate_input` that of a user's input.
+Reads return the value at entry and writes take effect at exit, so that everything in between is
+plain SSA.
 
     func.func @forward(%x: tensor<1x8xf32>) -> tensor<1x8xf32> {
       %w = stepwell.weight <"fc.weight"> "parameter" : tensor<8x8xf32>
@@ -62,7 +63,7 @@ class WeightOp(IRDLOperation):
     kind = prop_def(StringAttr)
     persistent = opt_prop_def(BoolAttr)
     value = opt_prop_def(DenseIntOrFPElementsAttr)
-    """Its elements, in a text that holds them itself; a program has them in its store."""
+    """The elements, in a text with inline weights; a program keeps them in its store."""
     result = result_def(TensorType)
     traits = traits_def(Pure())
     assembly_format: ClassVar[str] = (
@@ -79,12 +80,14 @@ class WeightOp(IRDLOperation):
         properties: dict[str, Attribute] = {"key": WeightAttr(key), "kind": StringAttr(kind)}
         if persistent is not None:
             properties["persistent"] = BoolAttr.from_bool(persistent)
-        # Nothing is left for IRDL to sort out, and there are many weights.
+        # IRDL's general constructor has nothing to do here, and a program has many weights.
         begin(self, (), (type_,), properties)
 
     @property
     def is_as_made(self) -> bool:
-        """Whether it is what `__init__` makes of a kind that there is: nothing is wrong with it."""
+        """Whether the op is as `__init__` makes it, of a known kind, so that nothing needs
+        verification.
+        """
         properties = self.properties
         return (
             len(properties) == 2
@@ -102,13 +105,13 @@ class WeightOp(IRDLOperation):
 
 @irdl_op_definition
 class StateOp(IRDLOperation):
-    """The value a mutable buffer has when the method is entered."""
+    """The value of a mutable buffer at entry to the method."""
 
     name = "stepwell.state"
     key = prop_def(WeightAttr)
     persistent = opt_prop_def(BoolAttr)
     value = opt_prop_def(DenseIntOrFPElementsAttr)
-    """Its elements, in a text that holds them itself; a program has them in its store."""
+    """The elements, in a text with inline weights; a program keeps them in its store."""
     result = result_def(TensorType)
     traits = traits_def(Pure())
     assembly_format: ClassVar[str] = (
@@ -124,7 +127,7 @@ class StateOp(IRDLOperation):
 
 @irdl_op_definition
 class UpdateOp(IRDLOperation):
-    """Gives a mutable buffer the value it has after the method."""
+    """Define the value of a mutable buffer after the method."""
 
     name = "stepwell.update"
     key = prop_def(WeightAttr)
@@ -137,7 +140,7 @@ class UpdateOp(IRDLOperation):
 
 @irdl_op_definition
 class MutateInputOp(IRDLOperation):
-    """Gives a user input the value it has after the method (the caller sees it written)."""
+    """Define the value of a user input after the method; the caller sees the tensor change."""
 
     name = "stepwell.mutate_input"
     index = prop_def(IntegerAttr)
@@ -149,13 +152,13 @@ class MutateInputOp(IRDLOperation):
 
 
 def weight_key(value: SSAValue) -> str | None:
-    """The key of the weight a value is, or None if it is computed or an input."""
+    """Return the key of the weight that a value is; None if it is an input or computed."""
     owner = value.owner
     return owner.key.data if type(owner) is WeightOp else None
 
 
 def tensor_type(value: SSAValue) -> AnyTensor:
-    """The value's type, which must be a tensor's."""
+    """Return the type of a value, which must be a tensor type."""
     type_ = value.type
     assert isinstance(type_, TensorType), f"{type_} is not a tensor type"
     return type_

@@ -1,6 +1,7 @@
-"""Errors that say what is wrong, where, and what to do about it.
+"""Errors that state the fact, the place and the remedy.
 
-Everything raised for a user's input derives from `StepwellError` and reads, one block a problem:
+Everything that is raised for a user's input derives from `StepwellError`. Its text has one block
+for each problem:
 
     aten.convolution.default: transposed convolution with groups=2 has no xnnpack form
       at model.py:41, node conv_transpose
@@ -46,7 +47,9 @@ class Problem:
 
 
 class StepwellError(Exception):
-    """Base of every error raised for a user's input. Holds all the problems found at once."""
+    """Base class of all errors that are raised for a user's input. Contains all problems that were
+    found.
+    """
 
     def __init__(
         self, fact: str | Iterable[Problem], where: str | None = None, help: str | None = None
@@ -65,7 +68,7 @@ class VerificationError(StepwellError):
 
 
 class UnsupportedError(StepwellError):
-    """Valid input that this step has no rule for; lists every such op."""
+    """Valid input that this pass has no rule for; lists every such op."""
 
 
 class ParseFailure(StepwellError):
@@ -77,7 +80,7 @@ class InputMismatch(StepwellError):
 
 
 class NoEngine(StepwellError):
-    """Nothing on this machine runs such an artifact."""
+    """No engine on this machine runs this kind of artifact."""
 
 
 class ArtifactError(StepwellError):
@@ -85,19 +88,21 @@ class ArtifactError(StepwellError):
 
 
 def node_name(location: Attribute) -> str | None:
-    """The name the op had in the model's graph (`conv2d_1`), if its location carries one."""
+    """Return the name of the op's node in the model's graph (`conv2d_1`), if its
+    location has one.
+    """
     return location.desc.data if isinstance(location, NameLoc) else None
 
 
 def module_path(location: Attribute) -> str | None:
-    """The module the op came from (`blocks.0.mlp`), the second name of a location."""
+    """Return the module of the op (`blocks.0.mlp`), which is the second name of its location."""
     if isinstance(location, NameLoc) and isinstance(location.location, NameLoc):
         return location.location.desc.data or None
     return None
 
 
 def source_line(location: Attribute) -> str | None:
-    """`model.py:41` or `cell [3], line 7`, from the innermost file location."""
+    """Format the innermost file location: `model.py:41` or `cell [3], line 7`."""
     while isinstance(location, NameLoc):
         location = location.location
     if isinstance(location, FileLineColLoc):
@@ -108,7 +113,7 @@ def source_line(location: Attribute) -> str | None:
 
 @once_each
 def describe_location(location: Attribute) -> str | None:
-    """`model.py:41, node conv_transpose, in blocks.0`, with the parts that are known."""
+    """Format a location: `model.py:41, node conv_transpose, in blocks.0`, without unknown parts."""
     parts: list[str] = []
     if line := source_line(location):
         parts.append(line)
@@ -126,7 +131,7 @@ _DESCRIBED = re.compile(
 
 
 def location_of(text: str) -> LocationAttr:
-    """The location that `describe_location` described so; any other text is a name."""
+    """Parse a location that `describe_location` formatted; any other text becomes a name."""
     match = _DESCRIBED.fullmatch(text)
     location: LocationAttr = UnknownLoc()
     if match is not None:
@@ -143,7 +148,9 @@ def location_of(text: str) -> LocationAttr:
 
 
 def describe_op(op: Operation) -> str | None:
-    """Where an op stands: its source line and node name, else the results it defines."""
+    """Describe where an op is located: its source line and node name, else the results
+    it defines.
+    """
     if described := describe_location(op.location):
         return described
     hints = [f"%{result.name_hint}" for result in op.results if result.name_hint]
@@ -151,7 +158,7 @@ def describe_op(op: Operation) -> str | None:
 
 
 def describe_value(value: SSAValue) -> str:
-    """`%x`, `block argument 2` or `result 0 of aten.add.Tensor`."""
+    """Describe a value: `%x`, `block argument 2` or `result 0 of aten.add.Tensor`."""
     if value.name_hint:
         return f"%{value.name_hint}"
     if isinstance(value, BlockArgument):
@@ -164,12 +171,12 @@ def describe_value(value: SSAValue) -> str:
 
 
 def op_name(op: Operation) -> str:
-    """The op's name as printed, for unregistered ops too."""
+    """Return the op's name as printed, also of unregistered ops."""
     name = op.name
     return name if name != UnregisteredOp.name else cast(UnregisteredOp, op).op_name.data
 
 
 def quoted(name: str) -> str:
-    """A name in double quotes, shortened in the middle when it is very long."""
+    """Put a name in double quotes, shortened in the middle if it has over 120 characters."""
     shown = name if len(name) <= 120 else f"{name[:80]}…{name[-30:]}"
     return '"' + shown.replace('"', '\\"') + '"'

@@ -1,7 +1,7 @@
-"""One table of element types: torch dtype ↔ xDSL type ↔ bytes per element.
+"""The table of element types: torch dtype ↔ xDSL type ↔ bytes per element.
 
-Signless integers stand for torch's signed ones and `ui8`…`ui64` for unsigned, as in torch-mlir's
-TOSA and linalg output; bool is `i1`.
+Signless integers represent torch's signed ones and `ui8`…`ui64` the unsigned ones, as in
+torch-mlir's TOSA and linalg output; bool is `i1`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ELEMENT_TYPES: dict[str, Attribute] = {
     "float8_e8m0fnu": Float8E8M0FNUType(),
     "float4_e2m1fn_x2": Float4E2M1FNType(),
 }
-"""The element type of each of torch's dtypes, by the name it has there."""
+"""The element type of each torch dtype, by the dtype's name in torch."""
 
 _BY_ELEMENT: dict[Attribute, str] = {element: name for name, element in ELEMENT_TYPES.items()}
 _FLOATS = frozenset(
@@ -67,13 +67,13 @@ _FLOATS = frozenset(
 
 @cache
 def _dtypes() -> tuple[dict[torch.dtype, Attribute], dict[Attribute, torch.dtype]]:
-    """Torch's dtypes by element type and the other way round, once torch is needed."""
+    """Map torch's dtypes to element types and back; built on first use because it imports torch."""
     pairs = [(getattr(torch, name), element) for name, element in ELEMENT_TYPES.items()]
     return dict(pairs), {element: dtype for dtype, element in pairs}
 
 
 def element_type(dtype: torch.dtype) -> Attribute:
-    """The xDSL element type of a torch dtype."""
+    """Return the xDSL element type of a torch dtype."""
     elements, _ = _dtypes()
     try:
         return elements[dtype]
@@ -85,7 +85,7 @@ def element_type(dtype: torch.dtype) -> Attribute:
 
 
 def torch_dtype(element: Attribute) -> torch.dtype:
-    """The torch dtype of an xDSL element type."""
+    """Return the torch dtype of an xDSL element type."""
     try:
         return _dtypes()[1][element]
     except KeyError:
@@ -93,12 +93,14 @@ def torch_dtype(element: Attribute) -> torch.dtype:
 
 
 def has_torch_dtype(element: Attribute) -> bool:
-    """Whether torch can hold elements of this type (quantized and MX types it cannot)."""
+    """Whether torch has a dtype for this element type (it has none for quantized and MX types)."""
     return element in _BY_ELEMENT
 
 
 def dtype_name(element: Attribute) -> str:
-    """The name torch gives an element type (`float32`, `uint8`); one it lacks is named likewise."""
+    """Return torch's name of an element type (`float32`, `uint8`); other types are
+    named likewise.
+    """
     if element in _BY_ELEMENT:
         return _BY_ELEMENT[element]
     if isinstance(element, IntegerType):
@@ -108,15 +110,15 @@ def dtype_name(element: Attribute) -> str:
 
 
 def is_float(element: Attribute) -> bool:
-    """f16, bf16, f32, f64 or a reduced-precision float."""
+    """Whether the element type is f16, bf16, f32, f64 or a reduced-precision float."""
     return element in _FLOATS
 
 
 def is_integer(element: Attribute) -> bool:
-    """An integer or bool element."""
+    """Whether the element type is an integer or bool."""
     return isinstance(element, IntegerType)
 
 
 def element_bytes(element: Attribute) -> int:
-    """Bytes that one element takes in torch's dense layout."""
+    """Return the number of bytes of one element in torch's dense layout."""
     return torch_dtype(element).itemsize

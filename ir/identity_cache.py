@@ -1,4 +1,4 @@
-"""Functions of an attribute that are asked once for each: types and locations are interned."""
+"""Memoization of functions of an attribute by identity: types and locations are interned."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from xdsl.ir import Attribute
 
 _T = TypeVar("_T")
 MOST_KNOWN = 100_000
-"""Of a program there are few; texts that are parsed, again and again, bring more."""
+"""The largest size of a cache. A program has few attributes; parsing many texts creates more."""
 
 
 def once_each(function: Callable[[Attribute], _T]) -> Callable[[Attribute], _T]:
-    """The function, with a memory of what it said of each attribute, which it holds so long.
-
-    By identity, as hashing a type costs more than most questions about it.
+    """Memoize a function by the identity of its argument, because hashing a type costs more than
+    most such functions. The cache keeps its arguments alive.
     """
     known: dict[int, tuple[Attribute, _T]] = {}
 
     @wraps(function)
-    def asked(attribute: Attribute) -> _T:
+    def memoized(attribute: Attribute) -> _T:
         held = known.get(id(attribute))
         if held is not None and held[0] is attribute:
             return held[1]
@@ -31,4 +30,4 @@ def once_each(function: Callable[[Attribute], _T]) -> Callable[[Attribute], _T]:
         known[id(attribute)] = (attribute, found)
         return found
 
-    return asked
+    return memoized

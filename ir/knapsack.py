@@ -1,6 +1,8 @@
-"""One option for each of several things: the least loss within a cost, or the least cost.
+"""Multiple-choice knapsack: choose one option per item for the least loss within a cost, or the
+least cost within a loss.
 
-Exact: all sums that nothing beats in both are kept, thing by thing (Nemhauser and Ullmann 1969).
+The search is exact: it keeps the Pareto frontier of partial sums, item by item (Nemhauser and
+Ullmann 1969).
 """
 
 from __future__ import annotations
@@ -8,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 Options = Sequence[tuple[float, float]]
-"""Cost and loss of each option of one thing."""
+"""Cost and loss of each option of one item."""
 _Sum = tuple[float, float, "_Sum | None", int]
-"""Cost and loss of options so far, the sum it goes on from, and the last option."""
+"""Total cost, total loss, the partial sum that this one extends, and the index of the last option.
+"""
 
 
 def frontier(things: Sequence[Options]) -> list[_Sum]:
-    """The sums that no other beats in cost and loss, the cheapest first."""
+    """Compute the Pareto frontier of total cost and total loss, cheapest first."""
     sums: list[_Sum] = [(0.0, 0.0, None, -1)]
     for options in things:
         longer = [
@@ -32,7 +35,7 @@ def frontier(things: Sequence[Options]) -> list[_Sum]:
 
 
 def chosen(one: _Sum) -> list[int]:
-    """Which option of each thing a sum is made of."""
+    """List the index of the chosen option of each item."""
     found: list[int] = []
     at: _Sum | None = one
     while at is not None and at[3] >= 0:
@@ -42,11 +45,13 @@ def chosen(one: _Sum) -> list[int]:
 
 
 def least_loss(options: Sequence[Options], cost: float) -> list[int] | None:
-    """The options of the least loss that cost no more; None where none do."""
+    """Choose the options with the least loss whose total cost is at most `cost`; None if none
+    exist.
+    """
     fit = [one for one in frontier(options) if one[0] <= cost]
     return chosen(fit[-1]) if fit else None
 
 
 def least_cost(options: Sequence[Options], loss: float) -> list[int] | None:
-    """The cheapest options that lose no more; None where all lose more."""
+    """Choose the cheapest options whose total loss is at most `loss`; None if none exist."""
     return next((chosen(one) for one in frontier(options) if one[1] <= loss), None)

@@ -1,7 +1,7 @@
-"""Levels: what a program may contain at each step of the stair.
+"""Levels: which ops a program may contain at each stage of lowering.
 
-The verifier of a level is a table of what that level may hold (an idea of tinygrad's specs). A
-module says its level in `stepwell.level`; dialects register theirs.
+The verifier of a level is a table of the ops that the level allows (as in tinygrad's specs). A
+module states its level in the attribute `stepwell.level`; dialects register their levels.
 """
 
 from __future__ import annotations
@@ -23,27 +23,30 @@ from stepwell.ir.traversal import walk
 COMMON = (ModuleOp, FuncOp, ReturnOp, WeightOp, StateOp, UpdateOp, MutateInputOp)
 LEVEL = "stepwell.level"
 AFTER = "stepwell.after"
-"""Says of a module that it stopped on its way to a target: `"xnnpack/share-nodes"`."""
+"""The attribute of a module whose lowering stopped after a pass: `"xnnpack/share-nodes"`."""
 CMSIS_TARGET = "cmsis.target"
-"""The module attribute that says what CPU and instruction set a program is for."""
+"""The module attribute that names the CPU and instruction set of a program."""
 TOSA_TARGET = "tosa.target"
-"""The module attribute that says which version, profiles and extensions of TOSA a program has."""
+"""The module attribute that names the version, profiles and extensions of TOSA of a program."""
 
 
 UPSTREAM = "upstream"
-"""The level of a text of MLIR's own dialects: nothing but MLIR's rules is asked of it, and torch's
-operators are what it comes in as."""
+"""The level of a program in MLIR's own dialects. Only MLIR's rules apply; the importer maps it to
+ATen operators.
+"""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A name and a test of membership: None if the op belongs, else why it does not."""
+    """A name and a membership test, which returns None if the op belongs, else the reason it does
+    not.
+    """
 
     name: str
     refuses: Callable[[Operation], str | None]
 
     def check(self, op: Operation) -> str | None:
-        """Why `op` may not stand at this level, or None."""
+        """Return why `op` is not allowed at this level, or None."""
         return None if is_one_of(type(op), COMMON) else self.refuses(op)
 
 
@@ -52,7 +55,11 @@ _LOADERS: dict[str, Callable[[], object]] = {}
 
 
 def register_level(level: Level) -> Level:
-    """Make a level known by name; a second one of the same name is an error."""
+    """Register a level by name.
+
+    Raises:
+        StepwellError: the name is registered already.
+    """
     if level.name in LEVELS:
         raise StepwellError(f"level {level.name!r} is registered twice")
     LEVELS[level.name] = level
@@ -63,47 +70,47 @@ register_level(Level(UPSTREAM, lambda op: None))
 
 
 def register_level_loader(name: str, load: Callable[[], object]) -> None:
-    """Say what to import for a level that a module may name; its import registers the level."""
+    """Register the function that imports the module of a level; the import registers the level."""
     _LOADERS[name] = load
 
 
 def find_level(name: str) -> Level | None:
-    """A level by its name, its dialect imported if need be; None if there is none."""
+    """Return the level of a name, importing its dialect if necessary; None if there is none."""
     if name not in LEVELS and name in _LOADERS:
         _LOADERS[name]()
     return LEVELS.get(name)
 
 
 def known_levels() -> list[str]:
-    """The names of all levels."""
+    """List the names of all levels."""
     return sorted({*LEVELS, *_LOADERS})
 
 
 def level_of(module: ModuleOp) -> str:
-    """The level a module says it is at; when it does not say, that of the ops that stand in it."""
+    """Return the level that a module states; if it states none, derive it from the module's ops."""
     attr = module.attributes.get(LEVEL)
     if isinstance(attr, StringAttr):
         return attr.data
     dialects = {op.name.partition(".")[0] for op in walk(module)}
-    stands = next((level for level in _DOWNWARDS if level in dialects), None)
-    if stands == "tosa" and dialects & _upstream_dialects():
-        return UPSTREAM  # TOSA beside other dialects is MLIR's own mixture.
-    return stands or (UPSTREAM if dialects & _upstream_dialects() else "aten")
+    found_level = next((level for level in _DOWNWARDS if level in dialects), None)
+    if found_level == "tosa" and dialects & _upstream_dialects():
+        return UPSTREAM  # A mixture of TOSA and other dialects is MLIR's own.
+    return found_level or (UPSTREAM if dialects & _upstream_dialects() else "aten")
 
 
 @cache
 def _upstream_dialects() -> frozenset[str]:
-    """Dialects of MLIR, of xDSL and of torch-mlir that are none of ours."""
+    """The dialects of MLIR, xDSL and torch-mlir that stepwell does not define."""
     names = {*get_all_dialects(), "torch", "torch_c"}
     return frozenset(names - {*LEVELS, *_LOADERS, "builtin", "func"})
 
 
 _DOWNWARDS = ("ethosu", "cmsis", "tosa", "xnnpack")
-"""Levels whose ops are of the dialect of that name, the one that may hold others' ops first."""
+"""Levels named like their dialect, in the order in which they may contain ops of the next ones."""
 
 
 def stopped_after(module: ModuleOp) -> str | None:
-    """`TARGET/STEP`, if the module stopped behind a step on its way to a target."""
+    """Return `TARGET/PASS` if the module's lowering stopped after a pass, else None."""
     attr = module.attributes.get(AFTER)
     return attr.data if isinstance(attr, StringAttr) else None
 

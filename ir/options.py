@@ -1,9 +1,9 @@
-"""Options: what a caller may choose, declared once with its values, its default and its meaning.
+"""Options that a caller may set, each declared once with its values, default and meaning.
 
     BIAS_FORM = Option("bias_form", ("bias", "both"), None, "where a bias is added", at=(PIPELINE,))
 
-A target holds a tuple of them. Whoever is given options asks `chosen`; nothing else reads what a
-caller wrote, so a name or a value that is not declared is an error everywhere, in the same words.
+A target has a tuple of options. A function that accepts options calls `chosen`. No other code reads
+the caller's values, so that an undeclared name or value is the same error everywhere.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ OptionValue = bool | int | float | str | PathLike[str] | Mapping[Any, Any] | Non
 """What an option of any kind may be given as."""
 
 PIPELINE = "pipeline"
-"""Read when the target's own pipeline is made: says nothing about a pipeline that is given."""
+"""Read when the target's own pipeline is built; has no effect on a given pipeline."""
 STEPS = "steps"
-"""Read by steps while they run (`program.context.options`), in whatever pipeline they stand."""
+"""Read by passes while they run (`program.context.options`), in any pipeline."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +93,16 @@ Kind = (
 
 @dataclass(frozen=True)
 class Option:
-    """One thing that a caller may choose.
+    """One option.
 
     Attributes:
-        name: as it is written in Python; on the command line `-O name=value`.
-        kind: the words it may be, such words by name, integers by name, a table of
-            choices, a range of integers, or `bool`, `int`, `float`, `str`, `Path`.
-        default: what holds without it; None means that something else decides (see `meaning`).
+        name: its name in Python; on the command line `-O name=value`.
+        kind: the allowed words, such words by name, integers by name, a table of choices, a range
+            of integers, or `bool`, `int`, `float`, `str`, `Path`.
+        default: its value if it is not set; None means that another rule decides (see `meaning`).
         meaning: a phrase for the reader, without a full stop.
-        at: who reads it: `PIPELINE`, `STEPS`, or kinds of artifact (`"pte"`) whose emitter it is
-            given to.
+        at: where it is read: `PIPELINE`, `STEPS`, or kinds of artifact (`"pte"`) whose emitter it
+            is passed to.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Option:
 
     @property
     def values(self) -> str:
-        """What it may be, in words."""
+        """The allowed values, in words."""
         kind = self.kind
         if isinstance(kind, tuple):
             return ", ".join(repr(word) for word in kind)
@@ -134,7 +134,7 @@ class Option:
         }[kind]
 
     def take(self, value: Any) -> Any:
-        """The value as it is used.
+        """Convert and validate a value.
 
         Raises:
             StepwellError: it is none of `values`.
@@ -169,10 +169,10 @@ class Option:
         raise self._refusal(value)
 
     def read(self, text: str) -> Any:
-        """The value that a text on the command line stands for.
+        """Parse a value from the command line.
 
         Raises:
-            StepwellError: it stands for none of `values`.
+            StepwellError: it is none of `values`.
         """
         kind = self.kind
         if kind is bool:
@@ -203,21 +203,21 @@ class Option:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'? `, or nothing where no known name is near."""
+    """Return `did you mean 'x'? `, or an empty string if no known name is similar."""
     matches = get_close_matches(name, list(known), 1)
     return f"did you mean {matches[0]!r}? " if matches else ""
 
 
 def chosen(options: Sequence[Option], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
-    """The value of each option that was given, all wrong ones reported at once.
+    """Validate the options that were passed, and report all errors at once.
 
     Args:
-        options: those that may be given.
+        options: the declared options.
         given: name → value, as the caller wrote them.
-        whose: who takes them, for the error (`target 'xnnpack'`).
+        whose: who accepts them, for the error (`target 'xnnpack'`).
 
     Raises:
-        StepwellError: a name is not declared, or a value is none of the option's.
+        StepwellError: a name is not declared, or a value is not allowed.
     """
     known = {option.name: option for option in options}
     taken: dict[str, Any] = {}
@@ -236,10 +236,10 @@ def chosen(options: Sequence[Option], given: Mapping[str, Any], whose: str) -> d
 
 
 def read_options(options: Sequence[Option], texts: Iterable[str], whose: str) -> dict[str, Any]:
-    """What `name=value` texts of a command line stand for.
+    """Parse `name=value` texts of a command line.
 
     Raises:
-        StepwellError: as `chosen`, and for a text without a value or a name that stands twice.
+        StepwellError: as `chosen`, and for a text without a value or a repeated name.
     """
     known = {option.name: option for option in options}
     taken: dict[str, Any] = {}

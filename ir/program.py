@@ -1,4 +1,4 @@
-"""A program: one module, its weights, and what can be asked of every level."""
+"""A program: one module, its weights, and the operations of every level."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from stepwell.ir.weights import WeightStore
 
 @dataclass
 class Program(Shown):
-    """An xDSL module whose methods are `func.func`s, with the store its weight keys name."""
+    """An xDSL module whose methods are `func.func`s, with the store of its weight keys."""
 
     module: ModuleOp
     weights: WeightStore = field(default_factory=WeightStore)
     samples: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
-    """Example inputs by method, `(args, kwargs)`, where the source had them; text has none."""
+    """Example inputs by method, `(args, kwargs)`, if the source had them; text has none."""
     context: Context = field(default_factory=Context, compare=False, repr=False)
-    """Of the lowering that works on it."""
+    """The context of the current lowering."""
 
     @classmethod
     def of(cls, program: Program) -> Program:
-        """The program itself: there is one class of them."""
+        """Return the program itself; there is only one class of programs."""
         return program
 
     @property
     def level(self) -> str:
-        """`aten`, `xnnpack`, `cmsis`, `tosa` or `executorch`."""
+        """The level: `aten`, `xnnpack`, `cmsis`, `tosa` or `executorch`."""
         return level_of(self.module)
 
     @property
@@ -60,7 +60,7 @@ class Program(Shown):
 
     @validate_arguments
     def method(self, name: str = "forward") -> FuncOp:
-        """One method; the only one if there is but one and the name is the default."""
+        """Return a method; with the default name, the only method of a program with one."""
         methods = self.methods
         if name in methods:
             return methods[name]
@@ -72,11 +72,11 @@ class Program(Shown):
 
     @validate_arguments
     def signature(self, name: str = "forward") -> Signature:
-        """What a method takes and gives."""
+        """Return the inputs and outputs of a method."""
         return get_signature(self.method(name))
 
     def clone(self) -> Self:
-        """A copy of the IR over an overlay of the same weights; no tensor is copied."""
+        """Copy the IR over an overlay of the same weights; no tensor is copied."""
         module, weights = self.module.clone(), self.weights.child()
         return type(self)(module, weights, dict(self.samples), self.context)
 
@@ -91,15 +91,15 @@ class Program(Shown):
         """Interpret a method from the initial state.
 
         Args:
-            args, kwargs: inputs nested as the model takes them.
+            args, kwargs: inputs, nested as the model takes them.
             method: its name.
             engine: of a lowered program, whose kernels its nodes follow on NaN, infinities, zeros,
                 denormal numbers and overflow: `xnnpack/avx2` (`engine_behavior.engines`). Ordinary
                 numbers are PyTorch's. None: all are.
 
         Returns:
-            The flat tuple of outputs, which share no memory with anything. Neither the model nor
-            the program changes. An input that the model writes in place is written, as by eager.
+            The flat tuple of outputs, which share no memory with other tensors. Neither the model
+            nor the program changes. An input that the model mutates is mutated, as by eager.
 
         Raises:
             InputMismatch: naming every argument that is not what the signature says.
@@ -119,7 +119,7 @@ class Program(Shown):
 
     @validate_arguments
     def start(self) -> Session:
-        """A session over a fresh copy of the initial state."""
+        """Start a session over a fresh copy of the initial state."""
         return Session(self)
 
     def __repr__(self) -> str:
@@ -133,21 +133,23 @@ class Program(Shown):
 
     @validate_arguments
     def text(self, constants: int = LIMIT, *, locations: bool = False) -> str:
-        """The module as MLIR text; constants of at most so many elements stand in it.
+        """Print the module as MLIR text, with constants of at most `constants` elements inline.
 
-        `parse` reads it back; what has more elements is a key, and asks for these weights.
+        `parse` reads the text. A constant with more elements is a key, for which `parse` needs
+        these weights.
 
         Args:
-            constants: how many elements.
-            locations: also say where in the model each op comes from; artifacts name it.
+            constants: the largest number of elements of an inline constant.
+            locations: also print the location of each op in the model; artifacts refer to it.
         """
         return to_text(with_values(self.module, self.weights, constants), locations=locations)
 
     @validate_arguments
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the text, with locations, to `path` and the weights beside it as safetensors.
+        """Write the text, with locations, to `path`, and the weights to a safetensors file next to
+        it.
 
-        Derived weights are evaluated. Each file is written whole or not at all.
+        Derived weights are evaluated. Each file is written atomically.
 
         Raises:
             StepwellError: the folder cannot be written.
@@ -168,9 +170,9 @@ class Program(Shown):
     @classmethod
     @validate_arguments
     def parse(cls, text: str, weights: WeightStore | None = None) -> Self:
-        """A program from its text, over the weights of the program it was printed from.
+        """Parse a program from its text, with the weights of the program that printed it.
 
-        Constants that stand in the text itself go into the store.
+        Inline constants are moved into the store.
 
         Raises:
             ParseFailure: with line and column.
@@ -181,13 +183,15 @@ class Program(Shown):
 
     @validate_arguments
     def raise_to(self, level: str = "aten") -> Program:
-        """The program at level `aten`: from XNNPACK's nodes, TOSA's operators, MLIR's dialects.
+        """Raise the program to the level `aten`, from XNNPACK's nodes, TOSA's operators or MLIR's
+        dialects.
 
-        Each op becomes what it means; `lower` then takes it to any target.
+        Each op is replaced by its semantics in ATen operators; `lower` can then lower it to any
+        target.
 
         Raises:
-            StepwellError: the program's level has no way up, or `level` is not `aten`.
-            UnsupportedError: listing every op that torch's operators do not say.
+            StepwellError: the program's level cannot be raised, or `level` is not `aten`.
+            UnsupportedError: lists every op that torch's operators cannot express.
         """
         if level != "aten":
             raise StepwellError(f"no way leads up to level {level!r}", help="it is 'aten'")
@@ -195,15 +199,15 @@ class Program(Shown):
 
     @validate_arguments
     def to_exported_program(self, method: str = "forward") -> torch.export.ExportedProgram:
-        """A torch program again, from the aten level.
+        """Export a program at the aten level to torch.
 
         Raises:
-            StepwellError: the program is at another level; `raise_to("aten")` may lead up.
+            StepwellError: the program is at another level; try `raise_to("aten")`.
         """
         return self.render("torch")(method)
 
     def used_weights(self) -> set[str]:
-        """Every key that the module names."""
+        """List the keys that the module uses."""
         return used_weights(self.module)
 
 
@@ -217,9 +221,9 @@ class Session:
     """Whose kernels nodes follow on special values, as in `Program.run`."""
 
     def run(self, *args: Any, method: str = "forward", **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method; buffers it updates are seen by later calls.
+        """Call a method; later calls see the buffers that it updates.
 
-        An input that it writes in place is written when all is computed, as by eager.
+        Inputs are mutated after everything is computed, as by eager.
         """
         arguments, outcome = self._called(method, args, kwargs)
         arguments.give_back(outcome.mutated_inputs)
@@ -229,7 +233,9 @@ class Session:
     def call(
         self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
     ) -> Outcome:
-        """Call a method and give what it wrote to inputs beside its outputs; they do not change."""
+        """Call a method, and return its outputs and the new values of mutated inputs, which do not
+        change.
+        """
         return self._called(method, args, kwargs or {})[1]
 
     def _called(

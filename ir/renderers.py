@@ -1,8 +1,9 @@
-"""What stands above a folder and is called from it: drawings of results, and ways out of a program.
+"""The registry of renderers of results and of exporters of programs, which are defined in higher
+layers.
 
-A result imports none of its drawings, and `ir/` names nothing above it. The front door says which
-module holds them, of which classes; it is imported when a result is first asked for one, and
-registers there what it draws.
+A result does not import its renderers, and `ir/` imports no higher layer. The `stepwell` package
+registers which module renders which classes. That module is imported on the first request for a
+rendering and registers its functions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _F = TypeVar("_F", bound=Form)
 
 
 def gives(form: str, *classes: type) -> Callable[[_F], _F]:
-    """Register what gives a form of results of these classes: `html`, `page`, `text`, `torch`."""
+    """Register a renderer of a form (`html`, `page`, `text`, `torch`) of results of
+    these classes.
+    """
 
     def register(function: _F) -> _F:
         for cls in classes:
@@ -30,13 +33,15 @@ def gives(form: str, *classes: type) -> Callable[[_F], _F]:
 
 
 def register_renderer(home: str, form: str, *names: str) -> None:
-    """Say which module registers a form of classes (by name), which need not be imported for it."""
+    """Register the module that renders a form of classes, given by name so that none is
+    imported.
+    """
     for name in names:
         _HOMES[name, form] = home
 
 
 def form_of(result: object, form: str) -> Form | None:
-    """What gives a form of a result; None where nobody registered one."""
+    """Return the renderer of a form of a result; None if none is registered."""
     for cls in type(result).__mro__:
         if (home := _HOMES.get((cls.__name__, form))) is not None:
             importlib.import_module(home)
@@ -46,15 +51,17 @@ def form_of(result: object, form: str) -> Form | None:
 
 
 class Shown:
-    """Mixed into results that a notebook draws."""
+    """A mixin for results that a notebook renders."""
 
     def _repr_html_(self) -> str | None:
-        """The drawing; None where nobody registered one, and the text is shown."""
+        """Return the HTML rendering; None if no renderer is registered, so that the
+        text is shown.
+        """
         drawing = form_of(self, "html")
         return None if drawing is None else drawing(self)
 
     def render(self, form: str) -> Any:
-        """A form that somebody has registered."""
+        """Render the result in a registered form."""
         found = form_of(self, form)
-        assert found is not None, f"nobody gives the {form} of a {type(self).__name__}"
+        assert found is not None, f"no renderer for the {form} of a {type(self).__name__}"
         return found(self)

@@ -1,4 +1,6 @@
-"""What may go, what has nothing in it, whose business it is: asked of every op, many times."""
+"""Queries of side effects: whether an op is dead, pure or empty. They are fast because every op is
+queried many times.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,21 @@ from stepwell.ir.types import dims
 
 
 def is_dead(op: Operation) -> bool:
-    """Whether an op is pure and nothing reads what it gives."""
+    """Whether an op is pure and none of its results is used."""
     results = op.results
-    for result in results:  # No generator: it would cost more than what it asks.
+    for result in results:  # A generator would cost more than the loop.
         if result.first_use is not None:
             return False
     return bool(results) and _is_pure_class(type(op))
 
 
 def is_pure(op: Operation) -> bool:
-    """Whether an op without uses may go."""
+    """Whether an op without uses may be removed."""
     return _is_pure_class(type(op))
 
 
 def is_empty(op: Operation) -> bool:
-    """Whether an op takes or gives a tensor without elements."""
+    """Whether an op has an operand or a result without elements."""
     for value in (*operands_of(op), *op.results):
         type_ = value.type
         if isinstance(type_, TensorType) and 0 in dims(type_):
@@ -43,5 +45,5 @@ def _is_pure_class(cls: type[Operation]) -> bool:
 
 @cache
 def is_one_of(cls: type[Any], anchors: tuple[type[Any], ...]) -> bool:
-    """`issubclass`, which takes its time over abstract classes, asked once."""
+    """Memoized `issubclass`, which is slow for abstract classes."""
     return issubclass(cls, anchors)

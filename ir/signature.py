@@ -1,8 +1,8 @@
-"""A method's signature: what a caller passes and gets, kept as attributes of its `func.func`.
+"""A method's signature: the inputs and outputs of a call, stored as attributes of its `func.func`.
 
-Run-time inputs are the function's arguments, in order; inputs that export froze (flags, None,
-strings) stay in the signature with their value, so that a call is checked against them. Each
-tensor has a dim order (`(0, 2, 3, 1)` is channels-last); absent means row-major.
+Dynamic inputs are the function's arguments, in order. Inputs that export specialized (flags, None,
+strings) stay in the signature with their value, so that a call is checked against them. Each tensor
+has a dim order (`(0, 2, 3, 1)` is channels-last); a missing one means row-major.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Constant = int | float | bool | str | None
 
 @dataclass(frozen=True)
 class Port:
-    """One input or output. `constant` is a 1-tuple holding the value of a frozen one."""
+    """One input or output. `constant` is a 1-tuple with the value of a specialized one."""
 
     name: str
     dim_order: tuple[int, ...] | None = None
@@ -46,7 +46,7 @@ class Port:
 class Signature:
     """Inputs and outputs in flat order, their nesting, and the ranges of symbolic dimensions.
 
-    `in_spec` / `out_spec` are torch pytree specs as JSON (`ir.nesting` makes them short in text);
+    `in_spec` and `out_spec` are torch pytree specs as JSON (`ir.nesting` shortens them in text).
     `ranges` maps a symbol to its inclusive bounds (None: unbounded above).
     """
 
@@ -91,7 +91,7 @@ def _port(attr: Attribute) -> Port:
 
 
 def set_signature(func: FuncOp, signature: Signature) -> None:
-    """Write a signature into a function's attributes, replacing what was there."""
+    """Write a signature into a function's attributes, replacing an existing one."""
     attributes = func.attributes
     attributes["stepwell.inputs"] = ArrayAttr([_port_attr(port) for port in signature.inputs])
     attributes["stepwell.outputs"] = ArrayAttr([_port_attr(port) for port in signature.outputs])
@@ -108,7 +108,7 @@ def set_signature(func: FuncOp, signature: Signature) -> None:
 
 
 def get_signature(func: FuncOp) -> Signature:
-    """Read a function's signature; one without attributes gets positional names."""
+    """Read a function's signature; a function without attributes gets positional names."""
     attributes = func.attributes
 
     def text(name: str) -> str | None:
@@ -139,7 +139,7 @@ _RANGE = re.compile(r"(-?\d+) <= (\w+)(?: <= (-?\d+))?")
 
 
 def method_of(near: Operation | SSAValue | None) -> FuncOp | None:
-    """The method in which an op or a value stands, whatever regions are between; None outside."""
+    """Return the method that contains an op or a value, across nested regions; None outside one."""
     at = near.owner if isinstance(near, SSAValue) else near
     while at is not None and not isinstance(at, FuncOp):
         at = at.parent_op()
@@ -147,7 +147,7 @@ def method_of(near: Operation | SSAValue | None) -> FuncOp | None:
 
 
 def ranges_around(near: Operation | SSAValue) -> dict[str, tuple[int, int | None]]:
-    """The bounds of symbols that the method around an op or a value states; none outside of one."""
+    """Return the bounds of symbols of the enclosing method; empty outside a method."""
     method = method_of(near)
     if method is None or "stepwell.ranges" not in method.attributes:
         return {}
@@ -155,18 +155,18 @@ def ranges_around(near: Operation | SSAValue) -> dict[str, tuple[int, int | None
 
 
 def least_of(size: Dim, near: Operation | SSAValue) -> int:
-    """The least that a size can be, as far as the method around states it; 0 where it does not."""
+    """Return the lower bound of a size from the ranges of the enclosing method; 0 if unknown."""
     return size if isinstance(size, int) else interval(size, ranges_around(near))[0] or 0
 
 
 def _range_text(name: str, low: int, high: int | None) -> str:
-    """`2 <= s77 <= 16`, or `2 <= s77` where nothing bounds it above."""
+    """Format a range: `2 <= s77 <= 16`, or `2 <= s77` if it has no upper bound."""
     return f"{low} <= {name}" + ("" if high is None else f" <= {high}")
 
 
 def _range(item: StringAttr) -> tuple[str, tuple[int, int | None]]:
     match = _RANGE.fullmatch(item.data)
     if match is None:
-        raise ValueError(f"{item.data!r} is no range such as '2 <= s77 <= 16'")
+        raise ValueError(f"{item.data!r} is not a range such as '2 <= s77 <= 16'")
     low, name, high = match.groups()
     return name, (int(low), None if high is None else int(high))

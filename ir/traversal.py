@@ -1,4 +1,4 @@
-"""All ops of a program, as fast as Python walks a list, and ops that hang together."""
+"""Fast traversal of all ops of a program, and connected components of ops."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from stepwell.ir.compat.xdsl.xdsl_private import ops_below
 
 
 def walk(root: Operation) -> list[Operation]:
-    """`root` and every op below it, each before those that follow it in its block.
+    """List `root` and every op below it, each before those that follow it in its block.
 
-    The order of xDSL's `Operation.walk`, as they stand now: the program may change meanwhile.
+    The order is that of xDSL's `Operation.walk`. The list is a snapshot, so that the program may
+    change during iteration.
     """
     return ops_below(root, [root])
 
@@ -20,7 +21,9 @@ def walk(root: Operation) -> list[Operation]:
 def connected(
     ops: Iterable[Operation], near: Callable[[Operation], Iterable[object]]
 ) -> Iterator[list[Operation]]:
-    """Sets of ops that hang together by what is near each; what is none of them joins nothing."""
+    """Yield the connected components of `ops` under the relation `near`; other objects connect
+    nothing.
+    """
     waiting = dict.fromkeys(ops)
     while waiting:
         first = next(iter(waiting))
@@ -35,6 +38,6 @@ def connected(
 
 
 def makers_and_readers(op: Operation) -> Iterator[object]:
-    """What makes an op's operands, and what reads its results."""
+    """Yield the producers of an op's operands and the users of its results."""
     yield from (value.owner for value in op.operands)
     yield from (use.operation for result in op.results for use in result.uses)

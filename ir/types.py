@@ -1,9 +1,9 @@
 """Types and attributes that every level uses.
 
-A tensor with a dynamic shape carries its symbolic dimensions in the type's encoding:
-`tensor<?x197xf32, #stepwell.shape<["s77", 197]>>`. Two tensors have the same type exactly if
-their shapes are provably the same expression; a `?` alone says nothing. Run-time scalars carry
-their expression likewise: `!stepwell.int<"s77 * 2">`.
+The encoding of a tensor type with a dynamic shape contains its symbolic dimensions:
+`tensor<?x197xf32, #stepwell.shape<["s77", 197]>>`. Two tensors have the same type exactly if their
+shapes are provably the same expression; a `?` without an expression is unknown. The type of a
+scalar that is computed at run time contains its expression likewise: `!stepwell.int<"s77 * 2">`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _print_quoted(printer: Printer, text: str) -> None:
 
 @irdl_attr_definition
 class ShapeAttr(Data[tuple[Dim, ...]]):
-    """`#stepwell.shape<["s77", 197]>`: dimensions; the text has symbolic ones as strings."""
+    """`#stepwell.shape<["s77", 197]>`: dimensions; symbolic ones are strings in the text."""
 
     name = "stepwell.shape"
 
@@ -67,7 +67,7 @@ class ShapeAttr(Data[tuple[Dim, ...]]):
 
 
 class _TextAttr(Data[str]):
-    """An attribute or type whose one parameter is a string."""
+    """An attribute or type with a string as its only parameter."""
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
@@ -128,9 +128,10 @@ _NO_ENCODING = NoneAttr()
 
 
 def tensor(shape: Sequence[Dim | str], element: Attribute) -> AnyTensor:
-    """The tensor type of a shape and element type, interned (making one anew costs 7 µs).
+    """Return the tensor type of a shape and element type, interned (creating one takes 7 µs).
 
-    Symbolic dimensions, sizes or the text of one, become `?`; the encoding keeps the expression.
+    Symbolic dimensions, given as sizes or as their text, become `?`; the encoding keeps the
+    expression.
     """
     key = (tuple(shape), element)
     tensor_type = _interned.get(key)
@@ -144,14 +145,14 @@ def tensor(shape: Sequence[Dim | str], element: Attribute) -> AnyTensor:
 
 
 def tensor_like(torch_tensor: object) -> AnyTensor:
-    """The type of a concrete torch tensor."""
+    """Return the type of a concrete torch tensor."""
     shape = cast(Sequence[int], getattr(torch_tensor, "shape"))  # noqa: B009
     return tensor([int(d) for d in shape], element_type(getattr(torch_tensor, "dtype")))  # noqa: B009
 
 
 @once_each
 def dims(type_: Attribute) -> tuple[Dim, ...]:
-    """The dimensions of a tensor type, symbolic ones as sizes (`UNKNOWN` where nothing says)."""
+    """Return the dimensions of a tensor type, symbolic ones as sizes (a bare `?` is `UNKNOWN`)."""
     if not isinstance(type_, TensorType):
         raise StepwellError(f"a tensor type is needed here, not {type_}")
     encoding: Attribute = type_.encoding
@@ -161,13 +162,13 @@ def dims(type_: Attribute) -> tuple[Dim, ...]:
 
 
 def symbols_of(types: Iterable[Attribute]) -> frozenset[str]:
-    """The names in sizes of those types that are tensors'."""
+    """Return the symbols in the sizes of those types that are tensor types."""
     sizes = (size for type_ in types if isinstance(type_, TensorType) for size in dims(type_))
     return frozenset(name for size in sizes if isinstance(size, Size) for name in size.symbols)
 
 
 def element(type_: Attribute) -> Attribute:
-    """The element type of a tensor type."""
+    """Return the element type of a tensor type."""
     if not isinstance(type_, TensorType):
         raise StepwellError(f"a tensor type is needed here, not {type_}")
     return type_.element_type  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -180,7 +181,7 @@ def is_static(type_: Attribute) -> bool:
 
 
 def are_same_within(one: Attribute, other: Attribute, ranges: Ranges) -> bool:
-    """Whether two types are one for all symbols within their ranges: tensors of equal sizes."""
+    """Whether two tensor types are equal for all values of the symbols within their ranges."""
     if one == other:
         return True
     if not isinstance(one, TensorType) or not isinstance(other, TensorType):
@@ -196,17 +197,17 @@ def are_same_within(one: Attribute, other: Attribute, ranges: Ranges) -> bool:
 
 @once_each
 def is_known(type_: Attribute) -> bool:
-    """Whether every dimension is a number or an expression: a bare `?` says nothing."""
+    """Whether every dimension is a number or an expression, none a bare `?`."""
     return not any(d == UNKNOWN for d in dims(type_) if not isinstance(d, int))
 
 
 def with_element(type_: Attribute, new_element: Attribute) -> AnyTensor:
-    """The same shape with another element type."""
+    """Return the type of the same shape with another element type."""
     return tensor(dims(type_), new_element)
 
 
 def check_encoding(type_: AnyTensor) -> str | None:
-    """Why a tensor type's encoding contradicts its shape, or None."""
+    """Return why a tensor type's encoding contradicts its shape, or None."""
     encoding: Attribute = type_.encoding
     shape = type_.get_shape()
     if isinstance(encoding, ShapeAttr):

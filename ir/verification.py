@@ -1,7 +1,8 @@
-"""`verify`: structure, dominance, types, level membership, weights and signature, all reported.
+"""`verify`: check structure, dominance, types, level membership, weights and signature, and report
+every problem.
 
-xDSL's own verifier checks constraints and per-op rules but not dominance, and its errors carry
-the whole module; here each problem becomes one block that names op, value and source line.
+xDSL's verifier checks constraints and per-op rules but not dominance, and its errors contain the
+whole module. Here each problem is one block that names op, value and source line.
 """
 
 from __future__ import annotations
@@ -49,14 +50,13 @@ def verify(module: ModuleOp, weights: WeightStore | None = None) -> None:
 def find_problems(
     module: ModuleOp, weights: WeightStore | None = None, *, membership: bool = True
 ) -> Iterator[Problem]:
-    """Every rule that the module breaks.
+    """Yield every violation of a rule in the module.
 
     Args:
-        module: what to look at.
-        weights: the store that its keys name; without it they are not looked up.
-        membership: whether each op must belong to the module's level. Between the steps of a
-            lowering, ops of two levels stand side by side; so they do in a module that says it
-            stopped there.
+        module: the module to verify.
+        weights: the store that its keys name; without it, keys are not looked up.
+        membership: whether each op must belong to the module's level. A module between two passes
+            contains ops of two levels, and so does one that states that its lowering stopped there.
     """
     is_between = stopped_after(module) is not None
     membership = membership and not is_between
@@ -71,7 +71,7 @@ def find_problems(
         if not isinstance(top, FuncOp):
             if level.name == UPSTREAM:
                 continue
-            yield Problem(f"{op_name(top)} stands outside any method", describe_op(top))
+            yield Problem(f"{op_name(top)} is outside any method", describe_op(top))
         elif top.sym_name.data in names:
             yield Problem(f"method @{top.sym_name.data} is defined twice", describe_op(top))
         else:
@@ -90,7 +90,7 @@ def find_problems(
             yield Problem(
                 f"{op_name(op)} does not belong to level {level.name!r}: {reason}",
                 describe_op(op),
-                "lower the op, or state the level it is of",
+                "lower the op, or state the level to which it belongs",
             )
         yield from _reader_problems(op)
     for region in module.regions:
@@ -106,7 +106,7 @@ def find_problems(
 
 
 def _spelled_sizes(type_: Attribute) -> Iterator[str]:
-    """The expressions that a tensor's shape or a run-time integer is stated by."""
+    """Yield the expressions in a tensor's shape or in the type of a dynamic integer."""
     if isinstance(type_, IntType):
         yield type_.data
     elif isinstance(type_, TensorType) and isinstance(type_.encoding, ShapeAttr):
@@ -115,7 +115,7 @@ def _spelled_sizes(type_: Attribute) -> Iterator[str]:
 
 @once_each
 def _is_plain(type_: Attribute) -> bool:
-    """Whether a type is a tensor's whose sizes are numbers: its encoding says nothing more."""
+    """Whether a type is a tensor type of static sizes without an encoding."""
     return (
         isinstance(type_, TensorType)
         and isinstance(type_.encoding, NoneAttr)
@@ -138,7 +138,7 @@ def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem
             yield Problem(f"{op_name(op)}: {reason}", describe_op(op))
         for size in _spelled_sizes(value.type):
             if reason := why_no_size(size):
-                help = "a size is made of symbols, whole numbers, + - * // %, Min, Max and Mod"
+                help = "a size consists of symbols, integers, + - * // %, Min, Max and Mod"
                 yield Problem(f"{op_name(op)}: {reason}", describe_op(op), help)
     if weights is not None and isinstance(op, WeightOp | StateOp | UpdateOp):
         key = op.key.data
@@ -158,15 +158,15 @@ def _op_problems(op: Operation, weights: WeightStore | None) -> Iterator[Problem
 
 
 def _reader_problems(op: Operation) -> Iterator[Problem]:
-    """Readers that were made and never put into the program: they keep values alive."""
+    """Report users of the op that are in no block: they keep values alive."""
     for result in op.results:
         for use in result.uses:
             if use.operation.parent is None:
                 yield Problem(
-                    f"{describe_value(result)} is read by {op_name(use.operation)}, which is in no "
+                    f"{describe_value(result)} is used by {op_name(use.operation)}, which is in no "
                     "block",
                     describe_op(op),
-                    "a rewrite that makes an op inserts or erases it",
+                    "a rewrite that creates an op must insert or erase it",
                 )
 
 
@@ -186,7 +186,7 @@ def _type_problem(op: Operation, weights: WeightStore | None) -> Problem | None:
         return None
     return Problem(
         f"{op_name(op)}: results are {_types(stated)}, "
-        f"its operands and attributes give {_types(inferred)}",
+        f"its operands and attributes imply {_types(inferred)}",
         describe_op(op),
     )
 
@@ -196,7 +196,9 @@ def _types(types: object) -> str:
 
 
 def _dominance_problems(region: Region, outer: set[int]) -> Iterator[Problem]:
-    """Uses before definitions. Regions here have one block each, so order is dominance."""
+    """Report uses before definitions. Every region has one block here, so that order is
+    dominance.
+    """
     if len(region.blocks) > 1:
         yield Problem(
             "a region has several blocks; control flow is written as regions",
@@ -231,11 +233,11 @@ def _signature_problems(func: FuncOp) -> Iterator[Problem]:
         return
     for name, spec in (("in_spec", signature.in_spec), ("out_spec", signature.out_spec)):
         if spec is not None and (reason := _spec_problem(spec)):
-            yield Problem(f"{name} is no pytree specification: {reason}", where)
+            yield Problem(f"{name} is not a pytree specification: {reason}", where)
             return
     given, taken = len(signature.runtime_inputs), len(func.function_type.inputs.data)
     if given != taken:
-        yield Problem(f"the signature names {given} run-time inputs, the function {taken}", where)
+        yield Problem(f"the signature names {given} dynamic inputs, the function {taken}", where)
         return
     last = func.body.block.last_op if func.body.blocks else None
     if not isinstance(last, ReturnOp):
@@ -258,7 +260,7 @@ def _signature_problems(func: FuncOp) -> Iterator[Problem]:
 
 
 def _spec_problem(spec: str) -> str | None:
-    """Why a text does not say how values nest, or None. Its grammar is that of torch's pytrees."""
+    """Return why a text is not a pytree specification in torch's grammar, or None."""
     try:
         _loads(spec)
     except (
@@ -271,12 +273,12 @@ def _spec_problem(spec: str) -> str | None:
 
 @lru_cache
 def _loads(spec: str) -> None:
-    """Read a specification; one that was read before is sound."""
+    """Parse a specification; cached, so that a valid one is parsed once."""
     pytree.treespec_loads(spec)
 
 
 def first_line(error: BaseException) -> str:
-    """The message of an xDSL error without the module it carries."""
+    """Return the first line of an xDSL error's message, which ends in the whole module."""
     text = str(error.args[0]) if error.args else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

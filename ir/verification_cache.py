@@ -1,10 +1,11 @@
-"""Verdicts that hold for twins: an op that verified once verifies wherever it stands again.
+"""A cache of verification results, keyed by an op's content: equal ops are verified once.
 
-Whether an op keeps its constraints, its own rule and its inferred types is a function of its
-class, types, properties and attributes, provided that it holds no region, ends no block and has no
-symbolic size (what symbols mean is written on the method). Networks repeat their blocks, and a
-program is verified before and after it is lowered, so most verdicts are known by then. Classes say
-whether that is all of it: an op of a class without `Verifies` is checked in full each time.
+Whether an op satisfies its constraints, its verifier and its inferred types is a function of its
+class, types, properties and attributes, provided that it has no regions, is not a terminator and
+has no symbolic size (the ranges of symbols are attributes of the method). Networks repeat their
+blocks, and a program is verified before and after lowering, so that most ops are in the cache. A
+class declares that this suffices by deriving from `Verifies`; ops of other classes are verified in
+full each time.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ Key = tuple[Hashable, ...]
 
 
 class Verifies:
-    """Mixed into op classes whose verifier reads nothing but the op, and what `verdict_needs`."""
+    """A mixin for op classes whose verifier reads only the op and `verdict_needs`."""
 
     def verdict_needs(self) -> tuple[Hashable, ...]:
-        """What else the verifier looks at, in a form that can be compared."""
+        """Return other values that the verifier reads, in hashable form."""
         return ()
 
 
 _SOUND: dict[Key, tuple[Attribute, ...]] = {}
-"""Keys of sound ops, with the attributes whose identities stand in the key, held so."""
+"""The keys of valid ops, with the attributes whose identities are in the key, to keep these alive.
+"""
 _CAPACITY = 100_000
 
 
 def verdict_key(op: Operation) -> Key | None:
-    """What names the verdict on an op; None if it must be looked at."""
+    """Return the cache key of an op; None if it must be verified in full."""
     if not isinstance(op, Verifies) or op.regions or op.next_op is None:
         return None
     attributes = _attributes(op)
@@ -51,12 +53,12 @@ def verdict_key(op: Operation) -> Key | None:
 
 
 def is_sound(key: Key | None) -> bool:
-    """Whether an op with this key was found sound before."""
+    """Whether an op with this key was verified before."""
     return key in _SOUND
 
 
 def remember_sound(op: Operation, key: Key) -> None:
-    """Every rule was tried on the op and none is broken."""
+    """Record that an op was verified without a problem."""
     values = (*op.operands, *op.results)
     if all(isinstance(value.type, TensorType) and is_static(value.type) for value in values):
         if len(_SOUND) >= _CAPACITY:

@@ -1,9 +1,9 @@
-"""The weight store: the IR holds keys, the store holds tensors.
+"""The weight store: the IR contains keys, the store contains tensors.
 
-A key names either a *given* tensor — the program's own, never copied by import, printing, cloning
-or structural rewriting — or a *derived* one: a recipe over other keys, evaluated once, when an
-emitter or the interpreter needs its bytes. Deriving the same recipe from the same sources with
-the same parameters gives the same key, so derived constants are shared by construction.
+A key names either a *given* tensor or a *derived* one. A given tensor is the program's own; import,
+printing, cloning and structural rewriting never copy it. A derived tensor is a recipe over other
+keys, which is evaluated once, when an emitter or the interpreter needs its bytes. The same recipe
+with the same sources and parameters has the same key, so that derived constants are shared.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from stepwell.ir.types import AnyTensor, dims, element, tensor_like
 
 Recipe = Callable[..., "torch.Tensor"]
 Rows = Literal["of the first", "of all"] | int
-"""Of which sources some rows are what the same rows of a recipe's result are made of.
+"""Which sources a recipe needs only some rows of, to compute the same rows of its result.
 
-A number says that the result is rows of its only source, from that one on.
+An integer means that the result is the rows of its only source from that index on.
 """
 
 _RECIPES: dict[str, Recipe] = {}
@@ -34,7 +34,9 @@ _DERIVED_TYPES: dict[tuple[str, tuple[AnyTensor, ...], str], AnyTensor] = {}
 _R = TypeVar("_R", bound=Recipe)
 _BLOCK = 1 << 16
 _WRITTEN = 1 << 19
-"""Bytes of a tensor that are written at a time: they stay in the cache, and calls are few."""
+"""The number of bytes of a tensor that are written at a time: they fit in the cache, and few calls
+are needed.
+"""
 
 
 def recipe(
@@ -42,14 +44,14 @@ def recipe(
 ) -> Callable[[_R], _R]:
     """Register a function of tensors (and JSON-able keyword parameters) as a weight recipe.
 
-    The function must be pure and work on meta tensors, which is how the shape of a derived weight
-    is found without touching data. It must give a new tensor or a view, never write to its inputs.
+    The function must be pure and accept meta tensors, by which the shape of a derived weight is
+    inferred without data. It must return a new tensor or a view and must not write to its inputs.
 
     Args:
-        name: what the IR calls it.
-        rows: that it gives some rows (a slice of the first axis) of its result if it is applied to
-            the same rows of the first source and to the others whole, or of all; may depend on
-            the parameters. Such weights are written a few rows at a time.
+        name: the recipe's name in the IR.
+        rows: whether the recipe computes some rows (a slice of the first axis) of its result from
+            the same rows of the first source and all of the others, or from the same rows of all.
+            It may depend on the parameters. Such weights are written a few rows at a time.
     """
 
     def register(function: _R) -> _R:
@@ -68,17 +70,17 @@ def is_recipe(name: str) -> bool:
 
 
 class UnknownValue(StepwellError):
-    """A weight's elements were asked for, and only its type is known."""
+    """The elements of a weight are needed, but only its type is known."""
 
 
 @dataclass
 class Given:
-    """A tensor of the program itself.
+    """A tensor of the program.
 
     Attributes:
-        tensor: held without a gradient.
-        trainable: whether it asked for one, which a torch program made of it asks for again.
-        is_known: whether its elements are the program's; those of a stand-in decide nothing.
+        tensor: stored without `requires_grad`.
+        trainable: whether it required a gradient; an exported torch program restores that.
+        is_known: whether its elements are the program's; False for a placeholder.
     """
 
     tensor: torch.Tensor
@@ -88,7 +90,7 @@ class Given:
 
 @dataclass
 class Derived:
-    """A recipe over other keys; `tensor` is filled in when it is first asked for."""
+    """A recipe over other keys; `tensor` is set when it is first evaluated."""
 
     recipe: str
     sources: tuple[str, ...]
@@ -102,7 +104,7 @@ Entry = Given | Derived
 
 @dataclass
 class WeightCounts:
-    """Work done by a store and its children; tests assert on it."""
+    """Counters of the work of a store and its children; tests assert on them."""
 
     evaluated: int = 0
     hashed: int = 0
@@ -110,7 +112,7 @@ class WeightCounts:
 
 @dataclass
 class WeightStore:
-    """Keys to tensors. `child()` overlays a store, so that lowering never changes its source."""
+    """A map from keys to tensors. `child()` overlays a store: lowering never changes it."""
 
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
     counts: WeightCounts = field(default_factory=WeightCounts)
@@ -127,13 +129,13 @@ class WeightStore:
         return len(self.entries)
 
     def child(self) -> WeightStore:
-        """A store with the same entries (shared, not copied) to which more can be added."""
+        """Return a store with the same entries (shared, not copied) to which more can be added."""
         return WeightStore(dict(self.entries), self.counts, dict(self._hashes))
 
     def add(self, key: str, tensor: torch.Tensor, *, trainable: bool | None = None) -> str:
-        """Put a tensor under a key that is free, or that already names this very tensor.
+        """Add a tensor under a new key, or under a key that names this very tensor already.
 
-        `trainable` says whether a torch program's parameter asks for a gradient, where known.
+        `trainable` is whether the parameter of the torch program requires a gradient, if known.
         """
         held = self.entries.get(key)
         if held is not None and not (isinstance(held, Given) and held.tensor is tensor):
@@ -146,14 +148,14 @@ class WeightStore:
         return key
 
     def add_unknown(self, key: str, type_: AnyTensor) -> str:
-        """Put a weight of which the type alone is known; to ask for its elements is an error."""
+        """Add a weight of which only the type is known; reading its elements is an error."""
         shape = [d if isinstance(d, int) else 1 for d in dims(type_)]
         tensor = torch.empty(shape, dtype=torch_dtype(element(type_)), device="meta")
         self.entries[key] = Given(tensor, is_known=False)
         return key
 
     def is_known(self, key: str) -> bool:
-        """Whether the elements of a key can be had; of some texts the types alone are known."""
+        """Whether the elements of a key are available; a text may define the types only."""
         waiting, seen = [key], set[str]()
         while waiting:
             entry = self._entry(name := waiting.pop())
@@ -166,12 +168,12 @@ class WeightStore:
         return True
 
     def is_trainable(self, key: str) -> bool | None:
-        """Whether the tensor under a key asked for a gradient; None where nobody knows."""
+        """Whether the tensor of a key required a gradient; None if unknown."""
         held = self.entries.get(key)
         return held.trainable if isinstance(held, Given) else None
 
     def constant(self, tensor: torch.Tensor, hint: str = "constant") -> str:
-        """Put a small new constant, under a key made of its content: equal constants share it."""
+        """Add a small constant under a key made of its content, shared by equal ones."""
         digest = _digest(tensor)[:12]
         key = f"{hint}#{digest}"
         if key not in self.entries:
@@ -179,7 +181,7 @@ class WeightStore:
         return key
 
     def number(self, value: float, dtype: torch.dtype, rank: int) -> str:
-        """One number as a constant of shape [] or [1, …]; asked for again, nothing is made."""
+        """Add a number as a constant of shape [] or [1, …]; cached for repeated calls."""
         question = (type(value), str(value), dtype, rank)
         key = self._numbers.get(question)
         if key is None or key not in self.entries:
@@ -188,7 +190,7 @@ class WeightStore:
         return key
 
     def derive(self, recipe_name: str, sources: tuple[str, ...] | list[str], **params: Any) -> str:
-        """A key for `recipe_name(*sources, **params)`; nothing is computed but the shape."""
+        """Return a key for `recipe_name(*sources, **params)`; only its shape is computed."""
         if recipe_name not in _RECIPES:
             raise StepwellError(f"there is no weight recipe {recipe_name!r}")
         for source in sources:
@@ -209,7 +211,7 @@ class WeightStore:
     def _derived_type(
         self, recipe_name: str, sources: Sequence[str], params: dict[str, Any]
     ) -> AnyTensor:
-        """What a recipe gives for sources of these types; found on meta tensors, once."""
+        """Infer the result type of a recipe for sources of these types on meta tensors; cached."""
         types = tuple(self.type_of(source) for source in sources)
         question = (recipe_name, types, json.dumps(params, sort_keys=True))
         derived_type = _DERIVED_TYPES.get(question)
@@ -222,7 +224,7 @@ class WeightStore:
     def cannot_derive(
         self, recipe_name: str, sources: Sequence[str], **params: Any
     ) -> StepwellError | None:
-        """Why `derive` would fail, or None."""
+        """Return why `derive` would fail, or None."""
         try:
             self._derived_type(recipe_name, sources, params)
         except StepwellError as error:
@@ -230,7 +232,7 @@ class WeightStore:
         return None
 
     def get(self, key: str) -> torch.Tensor:
-        """The tensor of a key; a derived one is evaluated on first use and then kept."""
+        """Return the tensor of a key; a derived one is evaluated on first use and then kept."""
         stack = [key]
         while stack:
             entry = self._entry(stack[-1])
@@ -249,7 +251,7 @@ class WeightStore:
         return self._ready(key)
 
     def require_data(self) -> None:
-        """Refuse weights that have a type alone.
+        """Reject weights without data.
 
         Raises:
             StepwellError: a tensor of the program is on the device `meta`.
@@ -263,24 +265,24 @@ class WeightStore:
             )
 
     def type_of(self, key: str) -> AnyTensor:
-        """The tensor type of a key, without evaluating it."""
+        """Return the tensor type of a key without evaluating it."""
         entry = self._entry(key)
         return tensor_like(entry.tensor) if isinstance(entry, Given) else entry.type
 
     def recipe_of(self, key: str) -> tuple[str, tuple[str, ...], dict[str, Any]] | None:
-        """(recipe, sources, parameters) of a derived key, None for a given one."""
+        """Return (recipe, sources, parameters) of a derived key, None for a given one."""
         entry = self._entry(key)
         if isinstance(entry, Given):
             return None
         return entry.recipe, entry.sources, dict(entry.parameters)
 
     def evaluated_on(self, key: str, sources: Sequence[torch.Tensor]) -> torch.Tensor:
-        """What a derived key's recipe gives of these sources in place of its own; not kept."""
+        """Evaluate the recipe of a derived key on other sources; the result is not kept."""
         name, _, params = self.recipe_of(key) or ("", (), {})
         return _evaluated(name, sources, params)
 
     def content_hash(self, key: str) -> str:
-        """sha256 of the tensor's dense bytes, computed once."""
+        """Return the sha256 of the tensor's dense bytes, computed once."""
         found = self._hashes.get(key)
         if found is None:
             found = self._hashes[key] = _digest(self.get(key))
@@ -294,19 +296,19 @@ class WeightStore:
         pack: Callable[[torch.Tensor], torch.Tensor] | None = None,
         put: Callable[[int, memoryview], None] | None = None,
     ) -> str:
-        """Put a tensor's dense bytes where they belong; gives a name of its content.
+        """Write a tensor's dense bytes to `place` and return a hash of its content.
 
-        The same bytes have the same name. A large tensor's is made of samples, which takes no time;
-        so others may have it too, unlike the `content_hash` that a small one gets.
+        Equal bytes have equal hashes. The hash of a large tensor is computed from samples to save
+        time, so that different tensors may share it; a small tensor gets its `content_hash`.
 
-        A derived tensor that was not asked for before is made in its place and not kept. As far as
-        recipes work by rows, so are those it is made of, a few rows at a time.
+        A derived tensor that was not evaluated before is computed in place and not kept. If its
+        recipes work by rows, its sources are computed a few rows at a time, too.
 
         Args:
-            key: of the tensor.
-            place: as many bytes as it has.
-            pack: what is put there instead of some rows, of the same number for each row.
-            put: writes bytes of the place, from so many on, where the place can be read only.
+            key: the key of the tensor.
+            place: memory of the tensor's size in bytes.
+            pack: encodes some rows before they are written, each in equally many bytes.
+            put: writes bytes at an offset of `place`, for a `place` that is read-only.
         """
         type_ = self.type_of(key)
         shape = [dim for dim in dims(type_) if isinstance(dim, int)]
@@ -339,7 +341,7 @@ class WeightStore:
         return self._hashes[key]
 
     def _by_rows(self, key: str) -> Callable[[slice], torch.Tensor]:
-        """What gives some rows of a tensor."""
+        """Return a function that computes some rows of a tensor."""
         steps: list[Callable[[slice, torch.Tensor], torch.Tensor]] = []
         begin = 0
         while isinstance(entry := self._entry(key), Derived) and entry.tensor is None:
@@ -364,7 +366,7 @@ class WeightStore:
         return some_rows
 
     def keep_only(self, keys: set[str]) -> None:
-        """Forget every entry that none of `keys` needs, directly or as a recipe's source."""
+        """Remove every entry that none of `keys` needs, directly or as a recipe's source."""
         needed: set[str] = set()
         stack = [key for key in keys if key in self.entries]
         while stack:
@@ -378,12 +380,12 @@ class WeightStore:
         self.entries = {key: entry for key, entry in self.entries.items() if key in needed}
 
     def forget_from(self, count: int) -> None:
-        """Forget what was added after the store had so many entries."""
+        """Remove the entries that were added after the store had `count` entries."""
         while len(self.entries) > count:
             self.entries.popitem()
 
     def tensors(self) -> Mapping[str, torch.Tensor]:
-        """Every key with its tensor, derived ones evaluated."""
+        """Return every key with its tensor, derived ones evaluated."""
         return {key: self.get(key) for key in self.entries}
 
     def _entry(self, key: str) -> Entry:
@@ -404,7 +406,7 @@ class WeightStore:
         if isinstance(entry, Given) and not entry.is_known:
             raise UnknownValue(
                 f"the elements of weight {quoted(key)} are not known, only its type",
-                help="keep the .safetensors file beside the .mlir",
+                help="keep the .safetensors file next to the .mlir",
             )
         assert entry.tensor is not None
         return entry.tensor
@@ -418,28 +420,28 @@ class WeightStore:
 
 
 def _evaluated(name: str, sources: Sequence[torch.Tensor], params: dict[str, Any]) -> torch.Tensor:
-    """What a recipe gives.
+    """Evaluate a recipe.
 
     Raises:
-        StepwellError: torch cannot compute it; its own words say why.
+        StepwellError: torch cannot compute it; contains torch's message.
     """
     try:
         return _RECIPES[name](*sources, **params)
     except StepwellError:
         raise
-    except Exception as error:  # Kernels raise whatever they like.
-        said = (str(error).splitlines() or [type(error).__name__])[0]
+    except Exception as error:  # Kernels raise any class.
+        message = (str(error).splitlines() or [type(error).__name__])[0]
         what = params.get("op", name)
         raise StepwellError(
-            f"a constant cannot be computed: {what}: {said}",
+            f"a constant cannot be computed: {what}: {message}",
             help="run the model in PyTorch on this machine: the same call fails there",
         ) from error
 
 
 def blocks_of_rows(tensor: torch.Tensor, block: int = _BLOCK) -> Iterator[slice]:
-    """Slices of the first axis, for recipes whose f64 temporaries had better stay in the cache.
+    """Yield slices of the first axis, for recipes whose f64 temporaries should fit in the cache.
 
-    A block has some 64 Ki elements, if nothing else is said; a meta tensor is one block.
+    A slice has about 64 Ki elements by default; a meta tensor is one slice.
     """
     if tensor.is_meta:
         return iter([slice(0, tensor.shape[0])])
@@ -452,20 +454,20 @@ def _blocks(rows: int, elements: int, block: int) -> Iterator[slice]:
 
 
 def dense_size(type_: AnyTensor) -> int:
-    """How many bytes the elements of a weight of this type are."""
+    """Return the number of bytes of a weight of this type."""
     sizes = [dim for dim in dims(type_) if isinstance(dim, int)]
     return math.prod(sizes) * torch_dtype(element(type_)).itemsize
 
 
 def dense_bytes(tensor: torch.Tensor) -> bytes:
-    """The elements of a tensor in row-major order, as they lie in memory (little endian)."""
+    """Return the elements of a tensor in row-major order, little-endian as in memory."""
     return bytes(dense_view(tensor))
 
 
 def dense_view(tensor: torch.Tensor) -> memoryview:
-    """`dense_bytes` without a copy, if the elements lie so already."""
+    """Return `dense_bytes` without a copy, if the elements are in this order already."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    flat = flat.as_strided(flat.shape, (1,))  # One element may come with any stride.
+    flat = flat.as_strided(flat.shape, (1,))  # A tensor of one element may have any stride.
     held: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
     return memoryview(held)
 
@@ -477,14 +479,14 @@ def _digest(tensor: torch.Tensor) -> str:
 
 
 def _digest_of(dtype: torch.dtype, shape: Sequence[int]) -> Any:
-    """A hash that has taken in type and shape, and waits for the bytes."""
+    """Return a hash to which type and shape were added, before the bytes."""
     return hashlib.sha256(f"{dtype}{list(shape)}".encode())
 
 
 def _step(
     entry: Derived, others: Sequence[torch.Tensor], cut: Rows, begin: int
 ) -> Callable[[slice, torch.Tensor], torch.Tensor]:
-    """A recipe as a function of some rows of its first source, and of which from `begin` on."""
+    """Return a recipe as a function of some rows of its first source; `begin` is the first row."""
     function, parameters = _RECIPES[entry.recipe], dict(entry.parameters)
 
     def step(rows: slice, first: torch.Tensor) -> torch.Tensor:

@@ -1,1 +1,1 @@
-"""Axis maps: which axis of which operand each axis of a result is, and what follows."""
+"""Axis maps: which axis of which operand each axis of a result corresponds to."""

@@ -1,4 +1,6 @@
-"""Reshapes: which axes hold the same elements on both sides, by element order and never by size."""
+"""Alignment of a reshape's axes: which axes hold the same elements on both sides, by element order
+and not by size.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ Group = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def aligned(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
-    """The finest groups of axes, in order, that hold the same elements on both sides of a reshape.
+    """Compute the finest groups of axes, in order, that hold the same elements on both sides of a
+    reshape.
 
-    Axes of size one belong to none: they say nothing about the order of elements. Symbolic sizes
-    are multiplied out; None where the groups cannot be told (a size of `?`, empty tensors).
+    Axes of size one belong to no group, because they do not affect the order of elements. Symbolic
+    sizes are multiplied out. The result is None if the groups cannot be determined (a size of `?`,
+    empty tensors).
     """
     if UNKNOWN in before or UNKNOWN in after:
         return None
@@ -41,9 +45,10 @@ def aligned(before: Sequence[Dim], after: Sequence[Dim]) -> list[Group] | None:
 
 
 def dropped_units(before: Sequence[Dim], after: Sequence[Dim]) -> frozenset[int] | None:
-    """Which unit axes of `before` are missing in `after`, or None if more than that differs.
+    """Return the unit axes of `before` that are missing in `after`, or None if more than that
+    differs.
 
-    Where equal unit axes stand in a row any of them may be meant: they hold the same elements.
+    Of several adjacent unit axes any may be the missing one: they hold the same elements.
     """
     dropped: set[int] = set()
     at = 0
@@ -67,17 +72,17 @@ def dropped_units(before: Sequence[Dim], after: Sequence[Dim]) -> frozenset[int]
 
 
 def extent_of(shape: Sequence[Dim]) -> int | Size:
-    """How many elements a tensor of this shape has."""
+    """Return the number of elements of a tensor of this shape."""
     return prod(shape, start=1)
 
 
 class _Primes(dict[str, int]):
-    """A large prime, or what will do for one, for each symbol."""
+    """A large number, usually prime, for each symbol."""
 
     def __missing__(self, name: str) -> int:
         return 7919 + 2 * crc32(name.encode())
 
 
 def _rank(size: int | Size) -> int:
-    """A number that orders sizes which divide each other."""
+    """Return a number that orders sizes which divide each other."""
     return size if isinstance(size, int) else size.evaluate(_Primes())

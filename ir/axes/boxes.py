@@ -1,4 +1,6 @@
-"""Boxes: a range of indices for each axis of a tensor, the part of it that is read or computed."""
+"""Boxes: a range of indices for each axis of a tensor, that is, the part of it that is read or
+computed.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +12,40 @@ from stepwell.ir.sizes.size import UNKNOWN, Size, settled
 from stepwell.ir.types import Dim, dims
 
 Range = tuple[Dim, Dim]
-"""`(start, stop)`, stop excluded; of a symbolic axis of size n whole, `(0, n)`, or `(1, n - 2)`."""
+"""`(start, stop)`, stop excluded; for a symbolic axis of size n, `(0, n)` or `(1, n - 2)`."""
 
 Box = tuple[Range, ...]
 
 
 def whole(type_: Attribute) -> Box:
-    """All of a tensor."""
+    """Return the box of a whole tensor."""
     return whole_of(dims(type_))
 
 
 def whole_of(shape: tuple[Dim, ...]) -> Box:
-    """All of a tensor of this shape."""
+    """Return the box of a whole tensor of this shape."""
     return tuple((0, size) for size in shape)
 
 
 def nothing(type_: Attribute) -> Box:
-    """None of a tensor."""
+    """Return the empty box of a tensor."""
     return tuple((0, 0) for _ in dims(type_))
 
 
 def is_nothing(box: Box) -> bool:
-    """Whether a box holds no element."""
+    """Whether a box contains no element."""
     return any(start == stop for start, stop in box)
 
 
 def join(first: Box, second: Box) -> Box:
-    """The least box that holds two boxes of one tensor."""
+    """Return the smallest box that contains two boxes of one tensor."""
     if is_nothing(first) or is_nothing(second):
         return second if is_nothing(first) else first
     return tuple(_hull(a, b) for a, b in zip(first, second, strict=True))
 
 
 def numbers(range_: Range) -> tuple[int, int] | None:
-    """A range whose ends are numbers; None if one is symbolic."""
+    """Return a range whose ends are numbers; None if an end is symbolic."""
     start, stop = range_
     return (start, stop) if isinstance(start, int) and isinstance(stop, int) else None
 
@@ -53,9 +55,10 @@ def _hull(first: Range, second: Range) -> Range:
 
 
 def _end(one: Dim, other: Dim, sign: int) -> Dim:
-    """The lesser or the greater of two ends of ranges of one axis.
+    """Return the lesser or the greater of two ends of ranges of one axis.
 
-    Where that hangs on a size: no range begins ahead of 0, none ends behind a symbolic end.
+    If the order depends on a symbolic size, the result is 0 for a start and the symbolic end for a
+    stop, because no range begins before 0 and none ends after a symbolic end.
     """
     apart = settled(Size.of(other) - one)
     if isinstance(apart, int):
@@ -66,21 +69,21 @@ def _end(one: Dim, other: Dim, sign: int) -> Dim:
 
 
 def shape_of(box: Box) -> tuple[Dim, ...]:
-    """The shape of a box's elements."""
+    """Return the shape of a box."""
     return tuple(settled(Size.of(stop) - start) for start, stop in box)
 
 
 OPEN = 64
-"""What a symbol of a size is taken to be where work is estimated."""
+"""The value of a symbol when work is estimated."""
 
 
 def elements(box: Box) -> int:
-    """How many elements a box holds, where symbols are `OPEN`."""
+    """Return the number of elements of a box, with `OPEN` for every symbol."""
     return prod(map(estimated, shape_of(box)))
 
 
 def estimated(size: Dim) -> int:
-    """A size where symbols are `OPEN`."""
+    """Return the value of a size, with `OPEN` for every symbol."""
     if isinstance(size, int):
         return size
     return OPEN if size == UNKNOWN else size.evaluate(dict.fromkeys(size.symbols, OPEN))

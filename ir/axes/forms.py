@@ -1,4 +1,4 @@
-"""The maps that most ops have: elementwise, permuted, sliced, concatenated, reduced, reshaped."""
+"""Axis maps that most ops have: elementwise, permuted, sliced, concatenated, reduced, reshaped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stepwell.ir.types import dims
 
 
 def mapped(op: Operation, *links: Links | None, result: int = 0) -> AxisMap:
-    """A map of these links, in the order of operands; operands without links are opaque."""
+    """Build a map from links in the order of operands; operands without links are opaque."""
     shapes = tuple(_shape(value) for value in op.operands)
     given = (*links, *(None for _ in shapes[len(links) :]))
     return AxisMap(dims(op.results[result].type), shapes, given[: len(shapes)])
@@ -25,7 +25,7 @@ def _shape(value: SSAValue) -> Shape:
 
 @lru_cache(maxsize=4096)
 def broadcast(given: Shape, made: Shape) -> Links:
-    """Trailing axes line up; those of size 1 are read for every index."""
+    """Align trailing axes; those of size 1 are read for every index."""
     extra = len(made) - len(given)
     return tuple(
         Once(axis + extra) if size == 1 and made[axis + extra] != 1 else Along(axis + extra)
@@ -34,12 +34,12 @@ def broadcast(given: Shape, made: Shape) -> Links:
 
 
 def elementwise(op: Operation, operands: int | None = None, result: int = 0) -> AxisMap:
-    """Each element of the result from the elements in its place, shapes broadcast.
+    """Build the map of an elementwise op with broadcasting.
 
     Args:
         op: the op.
-        operands: how many of the first operands are meant; the rest are read whole.
-        result: which result.
+        operands: the number of leading operands that are elementwise; the rest are read whole.
+        result: the index of the result.
     """
     result_dims = dims(op.results[result].type)
     values = op.operands if operands is None else op.operands[:operands]
@@ -49,12 +49,12 @@ def elementwise(op: Operation, operands: int | None = None, result: int = 0) -> 
 
 
 def permuted(order: Sequence[int]) -> Links:
-    """Result axis i is axis `order[i]`."""
+    """Links of a permutation: result axis i is operand axis `order[i]`."""
     return tuple(Along(axis) for axis in inverse(order))
 
 
 def moved(offsets: Sequence[int], strides: Sequence[int] | None = None) -> Links:
-    """Result index i of each axis reads index `i * stride + offset`."""
+    """Links of a slice: result index i of each axis reads index `i * stride + offset`."""
     steps = strides or [1] * len(offsets)
     return tuple(
         Along(axis, stride, offset)
@@ -63,7 +63,7 @@ def moved(offsets: Sequence[int], strides: Sequence[int] | None = None) -> Links
 
 
 def concatenated(shapes: Sequence[Shape], axis: int) -> list[Links]:
-    """Tensors one after another along an axis; which part is whose, symbolic sizes do not say."""
+    """Links of a concatenation along an axis; with symbolic sizes the offsets are unknown."""
     sizes = [shape[axis] for shape in shapes]
     known = [size for size in sizes if isinstance(size, int)]
     begins = [sum(known[:index]) for index in range(len(known))]
@@ -77,13 +77,15 @@ def concatenated(shapes: Sequence[Shape], axis: int) -> list[Links]:
 
 
 def along_rows(rank: int, axes: Iterable[int]) -> Links:
-    """Axes that stay as they are, but for some that are mixed."""
+    """Links that keep all axes except for some that are mixed."""
     mixed = set(axes)
     return tuple(All(axis) if axis in mixed else Along(axis) for axis in range(rank))
 
 
 def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
-    """Axes that go, or stay as 1 with `keep`; the others are kept."""
+    """Links of a reduction: the axes are removed, or have size 1 with `keep`; the
+    others are kept.
+    """
     gone = set(axes)
     links: list[Link] = []
     at = 0
@@ -99,7 +101,7 @@ def reduced(rank: int, axes: Iterable[int], keep: bool) -> Links:
 
 @lru_cache(maxsize=4096)
 def reshaped(before: Shape, after: Shape) -> Links | None:
-    """The same elements in row-major order; None where it cannot be told which are which."""
+    """Links of a reshape; None if the correspondence of axes cannot be determined."""
     groups = aligned(before, after)
     if groups is None:
         return None

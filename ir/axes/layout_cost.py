@@ -1,4 +1,4 @@
-"""What changing the order of a tensor's axes costs: one formula, a target's numbers."""
+"""The cost of a transpose: one formula with a target's constants."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from stepwell.ir.types import Dim
 
 @dataclass(frozen=True)
 class LayoutCost:
-    """In elements moved, so that targets compare copies of their own alone.
+    """Costs in elements moved, so that a target compares only its own copies.
 
     Attributes:
-        op: what an operator costs beside its elements.
-        in_place: an element where only axes of size 1 move.
-        unknown_size: what a symbolic size counts as.
+        op: the fixed cost of an operator, in addition to its elements.
+        in_place: the cost of an element if only axes of size 1 move.
+        unknown_size: the value of a symbolic size.
     """
 
     op: float
@@ -24,6 +24,8 @@ class LayoutCost:
     unknown_size: int
 
     def of(self, shape: Sequence[Dim], in_place: bool) -> float:
-        """A transpose of this shape, all of whose elements stay where they lie if `in_place`."""
+        """Return the cost of a transpose of this shape; `in_place` if no element moves
+        in memory.
+        """
         size = prod(number if isinstance(number, int) else self.unknown_size for number in shape)
         return self.op + size * (self.in_place if in_place else 1.0)

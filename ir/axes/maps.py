@@ -1,22 +1,24 @@
-"""Axis maps: which axis of which operand each axis of a result is.
+"""Axis maps: which axis of which operand each axis of a result corresponds to.
 
-An op of any dialect may say, for each axis of each operand, what it has to do with its result:
+An op of any dialect may declare for each axis of each operand how it is related to the result:
 
     Along(2)              index i of result axis 2 reads index i: the axis is kept
-    Along(2, offset=3)    … index i + 3: sliced; with an offset below 0 padded, or placed behind
-    Along(1, 2, -1, 3)    … 3 indices from 2i - 1 on: windowed; what lies outside is padding
+    Along(2, offset=3)    … index i + 3: sliced; padded or concatenated with an offset below 0
+    Along(1, 2, -1, 3)    … 3 indices from 2i - 1 on: windowed; indices outside are padding
     Flat((1, 2), (1,))    axes 1 and 2 hold the elements of result axis 1, in order: merged;
                           Flat((1,), (1, 2)) is split
     Once(2)               of size 1, read for every index of result axis 2: broadcast
     All()                 every index is read for every element: reduced, contracted
-    All(2)                likewise, and result axis 2 stands in its place: mixed
+    All(2)                likewise, and result axis 2 takes its place: mixed
 
-A result's axis that no axis of an operand names makes no difference to what is read of it. What a
-map says is an upper bound of what is read, never less: `tests/axes/test_axis_maps.py` changes
-operands element by element and looks what follows.
+If no axis of an operand names a result axis, the index along that axis does not affect which
+elements of the operand are read. A map is an upper bound of the elements that are read:
+`tests/axes/test_axis_maps.py` changes operands element by element and compares the changes of the
+result with the map.
 
-Layout, narrowing, streaming in rows and the engines that push constants through ops all read maps,
-and nothing else, to follow an axis. An op without one (`None`) is opaque: it reads all of all.
+Layout assignment, narrowing, streaming in rows and scale folding follow axes by these maps only. An
+op without a map (`None`) is opaque: each element of its results may depend on all elements of its
+operands.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from stepwell.ir.types import Dim
 
 Shape = tuple[Dim, ...]
 Order = tuple[int, ...]
-"""An order of axes: a value in order `P` is `transpose(base, perm=P)` of a base."""
+"""An order of axes: a value in order `P` is `transpose(base, perm=P)` of its base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,14 @@ class Along:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """Of size 1: index 0 is read; `axis` is the result axis that it is broadcast to, if one is."""
+    """An axis of size 1; `axis` is the result axis to which it is broadcast, if any."""
 
     axis: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every index is read; `axis` is the result axis that stands in its place, if one does."""
+    """Every index is read; `axis` is the result axis that takes its place, if any."""
 
     axis: int | None = None
 
@@ -77,23 +79,23 @@ class Flat:
 
 Link = Along | Once | All | Flat
 Links = tuple[Link, ...]
-"""One for each axis of an operand; the axes of a group share their `Flat`."""
+"""One link for each axis of an operand; the axes of a group share their `Flat`."""
 
 
 @cache
 def kept(rank: int) -> Links:
-    """Every axis as it is."""
+    """Links that keep every axis."""
     return tuple(Along(axis) for axis in range(rank))
 
 
 @dataclass(frozen=True)
 class AxisMap:
-    """What the axes of one result have to do with those of each operand.
+    """The relation of the axes of one result to those of each operand.
 
     Attributes:
-        shape: the result's.
-        shapes: those of the operands.
-        links: for each operand its links; None if all of it is read in a way that is not said.
+        shape: the shape of the result.
+        shapes: the shapes of the operands.
+        links: the links of each operand; None if it is opaque.
     """
 
     shape: Shape
@@ -103,7 +105,7 @@ class AxisMap:
     # -- one axis --------------------------------------------------------------------------------
 
     def after(self, operand: int, axis: int) -> int | None:
-        """The result axis that an operand's axis is, whole and in order; None if it is none."""
+        """Return the result axis that equals an operand's axis in size and order, or None."""
         links = self.links[operand]
         link = None if links is None else links[axis]
         if isinstance(link, Along) and link.is_plain:
@@ -117,20 +119,22 @@ class AxisMap:
         return at if self.shape[at] == self.shapes[operand][axis] else None
 
     def _unit_after(self, operand: int, axis: int) -> int | None:
-        """The result axis of size 1 that an axis of size 1 is: the first with as much before it."""
+        """Return the result axis of size 1 with as many elements before it as the
+        operand's axis.
+        """
         before = extent_of(self.shapes[operand][:axis])
         units = (at for at, size in enumerate(self.shape) if size == 1)
         return next((at for at in units if extent_of(self.shape[:at]) == before), None)
 
     def before(self, operand: int, axis: int) -> int | None:
-        """The operand's axis that a result axis is, whole and in order; None if it is none."""
+        """Return the operand's axis that equals a result axis in size and order, or None."""
         for at in range(len(self.shapes[operand])):
             if self.after(operand, at) == axis:
                 return at
         return None
 
     def seen(self, operand: int, axis: int) -> frozenset[int]:
-        """The result axes along which it matters what stands where along an operand's axis."""
+        """Return the result axes that depend on the order of elements along an operand's axis."""
         links = self.links[operand]
         if links is None:
             return frozenset(range(len(self.shape)))
@@ -147,7 +151,9 @@ class AxisMap:
     # -- a part ----------------------------------------------------------------------------------
 
     def reads(self, operand: int, box: Box) -> Box:
-        """What is read of an operand for a box of the result; none of it has a range `(0, 0)`."""
+        """Return the box of an operand that a box of the result reads; empty with a
+        range `(0, 0)`.
+        """
         links, shape = self.links[operand], self.shapes[operand]
         if links is None:
             return whole_of(shape)
@@ -163,10 +169,11 @@ class AxisMap:
         return tuple((0, 0) for _ in shape) if is_nothing(read) else read
 
     def computable(self, box: Box) -> Box:
-        """The least box that holds `box` and that the same op computes from parts of operands.
+        """Return the smallest box containing `box` that the same op computes from parts of its
+        operands.
 
-        Mixed axes are whole in it; of axes that were merged or split, the leading part is whole
-        rows of the operand.
+        Mixed axes are whole in it. Of axes that were merged or split, the leading part consists of
+        whole rows of the operand.
         """
         made = list(box)
         for shape, links in zip(self.shapes, self.links, strict=True):
@@ -193,7 +200,7 @@ class AxisMap:
         return (self.shape, group.targets), (shape, group.sources)
 
     def _unflattened(self, group: Flat, box: Box, shape: Shape) -> list[Range]:
-        """The ranges of the sources of a group that hold the elements of a box's targets."""
+        """Return the ranges of a group's sources that hold the elements of a box's targets."""
         whole: list[Range] = [(0, shape[axis]) for axis in group.sources]
         if all(box[axis] == (0, self.shape[axis]) for axis in group.targets):
             return whole
@@ -220,9 +227,9 @@ class AxisMap:
     # -- orders ----------------------------------------------------------------------------------
 
     def order_before(self, operand: int, order: Order) -> Order | None:
-        """The order of an operand if the result has `order`; None if it has none.
+        """Return the order of an operand if the result has `order`; None if there is no such order.
 
-        Axes of size 1 that nothing ties to the result stay where they are.
+        Axes of size 1 without a link to the result keep their positions.
         """
         if self._is_plain(operand, order):
             return order
@@ -230,18 +237,22 @@ class AxisMap:
         return _carried(pairs, order, self.shape, len(self.shapes[operand]))
 
     def order_after(self, operand: int, order: Order) -> Order | None:
-        """The order of the result if an operand has `order`; None if it has none."""
+        """Return the order of the result if an operand has `order`; None if there is no
+        such order.
+        """
         if self._is_plain(operand, order):
             return order
         shape = self.shapes[operand]
         return _carried(list(self._tied(operand)), order, shape, len(self.shape))
 
     def _is_plain(self, operand: int, order: Order) -> bool:
-        """Whether each axis of an operand is the result's of that number, as most are."""
+        """Whether each axis of an operand corresponds to the result axis of the same index, the
+        usual case.
+        """
         return len(self.shape) == len(order) and self.links[operand] == kept(len(order))
 
     def _tied(self, operand: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """(axes of an operand, axes of the result) that stand for each other."""
+        """Yield corresponding (axes of an operand, axes of the result)."""
         links = self.links[operand] or ()
         for axis, link in enumerate(links):
             if not isinstance(link, Flat) and link.axis is not None:
@@ -251,7 +262,7 @@ class AxisMap:
 
 
 def _window(link: Along, box: Range, size: Dim, result: Dim) -> Range:
-    """The range of an operand's axis that a range of a result's axis reads."""
+    """Return the range of an operand's axis that a range of a result's axis reads."""
     range_ = numbers(box)
     if size == result and link.is_plain:
         return box
@@ -278,7 +289,7 @@ def _product(shape: Shape, axes: Iterable[int]) -> int | None:
 
 
 def inverse(order: Sequence[int]) -> Order:
-    """The order that undoes another."""
+    """Return the inverse of a permutation."""
     found = [0] * len(order)
     for position, axis in enumerate(order):
         found[axis] = position
@@ -286,72 +297,75 @@ def inverse(order: Sequence[int]) -> Order:
 
 
 def lies_the_same(shape: Sequence[object], order: Sequence[int]) -> bool:
-    """Whether an order leaves every element where it lies in memory: only axes of size 1 move."""
-    standing = [axis for axis in order if shape[axis] != 1]
-    return standing == sorted(standing)
+    """Whether an order leaves every element at its place in memory: only axes of size 1 move."""
+    ordered = [axis for axis in order if shape[axis] != 1]
+    return ordered == sorted(ordered)
 
 
 def _carried(
     pairs: list[tuple[tuple[int, ...], tuple[int, ...]]], order: Order, shape: Shape, rank: int
 ) -> Order | None:
-    """An order of one tensor's axes as one of another's, over groups of axes that correspond.
+    """Translate an order of one tensor's axes to another's, by groups of axes that correspond.
 
-    Groups of several axes must stand together and in order in the base; there, axes of size 1
-    count for nothing.
+    The axes of a group must be adjacent and in order in the base, apart from axes of size 1.
     """
     if len(order) != len(shape):
         return None
     groups = {given[0]: (given, made) for given, made in pairs}
     tied = {axis for given, _ in pairs for axis in given}
-    standing = [axis for axis in inverse(order) if axis in tied]
+    ordered = [axis for axis in inverse(order) if axis in tied]
     if any(size != 1 and axis not in tied for axis, size in enumerate(shape)):
         return None
     placed: list[int] = []
-    while standing:
-        group = groups.get(standing[0])
-        if group is None or tuple(standing[: len(group[0])]) != group[0]:
+    while ordered:
+        group = groups.get(ordered[0])
+        if group is None or tuple(ordered[: len(group[0])]) != group[0]:
             return None
         placed.extend(group[1])
-        del standing[: len(group[0])]
+        del ordered[: len(group[0])]
     waiting = iter(placed)
     reached = set(placed)
     return inverse([next(waiting) if axis in reached else axis for axis in range(rank)])
 
 
 AxisRule = Callable[[Any, int], AxisMap | None]
-_RULES: dict[str, AxisRule] = {}
+_AXIS_MAPS: dict[str, AxisRule] = {}
 _F = TypeVar("_F", bound=AxisRule)
 
 
 def maps(*names: str) -> Callable[[_F], _F]:
-    """Register what gives the map of a result of these ops; None where arguments make it opaque."""
+    """Register the axis map of a result of these ops; the rule returns None for an opaque one."""
 
     def register(rule: _F) -> _F:
         for name in names:
-            assert name not in _RULES, name
-            _RULES[name] = rule
+            assert name not in _AXIS_MAPS, name
+            _AXIS_MAPS[name] = rule
         return rule
 
     return register
 
 
 def mapped_names(dialect: str) -> tuple[str, ...]:
-    """The ops of a dialect that have a registered rule."""
-    return tuple(name for name in _RULES if name.startswith(f"{dialect}."))
+    """List the ops of a dialect that have a registered rule."""
+    return tuple(name for name in _AXIS_MAPS if name.startswith(f"{dialect}."))
 
 
 class HasAxes:
-    """Mixed into op classes that may say how the axes of their results follow from operands."""
+    """A mixin for op classes that may declare how the axes of their results follow from
+    operands.
+    """
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
-        """The map of a result; None where the op is opaque.
+        """Return the axis map of a result; None if the op is opaque.
 
-        Ops whose classes are generated have it by name, from a rule registered with `maps`.
+        Ops with generated classes have it by name, from a rule registered with `maps`.
         """
-        rule = _RULES.get(cast(Operation, self).name)
+        rule = _AXIS_MAPS.get(cast(Operation, self).name)
         return None if rule is None else rule(self, result)
 
 
 def axis_map(op: object, result: int = 0) -> AxisMap | None:
-    """The map of an op's result; None where it is opaque, as every op is that does not say."""
+    """Return the axis map of an op's result; None if it is opaque, as any op without a
+    declaration.
+    """
     return op.axis_map(result) if isinstance(op, HasAxes) else None

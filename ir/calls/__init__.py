@@ -1,1 +1,1 @@
-"""A caller's arguments on their way into a program, and results on theirs back."""
+"""The calling convention: marshalling of a caller's arguments and of results."""

@@ -1,9 +1,9 @@
-"""Where a caller's tensors cross into a program, and back.
+"""Conversion of a caller's tensors to a program's inputs, and back.
 
-What is taken is eager's: any strides, a negation or conjugate that torch has only noted,
-parameters, plain subclasses. What is no array of numbers in this machine's memory, or not what the
-signature says, is refused by the argument's name. A program that writes to an input writes to the
-caller's tensor, however it lies, as eager does, and to nothing else.
+The program accepts what eager accepts: any strides, a lazy negation or conjugate, parameters, plain
+subclasses. Tensors without elements in the CPU's memory, and those that contradict the signature,
+are refused by the argument's name. A program that writes to an input writes to the caller's tensor,
+in any layout, as eager does, and to no other tensor.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Ranges = Mapping[str, tuple[int, int | None]]
 
 
 def written_inputs(func: FuncOp) -> frozenset[int]:
-    """The run-time inputs that a method writes to, by place."""
+    """Return the indices of the dynamic inputs that a method writes to."""
     return frozenset(op.index.value.data for op in func.walk() if isinstance(op, MutateInputOp))
 
 
 def why_no_numbers(tensor: torch.Tensor) -> tuple[str, str] | None:
-    """What a tensor is that is no array of numbers in this machine's memory, and what to do."""
+    """Return why a tensor has no elements in the CPU's memory, and the remedy; None if it has."""
     from stepwell.ir.compat.torch.torch_private import (
         is_functorch_wrapped_tensor,
         is_traceable_wrapper_subclass,
@@ -45,9 +45,9 @@ def why_no_numbers(tensor: torch.Tensor) -> tuple[str, str] | None:
         return f"has dtype {tensor.dtype}", "pass x.int_repr(), or x.dequantize()"
     kind = type(tensor).__name__
     if is_traceable_wrapper_subclass(tensor) or kind in ("FakeTensor", "FunctionalTensor"):
-        return f"is a {kind}, which wraps other tensors", "pass the numbers it stands for"
+        return f"is a {kind}, which wraps other tensors", "pass the tensor that it wraps"
     if is_functorch_wrapped_tensor(tensor):
-        return "stands for a row of a vmap or for a gradient", "call it outside of torch.func"
+        return "is a row of a vmap or has a gradient of torch.func", "call it outside of torch.func"
     if tensor.device.type != "cpu":
         return f"is on {tensor.device}", "pass x.cpu()" if tensor.device.type != "meta" else ""
     reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
@@ -59,7 +59,9 @@ def why_no_numbers(tensor: torch.Tensor) -> tuple[str, str] | None:
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor that holds the same numbers as they stand in memory, without history."""
+    """Return a detached plain tensor of the same elements, with conjugation and
+    negation applied.
+    """
     found = tensor.detach()
     if type(found) is not torch.Tensor:
         found = found.as_subclass(torch.Tensor)
@@ -68,30 +70,30 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class Arguments:
-    """The run-time inputs of one call."""
+    """The dynamic inputs of one call."""
 
     values: list[Any]
-    """As the program takes them: plain, and laid out as it declares."""
+    """The inputs as the program takes them: plain, in the declared layout."""
     given: list[Any]
-    """As the caller passed them."""
+    """The inputs as the caller passed them."""
     written: frozenset[int]
-    """Those that the method writes to."""
+    """The indices of those that the method writes to."""
 
     def copies(self) -> list[Any]:
-        """The values, of those that are written copies, for an engine that writes to its inputs."""
+        """Return the values with written ones copied, for an engine that writes to its inputs."""
         return [
             value.clone() if at in self.written else value for at, value in enumerate(self.values)
         ]
 
     def give_back(self, after: Mapping[int, torch.Tensor]) -> None:
-        """Write what a method wrote to its inputs to the caller's tensors."""
+        """Copy what a method wrote to its inputs to the caller's tensors."""
         with torch.no_grad():
             for at, value in after.items():
                 self.given[at].copy_(value)
 
 
 def why_not_written(at: int, given: Sequence[Any]) -> tuple[str, str] | None:
-    """Why a method may not write to one of a call's tensors, or None."""
+    """Return why a method may not write to one of a call's tensors, and the remedy; or None."""
     tensor = given[at]
     if tensor.requires_grad:
         return "is written and requires gradients", "pass x.detach()"
@@ -134,7 +136,7 @@ def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """The bytes of its storage that a tensor spans."""
+    """Return the range of bytes of its storage that a tensor spans."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     start = int(tensor.storage_offset())
     end = start + sum((size - 1) * step for size, step in pairs) + 1
@@ -142,7 +144,7 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def faults(type_: Attribute, leaf: Any) -> Iterator[tuple[str, str]]:
-    """What keeps a value from being an input of a type, and what to do; sizes aside."""
+    """Yield why a value cannot be an input of a type, and the remedies; sizes are not checked."""
     if not isinstance(type_, TensorType):
         yield from _number_faults(type_, leaf)
         return
@@ -157,7 +159,7 @@ def faults(type_: Attribute, leaf: Any) -> Iterator[tuple[str, str]]:
     try:
         given = element_type(leaf.dtype)
     except StepwellError:
-        yield f"dtype is {leaf.dtype}, which no program takes", ""
+        yield f"dtype is {leaf.dtype}, which no program accepts", ""
         return
     if has_torch_dtype(wanted) and given != wanted:
         yield f"dtype is {dtype_name(given)}, the program takes {dtype_name(wanted)}", ""
@@ -182,7 +184,7 @@ def _number_faults(type_: Attribute, leaf: Any) -> Iterator[tuple[str, str]]:
 
 
 class Sizes:
-    """The symbols of one call: bound by what is given, held against their ranges."""
+    """The symbols of one call: bound by the arguments and checked against their ranges."""
 
     def __init__(self, ranges: Ranges) -> None:
         self.ranges = ranges
@@ -192,12 +194,12 @@ class Sizes:
         self.problems: list[Problem] = []
 
     def number(self, type_: Attribute, value: Any, where: str) -> None:
-        """A number of the call, which may be a size of its tensors."""
+        """Bind a number of the call, which may be a size of its tensors."""
         if isinstance(type_, IntType) and str(type_.data).isidentifier():
             self._bind(type_.data, value, where, "the number")
 
     def tensor(self, type_: TensorType[Any], shape: Sequence[int], where: str) -> None:
-        """A tensor of the call, of the right rank."""
+        """Check and bind the sizes of a tensor of the call; its rank must be correct."""
         for axis, (dim, size) in enumerate(zip(dims(type_), shape, strict=True)):
             what = f"dimension {axis}"
             if isinstance(dim, int):
@@ -223,7 +225,7 @@ class Sizes:
             self.problems.append(Problem(f"{what} is {value}, outside {within}", where))
 
     def settle(self) -> list[Problem]:
-        """Hold sizes that are expressions (`2*s77`) against what is given; everything found."""
+        """Check sizes that are expressions (`2*s77`) and return all problems."""
         for wanted, size, where, what in self._later:
             for symbol in wanted.symbols - set(self.bound):
                 solved = _solved(wanted, symbol, self.bound, size)
@@ -237,7 +239,7 @@ class Sizes:
 
 
 def _value(wanted: Size, bound: Mapping[str, int]) -> int | None:
-    """The value of a size; None where a symbol has none, or torch alone computes it."""
+    """Return the value of a size; None if a symbol is unbound or only torch can evaluate it."""
     try:
         return wanted.evaluate(bound)
     except (KeyError, ZeroDivisionError, StepwellError):
@@ -245,7 +247,7 @@ def _value(wanted: Size, bound: Mapping[str, int]) -> int | None:
 
 
 def _solved(wanted: Size, unknown: str, bound: Mapping[str, int], size: int) -> int | None:
-    """What a symbol is, where a size is linear in it; rounded down if no integer gives the size."""
+    """Solve a size that is linear in a symbol; rounded down if there is no integer solution."""
     places = (0, 1, 2, 3, 10)
     at = [_value(wanted, {**bound, unknown: n}) for n in places]
     first, second = at[0], at[1]

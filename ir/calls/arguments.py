@@ -1,8 +1,8 @@
-"""Arguments of public functions, held against their annotations before anything is done.
+"""Validation of the arguments of public functions against their annotations, before anything runs.
 
-A function says in its signature what it takes; `validate_arguments` reads that and refuses the rest
-by the argument's name. Annotations are read as text, so that nothing is imported for them: what is
-a class known here is checked, `A | B` is either, and any other name is left to the function.
+`validate_arguments` reads the annotations of a function and refuses other arguments by name.
+Annotations are read as text, so that nothing is imported for them. A class that is known here is
+checked, `A | B` accepts either, and any other name is left to the function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "str": (lambda v: isinstance(v, str), "a text"),
+    "str": (lambda v: isinstance(v, str), "a string"),
     "bytes": (lambda v: isinstance(v, bytes | bytearray), "bytes"),
     "bool": (lambda v: isinstance(v, bool), "True or False"),
     "int": (lambda v: isinstance(v, int) and not isinstance(v, bool), "an integer"),
@@ -40,7 +40,7 @@ _Check = tuple[tuple[str, tuple[tuple[Callable[[Any], bool], str], ...]], ...]
 
 
 def validate_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function, which first refuses arguments that are not what it is annotated to take."""
+    """Decorate a function to refuse arguments that contradict its annotations."""
     signature = inspect.signature(function)
     checks: _Check = tuple(
         (name, kinds)
@@ -54,7 +54,7 @@ def validate_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return function(*args, **kwargs)  # Python says it best.
+            return function(*args, **kwargs)  # Python's own message is the best.
         problems = [
             problem
             for name, kinds in checks
@@ -69,7 +69,7 @@ def validate_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def takes(function: Any, count: int) -> TypeGuard[Callable[..., Any]]:
-    """Whether something can be called with so many arguments by place."""
+    """Whether an object can be called with this number of positional arguments."""
     if not callable(function):
         return False
     try:
@@ -87,7 +87,7 @@ def _problem(
 ) -> Problem | None:
     if any(is_one(value) for is_one, _ in kinds):
         return None
-    wanted = " or ".join(dict.fromkeys(said for _, said in kinds))
+    wanted = " or ".join(dict.fromkeys(description for _, description in kinds))
     text = "None" if value is None else f"a {type(value).__name__}"
     return Problem(f"{name} is {text}, not {wanted}", f"{function.__qualname__}()")
 
@@ -95,7 +95,7 @@ def _problem(
 def _kinds(
     annotation: str, scope: Mapping[str, Any]
 ) -> tuple[tuple[Callable[[Any], bool], str], ...]:
-    """What an annotation takes; nothing where it names what is not known there."""
+    """Return the checks of an annotation; empty if it contains an unknown name."""
     try:
         tree = ast.parse(annotation, mode="eval").body
     except SyntaxError:
@@ -121,7 +121,7 @@ def _kinds(
 
 
 def name_of(kind: Any) -> str:
-    """`Sequence` of an alias such as `Samples = Sequence[Tensor]`."""
+    """Return `Sequence` for an alias such as `Samples = Sequence[Tensor]`."""
     return str(getattr(getattr(kind, "__origin__", None), "__name__", ""))
 
 
@@ -134,7 +134,7 @@ def _is_of(kind: type, value: Any) -> bool:
 
 
 def _alternatives(tree: ast.expr) -> list[str]:
-    """The names of the classes of a union."""
+    """List the names of the classes of a union."""
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitOr):
         return [*_alternatives(tree.left), *_alternatives(tree.right)]
     if isinstance(tree, ast.Subscript):

@@ -1,4 +1,4 @@
-"""From a caller's arguments to a method's run-time inputs: flatten, check, lay out."""
+"""Marshalling of a caller's arguments to a method's dynamic inputs: flatten, check, lay out."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ NARROWED = "tosa.input_narrowed_from"
 Ends = tuple[float, float]
 """The least and the largest number of an input; integers of integers."""
 RANGES = "stepwell.input_ranges"
-"""A method's attribute: of each run-time input "least..largest" as the caller declared, or ""."""
+"""A method's attribute: "least..largest" for each dynamic input as the caller declared, or ""."""
 
 
 def bind_inputs(
     func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """The run-time inputs of a call, as `bind` gives them, where nothing is given back."""
+    """Return the values of `bind`, for a caller that ignores mutated inputs."""
     return bind(func, args, kwargs).values
 
 
 def bind(func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Arguments:
-    """The run-time inputs of a call, checked against the signature and laid out as it declares.
+    """Check the arguments of a call against the signature and lay them out as it declares.
 
-    How a tensor lies in memory is no part of its value: what torch's own exported program takes, in
-    whatever strides, is taken here too.
+    The memory layout of a tensor is not part of its value: all strides are accepted, as by torch's
+    exported program.
 
     Args:
         func: the method.
         args, kwargs: nested as the model takes them, or already flat.
 
     Raises:
-        InputMismatch: naming every input whose count, dtype, shape or frozen value differs from
-            the signature, every size out of its range, 64-bit integers beyond the 32 bits in which
-            the program takes them, and tensors that are no numbers in memory, or may not be written
-            where the program writes.
+        InputMismatch: names every input whose count, dtype, shape or specialized value differs from
+            the signature, every size out of its range, 64-bit integers beyond the 32 bits of the
+            program, tensors without elements in memory, and tensors that the program writes to but
+            must not.
     """
     signature = get_signature(func)
     method = f"method @{func.sym_name.data}"
@@ -96,7 +96,7 @@ def bind(func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = N
 def _taken(
     type_: Attribute, leaf: Any, narrowed: bool, declared: Ends | None, where: str
 ) -> tuple[Any, list[Problem]]:
-    """A value as a program of this input takes it, and what keeps it from that."""
+    """Convert a value to the program's input, and return the problems that prevent it."""
     is_plain = isinstance(leaf, torch.Tensor) and why_no_numbers(leaf) is None
     if narrowed and is_plain and leaf.dtype == torch.int64:
         short = leaf.to(torch.int32)
@@ -114,7 +114,7 @@ def _taken(
 
 
 def _narrowed(func: FuncOp) -> list[bool]:
-    """Of each run-time input, whether the model takes it in 64 bits and the program in 32."""
+    """Return for each dynamic input whether the model takes it in 64 bits and the program in 32."""
     attribute = func.attributes.get(NARROWED)
     if not isinstance(attribute, ArrayAttr):
         return [False] * len(func.function_type.inputs.data)
@@ -201,7 +201,8 @@ def _outside(declared: Ends | None, leaf: Any, where: str) -> Problem | None:
 def flatten_inputs(
     func: FuncOp, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """A call's leaves in the order of the signature, frozen ones included; nothing is checked.
+    """Flatten a call's arguments in the order of the signature, including specialized ones,
+    unchecked.
 
     Raises:
         InputMismatch: the arguments do not nest as the model takes them.
@@ -211,7 +212,7 @@ def flatten_inputs(
 
 
 def with_frozen(func: FuncOp, outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """What a method returns: the outputs that were computed, and those the program states."""
+    """Return a method's results: the computed outputs, and those that the program states."""
     computed = iter(outputs)
     ports = get_signature(func).outputs
     stated = [next(computed) if p.constant is None else p.constant[0] for p in ports]
@@ -231,9 +232,9 @@ def _not_frozen(port: Port, leaf: Any, method: str) -> Problem | None:
 
 
 def laid_out(given: Any, order: Sequence[int] | None) -> Any:
-    """A tensor whose elements lie densely in a dim order (row-major if None): itself, or a copy.
+    """Return a tensor that is dense in a dim order (row-major if None): itself, or a copy.
 
-    What is no tensor is given back.
+    Other values are returned unchanged.
     """
     if not isinstance(given, torch.Tensor) or follows_dim_order(given, order):
         return given
@@ -243,10 +244,10 @@ def laid_out(given: Any, order: Sequence[int] | None) -> Any:
 
 
 def follows_dim_order(tensor: torch.Tensor, order: Sequence[int] | None) -> bool:
-    """Whether a tensor lies densely in this dim order (row-major if None).
+    """Whether a tensor is dense in this dim order (row-major if None).
 
-    Axes of size 1 are free. Those of size 0 count as 1, as in the strides that torch gives what it
-    allocates: ExecuTorch's runtime ends the process over an empty tensor with others.
+    Axes of size 1 are free. Those of size 0 count as 1, as in the strides that torch allocates:
+    ExecuTorch's runtime aborts on an empty tensor with other strides.
     """
     expected = 1
     for axis in reversed(order or range(tensor.dim())):

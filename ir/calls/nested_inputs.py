@@ -1,7 +1,7 @@
-"""A call's arguments as the flat list that a signature names: by structure, by name, or flat.
+"""Flattening of a call's arguments to the list of a signature: by structure, by name, or flat.
 
-Structure is what the model was exported with (torch's pytree). Dictionaries are read by key, in
-whatever order the caller made them; lists, tuples and named tuples by place.
+The structure is that of the export (torch's pytree). Dictionaries are read by key, in any order;
+lists, tuples and named tuples by position.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _SEQUENCES = (tuple, list)
 
 
 class _Mismatch(Exception):
-    """What differs, and where."""
+    """What differs, and where: the message names both."""
 
 
 def plain_nesting(spec: Any) -> Any:
-    """A nesting with tuples in place of named tuples, torch's own results among them.
+    """Replace named tuples by tuples in a nesting, including torch's own result types.
 
-    Their names (`torch.return_types.topk`) are Python's, and no text can hold a class.
+    Their names (`torch.return_types.topk`) are Python's, and a text cannot contain a class.
     """
     if spec.is_leaf():
         return spec
@@ -38,10 +38,10 @@ def plain_nesting(spec: Any) -> Any:
 def flat_arguments(
     signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any], method: str
 ) -> list[Any]:
-    """The leaves of a call in the order of the signature, frozen ones included.
+    """Return the leaves of a call in the order of the signature, specialized ones included.
 
     Raises:
-        InputMismatch: the arguments do not nest as the model takes them.
+        InputMismatch: the arguments do not nest as the model requires.
     """
     inputs = "inputs are " + ", ".join(port.name for port in signature.inputs)
     expected = len(signature.inputs)
@@ -73,10 +73,10 @@ def _is_nested(argument: Any) -> bool:
 
 
 def _leaves(spec: Any, given: Any, where: str) -> list[Any]:
-    """What is given at each leaf of a nesting.
+    """Return the argument at each leaf of a nesting.
 
     Raises:
-        _Mismatch: it nests otherwise.
+        _Mismatch: the argument nests differently.
     """
     if spec.is_leaf():
         if _is_nested(given):
@@ -92,7 +92,7 @@ def _leaves(spec: Any, given: Any, where: str) -> list[Any]:
         return _values(spec, cast(dict[Any, Any], given), where)
     leaves, nesting = pytree.tree_flatten(given)
     if plain_nesting(nesting) != spec:
-        raise _Mismatch(f"{where} is a {type(given).__name__}, which nests otherwise")
+        raise _Mismatch(f"{where} is a {type(given).__name__}, which nests differently")
     return leaves
 
 
@@ -100,7 +100,7 @@ def _items(spec: Any, given: Sequence[Any], where: str) -> list[Any]:
     children = spec.children()
     if len(given) != len(children):
         what = where or "the call"
-        raise _Mismatch(f"{what} has {len(given)} values by place, {len(children)} needed")
+        raise _Mismatch(f"{what} has {len(given)} values by position, {len(children)} needed")
     return [
         leaf
         for at, (child, item) in enumerate(zip(children, given, strict=True))
@@ -114,7 +114,7 @@ def _values(spec: Any, given: Mapping[Any, Any], where: str) -> list[Any]:
     unknown = [repr(key) for key in given if key not in keys]
     if missing or unknown:
         lacks = [f"lacks {', '.join(missing)}"] if missing else []
-        more = [f"has {', '.join(unknown)}, which is not taken"] if unknown else []
+        more = [f"has {', '.join(unknown)}, which is unknown"] if unknown else []
         raise _Mismatch(f"{where} {' and '.join(lacks + more)}")
     return [
         leaf

@@ -1,1 +1,1 @@
-"""Private names of other packages, in one place a package."""
+"""Private names of other packages, one module for each package."""

@@ -1,4 +1,6 @@
-"""Private names of other packages: each is written in one table, with what hangs on it."""
+"""Private names of other packages: a table lists each of them with the features that
+depend on it.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,21 @@ from stepwell.ir.diagnostics import StepwellError
 
 @dataclass(frozen=True)
 class PrivateName:
-    """A name that a package does not promise to keep.
+    """A name that a package may remove in any version.
 
     Attributes:
         place: `module` or `module:attribute.of.it`.
-        serves: what of stepwell breaks without it.
+        serves: the feature of stepwell that needs it.
     """
 
     place: str
     serves: str
 
     def found(self) -> Any:
-        """What has the name in the version that is installed.
+        """Return the object of this name in the installed version.
 
         Raises:
-            StepwellError: nothing has it.
+            StepwellError: the installed version does not have it.
         """
         module, _, path = self.place.partition(":")
         try:
@@ -48,11 +50,11 @@ class PrivateName:
 
 
 def look_up(names: Mapping[str, PrivateName], name: str) -> Any:
-    """A module's `__getattr__`: what a name of its table stands for.
+    """Look up a name of a table; the implementation of a module's `__getattr__`.
 
     Raises:
         AttributeError: the table has no such name.
-        StepwellError: the installed package has it no more.
+        StepwellError: the installed package does not have it.
     """
     if name not in names:
         raise AttributeError(name)

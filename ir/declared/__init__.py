@@ -1,1 +1,1 @@
-"""What an op says of itself: family, types, meaning, numerics, bounds."""
+"""The declarations of ops: families, types, semantics, numerics, bounds."""

@@ -1,4 +1,6 @@
-"""How far a rewrite may move a result: by numbers, by magnitudes, or by what operators round."""
+"""Error bounds of rewrites: by constants, by magnitudes of values, or derived from the roundings of
+operators.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Bound:
-    """How far a step may move a result: |after - before| <= absolute + relative * |before|.
+    """The error bound of a pass: |after - before| <= absolute + relative * |before|.
 
-    A quantized result may also move by `units` of its own scale: its stored integers differ by so
-    many. `varies` says that the numbers depend on the values at hand: `Rewrite.bound_at` derives
-    them. `reason` names the source of the difference (`reassociation`, `folding in f32`, …).
+    A quantized result may also differ by `units` of its scale: its stored integers differ by at
+    most that number. `varies` means that the constants depend on the values: `Rewrite.bound_at`
+    derives them. `reason` names the source of the difference (`reassociation`, `folding in f32`,
+    …).
 
     Attributes:
-        magnitudes: (factor, names of values) pairs of a rule: it may move by the factor times the
-            sum of their magnitudes too.
-        derived: both sides are the same function of real numbers, and may differ by what their
-            operators round: `checking.derived` says by how much, element by element.
-        allowance: that bound at the values at hand, as a tensor.
+        magnitudes: (factor, names of values) pairs of a rule: the result may also differ by the
+            factor times the sum of their magnitudes.
+        derived: both sides are the same function of real numbers and may differ by the roundings of
+            their operators; `validation.derived` computes the bound of each element.
+        allowance: that bound for the current values, as a tensor.
     """
 
     relative: float = 0.0
@@ -37,16 +40,16 @@ class Bound:
         return not (self.relative or self.absolute or self.is_local)
 
     def times(self, factor: float) -> Bound:
-        """So many times the numbers of this one."""
+        """Return this bound multiplied by a factor."""
         scaled = tuple((factor * each, names) for each, names in self.magnitudes)
         numbers = factor * self.relative, factor * self.absolute
         return replace(self, relative=numbers[0], absolute=numbers[1], magnitudes=scaled)
 
     @property
     def is_local(self) -> bool:
-        """Whether it holds at the replaced value only.
+        """Whether the bound holds at the replaced value only.
 
-        What a unit becomes further down is not bounded by it: later layers scale it.
+        It does not bound the effect on later results, because later layers scale it.
         """
         return self.varies or self.derived or self.units > 0
 
@@ -55,5 +58,5 @@ EXACT = Bound()
 
 
 def roundings(reason: str) -> Bound:
-    """The bound of what changes no real number, and rounds otherwise on the way."""
+    """Return the bound of a rewrite that is exact in real arithmetic and rounds differently."""
     return Bound(reason=reason, derived=True)

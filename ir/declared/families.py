@@ -1,30 +1,31 @@
-"""Families of ops: what kind of thing an op does, said where it is declared, asked everywhere else.
+"""Families of ops: the kinds of computation, declared with the op and queried everywhere else.
 
-    movement       each element of a result is an element of an operand, unchanged, at a place that
-                   arguments alone decide. It is of one of these as well:
-      reshape        the elements of one tensor in their order, under another shape
+    movement       each element of a result is an element of an operand, unchanged; its position
+                   depends on arguments only. Such an op also belongs to one of these:
+      reshape        the elements of one tensor in their order, in another shape
       permutation    the axes of one tensor in another order
-      rearrangement  every element of one tensor once, in any way: the two above too
-      repetition     every element of one tensor, once or more often
+      rearrangement  every element of one tensor once, in any order: includes the two above
+      repetition     every element of one tensor, once or several times
       part           some elements of one tensor
       join           the elements of several tensors
-    lookup         elements of one tensor, unchanged, at places that another tensor names
-    padding        elements of one tensor, unchanged, and one number around them
-    elementwise    each element is computed of the operands' in its place, which broadcast
-    cast           elementwise: the same number in another type, as near as that has it
-    comparison     elementwise: a truth value
-    choice         elementwise: an element of one of two, by truth values
-    reduction      one element of all along some axes
+    lookup         elements of one tensor, unchanged, at indices in another tensor
+    padding        elements of one tensor, unchanged, and a constant around them
+    elementwise    each element is computed from the corresponding operand elements (broadcast)
+    cast           elementwise: the nearest representable number in another type
+    comparison     elementwise: a bool
+    choice         elementwise: an element of one of two tensors, selected by a bool
+    reduction      one element from all elements along some axes
     product        sums of products of elements of two tensors
     softmax        exponentials along an axis over their sum (or the logarithm of that)
-    normalization  elements less their mean over their spread
-    factory        elements that do not hang on elements of operands
-    uninitialized  elements are whatever memory holds
-    random         elements are drawn
-    write          a tensor with elements of another at some of its places
+    normalization  elements minus their mean, divided by their standard deviation
+    factory        elements that do not depend on elements of operands
+    uninitialized  elements are uninitialized memory
+    random         elements are random numbers
+    write          a tensor with some elements replaced by those of another
 
-Ops are registered by name, as axis maps are, so that asking imports nothing. What hangs on an op's
-arguments too (a dropout moves, unless it is training) its class says in `does_as_family`.
+Ops are registered by name, like axis maps, so that a query imports nothing. An op whose family
+depends on its arguments (dropout is a data movement unless it is training) says so in
+`does_as_family`.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ WIDER: dict[Family, Family] = {
     "choice": "elementwise",
     "uninitialized": "factory",
 }
-"""The family that all ops of a family are of too."""
+"""The family that contains a family."""
 
 _NOTHING: frozenset[Family] = frozenset()
 _OF: dict[str, frozenset[Family]] = {}
 
 
 def belong(family: Family, *names: str) -> None:
-    """Say that ops, by name, are of a family, and so of the wider ones."""
+    """Register ops, by name, as members of a family and of the families that contain it."""
     families: set[Family] = {family}
     while family in WIDER:
         family = WIDER[family]
@@ -84,54 +85,54 @@ def belong(family: Family, *names: str) -> None:
 
 
 def families_of(name: str) -> frozenset[Family]:
-    """The families of the op of a name."""
+    """Return the families of an op by its name."""
     return _OF.get(name, _NOTHING)
 
 
 def ops_of(family: Family, dialect: str) -> tuple[str, ...]:
-    """The names of a dialect's ops of a family, in the order in which they were declared."""
+    """List a dialect's ops of a family, in the order of declaration."""
     start = f"{dialect}."
     return tuple(name for name, held in _OF.items() if family in held and name.startswith(start))
 
 
 class HasFamilies:
-    """Mixed into op classes: `FAMILY` is what a class and those made of it are of."""
+    """A mixin for op classes: `FAMILY` is the family of a class and its subclasses."""
 
     FAMILY: ClassVar[Family | None] = None
 
     def __init_subclass__(cls, **given: object) -> None:
-        """Register a class that has a name of its own."""
+        """Register a class that has its own op name."""
         super().__init_subclass__(**given)
         name = cls.__dict__.get("name")
         if isinstance(name, str) and cls.FAMILY is not None:
             belong(cls.FAMILY, name)
 
     def does_as_family(self, family: Family) -> bool:
-        """Whether this op does what its family does, with the arguments that it has."""
+        """Whether this op, with its arguments, belongs to a family that its class declares."""
         return True
 
 
 def is_of(op: object, *families: Family) -> bool:
-    """Whether an op is of one of the families; a block is of none."""
+    """Whether an op belongs to one of the families; a block belongs to none."""
     held = _OF.get(getattr(op, "name", ""))
     if held is None:
         return False
-    for family in families:  # No generator: it is asked of every op, many times.
+    for family in families:  # A generator would be slower, and this is called for every op.
         if family in held and (not isinstance(op, HasFamilies) or op.does_as_family(family)):
             return True
     return False
 
 
 def is_movement(op: object) -> bool:
-    """Whether an op moves elements of its operands and computes nothing."""
+    """Whether an op only moves elements of its operands."""
     return is_of(op, "movement")
 
 
 def moves_one(op: object) -> bool:
-    """Whether an op moves elements of its first operand alone."""
+    """Whether an op only moves elements of its first operand."""
     return is_of(op, "rearrangement", "repetition", "part")
 
 
 def lays_out(op: object) -> bool:
-    """Whether an op gives every element of one tensor, in another layout or more often."""
+    """Whether an op returns every element of one tensor, in another layout or several times."""
     return is_of(op, "reshape", "permutation", "repetition")

@@ -1,8 +1,8 @@
-"""Result types from operands: one rule per op class, looked up along the class's bases.
+"""Inference of result types: one rule per op class, looked up along the class's bases.
 
-A rule returns the result types the op must have, or raises `StepwellError` naming what is wrong
-with its operands. Ops without a rule keep the types they state (their dialect's verifier decides).
-Where the weights are at hand a rule may ask for the numbers of a constant (`stored`).
+A rule returns the result types that the op must have, or raises a `StepwellError` that names what
+is wrong with its operands. Ops without a rule keep their stated types, which their dialect's
+verifier checks. If weights are available, a rule may read the elements of a constant (`stored`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stepwell.ir.diagnostics import StepwellError
 from stepwell.ir.weights import WeightStore
 
 InferenceRule = Callable[[Operation], Sequence[Attribute]]
-_RULES: dict[type[Operation], InferenceRule] = {}
+_INFERENCE: dict[type[Operation], InferenceRule] = {}
 _F = TypeVar("_F", bound=Callable[..., Sequence[Attribute]])
 
 
@@ -27,24 +27,24 @@ def infers(*classes: type[Operation]) -> Callable[[_F], _F]:
 
     def register(function: _F) -> _F:
         for cls in classes:
-            if cls in _RULES:
+            if cls in _INFERENCE:
                 raise StepwellError(f"{cls.name} has two type inference rules")
-            _RULES[cls] = function
+            _INFERENCE[cls] = function
         return function
 
     return register
 
 
 def inference_rule(cls: type[Operation]) -> InferenceRule | None:
-    """The rule of a class or of the nearest base that has one."""
+    """Return the rule of a class or of the nearest base class that has one."""
     for base in cls.__mro__:
-        if base in _RULES:
-            return _RULES[base]
+        if base in _INFERENCE:
+            return _INFERENCE[base]
     return None
 
 
 def infer(op: Operation, weights: WeightStore | None = None) -> Sequence[Attribute] | None:
-    """The result types an op must have, or None where there is no rule."""
+    """Return the result types that an op must have, or None if there is no rule."""
     rule = inference_rule(type(op))
     if rule is None:
         return None
@@ -59,6 +59,6 @@ _WEIGHTS: ContextVar[WeightStore | None] = ContextVar("weights", default=None)
 
 
 def stored(key: str) -> torch.Tensor | None:
-    """A weight, for the rule that is asked; None where no weights are at hand."""
+    """Return a weight inside a rule; None if no weights are available."""
     weights = _WEIGHTS.get()
     return weights.get(key) if weights is not None and key in weights else None

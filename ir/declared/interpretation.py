@@ -1,8 +1,8 @@
-"""The meaning of every level: an interpreter with one rule per op class.
+"""The semantics of every level: an interpreter with one rule per op class.
 
-A rule takes the op, its evaluated operands and the interpreter, and returns the results. Rules
-are pure: they never write to an operand. A run starts from the initial state and changes neither
-the model nor the program; a `Session` keeps what `stepwell.update` wrote between its calls.
+A rule takes the op, its evaluated operands and the interpreter, and returns the results. Rules are
+pure: they never write to an operand. A run starts from the initial state and changes neither the
+model nor the program; a `Session` keeps the buffers that `stepwell.update` wrote between its calls.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from stepwell.ir.diagnostics import (
 from stepwell.ir.weights import WeightStore
 
 Value = Any
-"""A run-time value: a tensor, a number, a truth value or None."""
+"""A run-time value: a tensor, a number, a bool or None."""
 
 Rule = Callable[[Operation, Sequence[Value], "Interpreter"], Sequence[Value]]
-_RULES: dict[type[Operation], Rule] = {}
+_INTERPRETERS: dict[type[Operation], Rule] = {}
 _F = TypeVar("_F", bound=Callable[..., Sequence[Value]])
 
 
 def interprets(*classes: type[Operation]) -> Callable[[_F], _F]:
-    """Register the rule that gives these op classes (and classes derived from them) meaning."""
+    """Register the interpreter's rule of these op classes (and their subclasses)."""
 
     def register(function: _F) -> _F:
         for cls in classes:
-            if cls in _RULES:
+            if cls in _INTERPRETERS:
                 raise StepwellError(f"{cls.name} has two interpretation rules")
-            _RULES[cls] = function
+            _INTERPRETERS[cls] = function
         return function
 
     return register
@@ -54,24 +54,24 @@ _HOMES: dict[str, str] = {}
 
 
 def meaning_stands_in(dialect: str, module: str) -> None:
-    """Say which module registers the rules of a dialect's ops; it is imported when one runs."""
+    """Register the module with the rules of a dialect's ops; it is imported when one runs."""
     _HOMES[dialect] = module
 
 
 def rule_for(cls: type[Operation]) -> Rule | None:
-    """The rule of a class or of the nearest base that has one."""
+    """Return the rule of a class or of the nearest base class that has one."""
     home = _HOMES.get(cls.name.partition(".")[0])
     if home is not None:
         importlib.import_module(home)
     for base in cls.__mro__:
-        if base in _RULES:
-            return _RULES[base]
+        if base in _INTERPRETERS:
+            return _INTERPRETERS[base]
     return None
 
 
 @dataclass
 class Outcome:
-    """What a method call gave: outputs, and the values written to state and to user inputs."""
+    """The results of a method call: outputs, and the values written to state and to user inputs."""
 
     outputs: tuple[Value, ...]
     state: dict[str, torch.Tensor]
@@ -91,7 +91,7 @@ class Interpreter:
     engine: str | None = None
 
     def call(self, func: FuncOp, inputs: Sequence[Value]) -> Outcome:
-        """Run a method on its run-time inputs, given in order."""
+        """Run a method on its dynamic inputs, in order."""
         block = func.body.block
         environment: dict[SSAValue, Value] = dict(zip(block.args, inputs, strict=True))
         done = _last_reads(block)
@@ -118,7 +118,7 @@ class Interpreter:
         )
 
     def step(self, op: Operation, environment: dict[SSAValue, Value]) -> None:
-        """Evaluate one op, binding its results."""
+        """Evaluate one op and bind its results."""
         rule = rule_for(type(op))
         if rule is None:
             raise UnsupportedError(
@@ -184,15 +184,15 @@ def _state(op: StateOp, args: Sequence[Value], ctx: Interpreter) -> Sequence[Val
 
 
 def _last_reads(block: Block) -> dict[Operation, list[SSAValue]]:
-    """For each op of a block the values of the block that nothing behind it reads."""
+    """For each op of a block, list the values of the block whose last use it is."""
     values: dict[Operation, list[SSAValue]] = {}
-    behind: set[SSAValue] = set()
+    used_later: set[SSAValue] = set()
     inside = {value for op in block.ops for value in op.results} | set(block.args)
     for op in reversed(block.ops):
         read = (value for part in op.walk() for value in part.operands)
         held = {value: None for value in (*op.results, *read) if value in inside}
-        values[op] = [value for value in held if value not in behind]
-        behind.update(held)
+        values[op] = [value for value in held if value not in used_later]
+        used_later.update(held)
     return values
 
 
@@ -205,6 +205,6 @@ def _storages(values: Sequence[Value]) -> set[int]:
 
 
 def _fresh(value: Value, held: set[int]) -> Value:
-    """The value itself, or a copy where a caller writing to it could reach the program."""
+    """Return the value, or a copy if a caller that writes to it could change the program."""
     is_filled = isinstance(value, torch.Tensor) and value.numel()
     return value.clone() if is_filled and value.untyped_storage().data_ptr() in held else value

@@ -1,8 +1,8 @@
-"""What a lowering may do to the class of a number: NaN, ±∞, ±0, finite.
+"""The effects of a lowering on special values: NaN, ±∞, ±0, finite.
 
-`docs/semantics.md` states the contract of each mode and what was measured. A rewrite says itself
-which class it may lose (`Rewrite.deviates`); the driver asks, and applies it, refuses it or records
-it by the mode that `lower(..., numerics=...)` was given.
+`docs/semantics.md` states the contract of each mode and the measurements. A rewrite declares which
+special values it may lose (`Rewrite.deviates`). The driver applies it, refuses it or records it
+according to the mode, `lower(..., numerics=...)`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from stepwell.ir.context import Context
 
 Numerics = Literal["torch", "finite", "strict"]
 NUMERICS: tuple[Numerics, ...] = ("torch", "finite", "strict")
-"""`torch`: classes are eager's, or no worse than those of the stock flow; `finite`: activations
-are ordinary numbers; `strict`: no deviation that is known, whatever it costs."""
+"""`torch`: special values are eager's, or no worse than those of the stock flow; `finite`:
+activations are finite; `strict`: no known deviation, at any cost.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
     """A fact that holds for every input that a program admits.
 
-    `stepwell.translate.range_analysis` makes them from intervals and from nothing else. An analysis that
-    assumes ordinary activations returns a refusal or None (`values/trusting.py`), never this.
+    Only `stepwell.translate.range_analysis` constructs it, from intervals. An analysis that assumes
+    ordinary activations returns a refusal or None (`range_analysis/assumptions.py`), never a proof.
     """
 
     fact: str
@@ -31,18 +32,18 @@ class Proof:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A class of numbers that a rewrite does not keep.
+    """A class of values that a rewrite does not preserve.
 
     Attributes:
-        loses: what becomes of what, in words: `a NaN may become the greatest number beside it`.
-        accepted: whether the default takes it: because the stock flow's own form of the op does so
-            too, or for a reason that `docs/semantics.md` gives.
+        loses: the effect, in words: `a NaN may become the greatest number beside it`.
+        accepted: whether the default mode allows it, because the stock flow's own form of the op
+            does the same, or for a reason in `docs/semantics.md`.
     """
 
     loses: str
     accepted: bool = False
     everywhere: bool = False
-    """Whether it is the engine's, in every op: then it is said once, and not listed by op."""
+    """Whether the engine has it in every op: then it is reported once, and not by op."""
 
     def unless(self, *proofs: Proof | None) -> Deviation | None:
         """None where everything is proved that keeps it from occurring."""
@@ -52,14 +53,14 @@ class Deviation:
 FLUSHED = Deviation(
     "XNNPACK reads denormal numbers as zero and writes zero for them", True, everywhere=True
 )
-"""What any float arithmetic inside a delegate does."""
+"""The effect of any float arithmetic inside a delegate."""
 REORDERED = Deviation("numbers may overflow, or not, where torch's order of products does", True)
-"""What folding a factor into constants, or another order of a sum, may do."""
+"""The possible effect of folding a factor into constants, or of another order of a sum."""
 
 
 @dataclass(frozen=True)
 class TakenDeviation:
-    """A deviation that a lowering took, and where."""
+    """A deviation of a lowering, and where."""
 
     rewrite: str
     op: str
@@ -69,32 +70,31 @@ class TakenDeviation:
 
 
 FLUSHING = frozenset(("xnnpack",))
-"""Targets whose engine reads denormal numbers as zero and writes zero for them."""
+"""Targets whose engine flushes denormal operands and results to zero."""
 LOSING_NANS = frozenset(("xnnpack",))
-"""Targets whose maximum, minimum and pooling may take a number where one of two is NaN."""
+"""Targets whose maximum, minimum and pooling may return a number if one operand is NaN."""
 
 
 def flushes(context: Context) -> bool:
-    """Whether the target's engine takes a number below the smallest normal one for zero."""
+    """Whether the target's engine flushes denormals to zero."""
     return context.target in FLUSHING
 
 
 def loses_nans(context: Context) -> bool:
-    """Whether the target's maxima and minima do not say what becomes of a NaN."""
+    """Whether the target's maxima and minima may lose a NaN."""
     return context.target in LOSING_NANS
 
 
 def numerics_of(context: Context) -> Numerics:
-    """The mode of a lowering.
+    """Return the mode of a lowering.
 
-    A rewrite that is applied by itself, outside a lowering, was asked for by name: it does what it
-    says.
+    A rewrite that is applied outside a lowering was requested by name, so it is always applied.
     """
     return context.option("numerics", "finite")
 
 
 def forbidden(deviation: Deviation, context: Context) -> str | None:
-    """Why a mode does not allow a deviation, or None if it does."""
+    """Return why a mode does not allow a deviation, or None if it does."""
     mode = numerics_of(context)
     if mode == "finite" or (mode == "torch" and deviation.accepted):
         return None

@@ -1,6 +1,6 @@
-"""What an op is, in a form that a machine reads: `@means` beside `@maps`.
+"""Scalar semantics of ops in a form for machines: `@means`, next to `@maps`.
 
-A meaning says an element of the result as an expression over elements of the operands:
+A meaning defines an element of the result as an expression over elements of the operands:
 
     @means("aten.silu.default", "xnnpack.silu")
     def silu(x: Term) -> Term:
@@ -10,20 +10,19 @@ A meaning says an element of the result as an expression over elements of the op
     def mean(x: Term) -> Term:
         return average(x)
 
-Which elements those are, axis maps say (`stepwell.ir.axes.maps`): operands broadcast against the
-result, and `total`, `average`, `greatest` and `least` fold an operand over the axes that its map
-reads whole, and give the same number for each of them. What moves elements
-(`stepwell.ir.declared.families`) needs no function.
+Axis maps (`stepwell.ir.axes.maps`) say which elements those are. Operands broadcast against the
+result; `total`, `average`, `greatest` and `least` reduce an operand over the axes that its map
+reads whole. Data movement (`stepwell.ir.declared.families`) needs no function.
 
 The function is called once for an op, with `Term`s. Positional parameters are the arguments of the
-schema in order, or the operands where an op has none; parameters behind `*` are arguments, or
-properties, by name (`op` is the op itself). A tensor is a `Term`, a number is itself; a number
-known only at run time is an `unknown`. What comes out is a tree that any engine evaluates over
-scalars of its own: intervals and classes of numbers (`stepwell.translate.range_analysis`), tensors (the
+schema in order, or the operands if the op has no schema. Keyword-only parameters are arguments, or
+properties, by name (`op` is the op itself). A tensor is a `Term` and a number is itself; a number
+that is computed at run time is an `unknown`. The result is a tree that an engine evaluates over its
+own scalars: intervals and classes of numbers (`stepwell.translate.range_analysis`), tensors (the
 tests), terms of a solver, C.
 
-Functions are those of real numbers; where each is rounded is for the engine that evaluates: floats
-to the element type of the result, at each of `PRIMITIVES`; integers wrap in theirs.
+Functions are those of real numbers; the engine that evaluates decides about rounding: floats round
+to the element type of the result at each of `PRIMITIVES`, integers wrap in theirs.
 """
 
 from __future__ import annotations
@@ -53,24 +52,24 @@ PRIMITIVES = {
     }.items()
     for name in names.split()
 }
-"""Every function of the language, with how many operands it has.
+"""Every primitive function with its number of operands.
 
-`quotient` is the whole number below a/b, `modulo` the rest, with b's sign; `minimum` and `maximum`
-are NaN if either is; `power` is C's; `round` is to even; `not_` is of truth values, `invert` of
-bits. `some` is an element of a tensor, whichever: of a `topk` no more is said.
+`quotient` is a/b rounded down, `modulo` the remainder with b's sign; `minimum` and `maximum` are
+NaN if either operand is; `power` is C's; `round` rounds ties to even; `not_` is of bools, `invert`
+of bits. `some` is an unspecified element of a tensor, as for `topk`.
 """
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Term:
-    """An application of a primitive to terms and numbers. Two terms are equal if they are one."""
+    """An application of a primitive to terms and numbers. Terms are compared by identity."""
 
     function: str
     operands: tuple[Scalar, ...]
     to: Attribute | None = None
-    """The element type that a `cast` is to."""
+    """The target element type of a `cast`."""
     value: SSAValue | None = None
-    """Of an `element`: the operand, an element of which it is, that which the axis map names."""
+    """For an `element`: the operand; the axis map says which of its elements."""
 
     def __neg__(self) -> Term:
         return negate(self)
@@ -128,12 +127,12 @@ Scalar = Term | int | float
 
 
 def element_of(value: SSAValue) -> Term:
-    """An element of an operand, the one (or ones) that the op's axis map names."""
+    """Return the element (or elements) of an operand that the op's axis map names."""
     return Term("element", (), value=value)
 
 
 def unknown() -> Term:
-    """A number of which nothing is known before the program runs."""
+    """Return a number that is unknown before the program runs."""
     return Term("unknown", ())
 
 
@@ -172,17 +171,19 @@ equal, xor, where = map(_primitive, "equal xor where".split())
 
 
 def cast_to(x: Scalar, to: Attribute) -> Term:
-    """The number in another element type: nearest for floats, towards zero for integers."""
+    """Convert a number to another element type: to nearest for floats, towards zero for
+    integers.
+    """
     return Term("cast", (x,), to)
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What an op's results are.
+    """The semantics of an op's results.
 
     Attributes:
-        element: an element of each result; of a movement, one of those in `moved`.
-        moved: whose elements a movement's results are, unchanged, and numbers among them.
+        element: an element of each result; for data movement, one of those in `moved`.
+        moved: the values whose elements the results of a data movement consist of, and constants.
     """
 
     element: Term | None = None
@@ -195,7 +196,7 @@ _F = TypeVar("_F", bound=Expression)
 
 
 def means(*names: str) -> Callable[[_F], _F]:
-    """Register what an element of the result of these ops, by name, is."""
+    """Register the expression of an element of the result of these ops, by name."""
 
     def register(function: _F) -> _F:
         for name in names:
@@ -207,12 +208,12 @@ def means(*names: str) -> Callable[[_F], _F]:
 
 
 def meant_names(dialect: str) -> tuple[str, ...]:
-    """The ops of a dialect that have a registered meaning."""
+    """List the ops of a dialect that have a registered meaning."""
     return tuple(name for name in _FUNCTIONS if name.startswith(f"{dialect}."))
 
 
 def meaning(op: Operation) -> Meaning | None:
-    """What an op is; None where that is not said, or hangs on more than it says."""
+    """Return the meaning of an op; None if it has none or it depends on more than the op."""
     function = _FUNCTIONS.get(op.name)
     if function is not None:
         element_ = _call(function, op)
@@ -237,7 +238,7 @@ def _is_tensor(value: SSAValue) -> bool:
 
 
 class NotSaid(Exception):
-    """What a meaning raises where an op's arguments make it another."""
+    """Raised by a meaning that does not hold for the op's arguments."""
 
 
 def _call(function: Expression, op: Operation) -> Term | None:
@@ -253,7 +254,7 @@ def _call(function: Expression, op: Operation) -> Term | None:
 
 @cache
 def _parameters(function: Expression) -> tuple[int, tuple[str, ...]]:
-    """How many parameters are positional, and the names of the others."""
+    """Return the number of positional parameters, and the names of the others."""
     kinds = inspect.signature(function).parameters.values()
     positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in kinds)
     return positional, tuple(p.name for p in kinds if p.kind is p.KEYWORD_ONLY)
@@ -268,7 +269,7 @@ def _in_order(op: Operation, count: int) -> list[Any]:
 
 
 def argument(op: Operation, name: str) -> Any:
-    """An argument or a property by name: a term, a number, None, or what else it is."""
+    """Return an argument or a property by name: a term, a number, None, or another value."""
     arg = getattr(op, "arg", None)
     if arg is not None:
         return _scalar(arg(name)) if name in cast(Any, op).SCHEMA.by_name else None
@@ -289,7 +290,7 @@ _COUNTS: dict[str, Count] = {}
 
 
 def counts(*names: str) -> Callable[[Count], Count]:
-    """Register how many elements ops fold whose axis maps do not say it."""
+    """Register the number of elements that ops reduce, if axis maps do not define it."""
 
     def register(function: Count) -> Count:
         for name in names:
@@ -305,7 +306,7 @@ _RANGES: dict[str, Range] = {}
 
 
 def ranges(*names: str) -> Callable[[Range], Range]:
-    """Register between which numbers the results of ops lie, whatever they read."""
+    """Register the range of the results of ops, whatever their operands."""
 
     def register(function: Range) -> Range:
         for name in names:
@@ -317,13 +318,13 @@ def ranges(*names: str) -> Callable[[Range], Range]:
 
 
 def range_of(op: Operation) -> tuple[int, int] | None:
-    """The least and the greatest number that an op gives, if that is declared."""
+    """Return the declared least and greatest value of an op's results; None if not declared."""
     function = _RANGES.get(op.name)
     return None if function is None else function(op)
 
 
 def count_of(op: Operation) -> int | None:
-    """How many elements of an operand are folded for one of the first result; None: symbolic."""
+    """Return how many operand elements are reduced to one of the first result; None: symbolic."""
     if op.name in _COUNTS:
         return _COUNTS[op.name](op)
     axes = axis_map(op)
@@ -342,6 +343,6 @@ def count_of(op: Operation) -> int | None:
 
 
 def keeps_axes(op: Operation) -> bool:
-    """Whether what an op folds stands in the result, with size 1 or repeated, in its place."""
+    """Whether a reduced axis remains in the result at its position, with size 1 or repeated."""
     operand_dims, result_dims = dims(op.operands[0].type), dims(op.results[0].type)
     return len(operand_dims) == len(result_dims)

@@ -1,1 +1,1 @@
-"""What is not ours: other packages' private names, the process, the disk."""
+"""Access to the process, the disk and optional packages."""

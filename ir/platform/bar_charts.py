@@ -1,4 +1,6 @@
-"""Horizontal bars as SVG: what `plot()` of a result gives, and the figures of the documentation."""
+"""Horizontal bar charts as SVG, for the `plot()` of results and the figures of the
+documentation.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ MOST_BARS = 40
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture that notebooks show; `svg` is its text."""
+    """A picture that notebooks show; `svg` is its source."""
 
     svg: str = field(repr=False)
 
@@ -26,7 +28,7 @@ class Plot:
         return self.svg
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it as an `.svg`.
+        """Write the picture as an `.svg` file.
 
         Raises:
             StepwellError: the file cannot be written.
@@ -40,16 +42,16 @@ def plot(
     rows: Sequence[tuple[str, Sequence[float]]],
     logarithmic: bool = False,
 ) -> Plot:
-    """Bars for the first `MOST_BARS` rows, and how many there are more.
+    """Draw bars for the first `MOST_BARS` rows; the title counts the rows left out.
 
     Args:
-        title: what is shown, with its unit.
-        names: what each bar of a row is, at most six.
+        title: the quantity, with its unit.
+        names: the name of each bar of a row, at most six.
         rows: a label and a value for each name.
-        logarithmic: whether lengths are of logarithms.
+        logarithmic: whether the axis is logarithmic.
     """
     if (more := len(rows) - MOST_BARS) > 0:
-        title += f"; {more} rows more are not drawn"
+        title += f"; {more} more rows are not drawn"
     return Plot(bars(title, names, COLORS[: len(names)], rows[:MOST_BARS], logarithmic))
 
 
@@ -60,7 +62,7 @@ def bars(
     rows: Sequence[tuple[str, Sequence[float]]],
     logarithmic: bool = False,
 ) -> str:
-    """Horizontal bars, a group for each row; text is real text, in the reader's color."""
+    """Draw horizontal bars, a group for each row, as SVG; labels are text in the page's color."""
     thick, gap, width = 11, 9, 860
     left = max(190, min(420, 10 + 7 * max((len(label) for label, _ in rows), default=0)))
     group = thick * len(names) + gap

@@ -1,4 +1,4 @@
-"""Results as dataframes, where pandas is installed."""
+"""Results as dataframes, if pandas is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def frame(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> DataFrame:
-    """Rows under names.
+    """Build a dataframe from rows.
 
     Raises:
         StepwellError: pandas is not installed.

@@ -1,4 +1,6 @@
-"""Files: read with errors in words; written whole or not at all, beside their place first."""
+"""Reading of files with `StepwellError`s, and atomic writing by a temporary file in the same
+folder.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,19 @@ from stepwell.ir.diagnostics import StepwellError
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """A path of a file.
+    """Return a path.
 
     Raises:
         StepwellError: no file can have that name.
     """
     text = os.fspath(path)
     if not text or "\0" in text:
-        raise StepwellError(f"{text!r} is the name of no file")
+        raise StepwellError(f"{text!r} cannot be a file's name")
     return Path(text)
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file.
+    """Read the bytes of a file.
 
     Raises:
         StepwellError: it does not exist or cannot be read.
@@ -37,18 +39,18 @@ def read_bytes(path: Path) -> bytes:
 
 
 Content = bytes | bytearray | str | os.PathLike[str] | IO[bytes]
-"""Bytes, the path of a file that holds them, or an open file."""
+"""Bytes, the path of a file, or an open file."""
 
 
 def content(given: Content, what: str) -> bytes:
-    """The bytes of a file.
+    """Return the bytes of a file.
 
     Args:
-        given: them, its path, or the file, open for reading bytes.
-        what: it is, for the message (`.pte`).
+        given: the bytes, a path, or a file that is open for reading bytes.
+        what: the kind of file, for the message (`.pte`).
 
     Raises:
-        StepwellError: it is none of these, or cannot be read.
+        StepwellError: the argument is none of these, or cannot be read.
     """
     held: Any = given
     if isinstance(held, bytes | bytearray):
@@ -63,35 +65,36 @@ def content(given: Content, what: str) -> bytes:
     if isinstance(found, bytes):
         return found
     raise StepwellError(
-        f"a {type(held).__name__} is no {what}",
-        help="give its bytes, its path, or the file, open for reading bytes",
+        f"a {type(held).__name__} is not a {what}",
+        help="pass its bytes, its path, or a file that is open for reading bytes",
     )
 
 
 @contextmanager
 def written_beside(path: Path) -> Generator[Path]:
-    """A place for a new file, which becomes `path` at the end of the block, whole or not at all.
+    """Yield the path of a new temporary file, which replaces `path` at the end of the block.
 
     Raises:
-        StepwellError: the folder does not exist or cannot be written, or the block met an OSError.
+        StepwellError: the folder does not exist or cannot be written, or the block raised an
+            OSError.
     """
-    beside = path.parent / f".stepwell.{secrets.token_hex(8)}"
+    temporary = path.parent / f".stepwell.{secrets.token_hex(8)}"
     try:
-        yield beside
-        os.replace(beside, path)
-    except BaseException as error:  # Ctrl-C too
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException as error:  # including Ctrl-C
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         if not isinstance(error, OSError):
             raise
         raise StepwellError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
-    """Write bytes, one part behind the other, to a file so that no reader ever sees some of them.
+    """Write bytes to a file atomically: no reader ever sees a part of them.
 
     Raises:
         StepwellError: the folder does not exist or cannot be written.
     """
-    with written_beside(path) as beside, beside.open("xb") as file:
+    with written_beside(path) as temporary, temporary.open("xb") as file:
         file.writelines(parts)

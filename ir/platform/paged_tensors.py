@@ -1,4 +1,4 @@
-"""Large tensors that wait in a file, from where they come as they are read and may leave again."""
+"""Large tensors that are mapped from temporary files, so that the system pages them in and out."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 from stepwell.ir.compat.torch.lazy_imports import torch
 
 LARGE = 1 << 22
-"""Bytes from which on a tensor is worth a file."""
+"""The size in bytes from which on a tensor is mapped from a file."""
 _MAY_GO = os.name == "posix"
-"""Whether a file that is mapped may lose its name."""
+"""Whether a mapped file can be unlinked."""
 
 
 def below_each_other(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Rows that are in several tensors as one tensor; a large one is mapped from a temporary file.
+    """Concatenate rows of several tensors; a large result is mapped from a temporary file.
 
-    The file has no name and goes with the tensor; what is written into the tensor stays in memory.
-    Where the folder of temporary files (`TMPDIR`) has no room, rows are in memory too.
+    The file is unlinked and is freed with the tensor; writes to the tensor stay in memory. If the
+    folder of temporary files (`TMPDIR`) is full, the rows are in memory.
 
     Args:
-        parts: dense, of one type, each `[rows, …]`.
+        parts: dense tensors of one type, each `[rows, …]`.
     """
     first = parts[0]
     rows = sum(len(part) for part in parts)
@@ -38,9 +38,10 @@ def below_each_other(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def give_back() -> None:
-    """Let the system have what is free in between, where the C library offers it (glibc).
+    """Return free memory to the system, if the C library supports it (glibc).
 
-    Temporaries of a matrix leave holes that small objects make too short for the next ones.
+    Small objects fragment the memory that a matrix's temporaries leave, so that later ones do not
+    fit.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
@@ -48,10 +49,10 @@ def give_back() -> None:
 
 
 def _mapped(parts: Sequence[torch.Tensor], dtype: torch.dtype, size: int) -> torch.Tensor:
-    """So many elements, one after the other.
+    """Map a tensor of `size` elements, the concatenation of the parts.
 
     Raises:
-        OSError: there is no room.
+        OSError: the disk is full.
     """
     with tempfile.NamedTemporaryFile(prefix="stepwell.") as file:
         for part in parts:

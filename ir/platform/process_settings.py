@@ -1,9 +1,9 @@
-"""Switches of the process, turned for a while and exactly as before afterwards.
+"""Temporary changes of process-wide settings, with reference counts.
 
-Python and torch keep some state once for a whole process. A lowering that turned such a switch by
-itself would leave it turned when a second one, in another thread, put back what it had found. What
-has to be turned at all is turned here: switches that only the first turns and the last turns back,
-and filters that look at one thread and are taken away one by one.
+Python and torch keep some settings once for a process. If two lowerings in two threads changed and
+restored such a setting on their own, the second would restore the first one's value. Therefore such
+changes are made here only: settings that the first block changes and the last block restores, and
+filters for one thread, which are removed one by one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ _COLLECTION = {"holders": 0, "was on": 0}
 
 @contextmanager
 def without_collection(*, lives_on: bool = False) -> Generator[None]:
-    """Cyclic garbage waits until the last block is left: scanning what grows costs a third more.
+    """Disable the garbage collector until the last such block ends, because scanning the growing
+    heap costs a third more.
 
     Args:
-        lives_on: what is made is modules: it counts as old, and is not looked through at the end.
+        lives_on: the block creates modules: move them to the oldest generation, so that they are
+            not scanned at the end.
     """
     with _LOCK:
         if not _COLLECTION["holders"]:
@@ -45,12 +47,12 @@ def without_collection(*, lives_on: bool = False) -> Generator[None]:
             if not _COLLECTION["holders"] and _COLLECTION["was on"]:
                 if lives_on and not gc.get_freeze_count():
                     gc.freeze()
-                    gc.unfreeze()  # Into the oldest generation.
+                    gc.unfreeze()  # Moves all objects into the oldest generation.
                 gc.enable()
 
 
 class _NotFrom(logging.Filter):
-    """Drops what one thread logs."""
+    """Drop the records that one thread logs."""
 
     def __init__(self, thread: int) -> None:
         super().__init__()
@@ -62,7 +64,7 @@ class _NotFrom(logging.Filter):
 
 @contextmanager
 def without_logs(loggers: Sequence[logging.Logger]) -> Generator[None]:
-    """What this thread tells these loggers is dropped; other threads are heard."""
+    """Drop what this thread logs to these loggers; other threads are unaffected."""
     silence = _NotFrom(threading.get_ident())
     for logger in loggers:
         logger.addFilter(silence)
@@ -74,7 +76,7 @@ def without_logs(loggers: Sequence[logging.Logger]) -> Generator[None]:
 
 
 class _Heard(logging.Filter):
-    """Gives one thread's records to a listener, and drops those that were not to be seen before."""
+    """Pass one thread's records to a listener, and drop those below the level of before."""
 
     def __init__(self, level: int, listener: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
@@ -90,9 +92,9 @@ class _Heard(logging.Filter):
 def hearing(
     logger: logging.Logger, level: int, listener: Callable[[logging.LogRecord], None]
 ) -> Generator[None]:
-    """What this thread tells a logger from a level on is told a function, where it is said.
+    """Call a listener for each record of at least a level that this thread logs.
 
-    One block at a time: whoever enters holds `stepwell.torch_alone`.
+    One block at a time is allowed: hold `stepwell.torch_alone`.
     """
     before, seen = logger.level, logger.getEffectiveLevel()
     heard = _Heard(seen, listener)
@@ -107,7 +109,7 @@ def hearing(
 
 @contextmanager
 def without_warnings(message: str, category: type[Warning] = Warning) -> Generator[None]:
-    """Warnings whose text starts with a pattern are ignored, in the whole process meanwhile."""
+    """Ignore warnings whose text starts with a pattern, in the whole process."""
     ignored = ("ignore", re.compile(message, re.IGNORECASE), category, None, 0)
     with _LOCK:
         warnings.filters.insert(0, ignored)  # pyright: ignore
@@ -122,12 +124,12 @@ def without_warnings(message: str, category: type[Warning] = Warning) -> Generat
 
 
 _LEVELS: dict[str, list[int]] = {}
-"""Logger → (blocks that hold it back, the level that it had)."""
+"""Logger → [number of blocks that silence it, its original level]."""
 
 
 @contextmanager
 def quiet_loggers(*names: str) -> Generator[None]:
-    """Loggers, and those below them, report errors alone until the last block is left."""
+    """Let loggers and their children report only errors until the last such block ends."""
     with _LOCK:
         for name in names:
             held = _LEVELS.setdefault(name, [0, logging.getLogger(name).level])
@@ -147,7 +149,7 @@ def quiet_loggers(*names: str) -> Generator[None]:
 
 @contextmanager
 def quiet_imports() -> Generator[None]:
-    """What torchao and torch's pytrees say while they are imported is not about a model."""
+    """Silence messages of torchao and torch's pytrees at import, which do not concern a model."""
     message = "`isinstance.treespec, LeafSpec.` is deprecated"
     with quiet_loggers("torchao", "torch.utils._pytree"), without_warnings(message):
         yield
@@ -159,10 +161,10 @@ _FILES: list[IO[bytes]] = []
 
 @contextmanager
 def without_native_lines(unwanted: Callable[[bytes], bool]) -> Generator[None]:
-    """Lines that native code writes to the process's standard error are dropped, if unwanted.
+    """Drop unwanted lines that native code writes to the process's standard error.
 
-    The file descriptor leads into a file until the last block is left; what is not unwanted, of any
-    thread, is written where it was meant to go then. Keep the block short.
+    The file descriptor is redirected to a file until the last such block ends; then the other
+    lines, of any thread, are written to the original one. Keep the block short.
     """
     with _LOCK:
         if not _NATIVE["holders"]:
@@ -189,7 +191,7 @@ def without_native_lines(unwanted: Callable[[bytes], bool]) -> Generator[None]:
 
 
 class _OfOthers(io.StringIO):
-    """Keeps what one thread writes; what others write goes where it went."""
+    """Capture what one thread writes; other threads write to the original stream."""
 
     def __init__(self, usual: TextIO) -> None:
         super().__init__()
@@ -204,7 +206,7 @@ class _OfOthers(io.StringIO):
 
 @contextmanager
 def kept_stderr() -> Generator[io.StringIO]:
-    """What this thread's Python code writes to standard error is kept, for whoever asks."""
+    """Capture what this thread's Python code writes to standard error."""
     usual = sys.stderr
     kept = _OfOthers(usual)
     sys.stderr = kept

@@ -1,4 +1,4 @@
-"""What not every operating system has."""
+"""Features that not every operating system has."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from stepwell.ir.diagnostics import StepwellError
 
 
 def needs_fork(what: str) -> None:
-    """Ask for `fork`, by which many programs are lowered from one warm process.
+    """Require `fork`, by which many programs are lowered from one initialized process.
 
     Raises:
-        StepwellError: Windows has none.
+        StepwellError: the system has no `fork` (Windows).
     """
     if not hasattr(os, "fork"):
         raise StepwellError(
-            f"{what} starts processes by fork, which this system has not",
-            help="Linux, macOS, or on Windows WSL; every other command needs none",
+            f"{what} starts processes by fork, which this system does not support",
+            help="use Linux, macOS, or WSL on Windows; no other command needs fork",
         )

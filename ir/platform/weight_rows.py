@@ -1,4 +1,4 @@
-"""Rows of weights as bytes, put where a file has them."""
+"""Rows of weights as bytes, written in place into a file's memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from stepwell.ir.compat.torch.lazy_imports import torch
 
 SAMPLED = 1 << 20
-"""Bytes of a tensor above which a name of its content is made of samples."""
+"""The size in bytes above which a tensor's content hash is computed from samples."""
 
 
 def writer(place: memoryview) -> Callable[[int, memoryview], None]:
-    """Writes bytes of a place, from so many on."""
+    """Return a function that writes bytes at an offset."""
 
     def put(begin: int, data: memoryview) -> None:
         place[begin : begin + len(data)] = data
@@ -22,7 +22,7 @@ def writer(place: memoryview) -> Callable[[int, memoryview], None]:
 def put_rows(
     tensor: torch.Tensor, place: memoryview, pack: Callable[[torch.Tensor], torch.Tensor] | None
 ) -> None:
-    """Put rows of a tensor, or what they are packed into, where they belong."""
+    """Write rows of a tensor, or their packed form, to `place`."""
     dense = torch.frombuffer(place, dtype=torch.uint8)
     if pack is None:
         dense.view(tensor.dtype).view(tensor.shape).copy_(tensor)
@@ -31,6 +31,6 @@ def put_rows(
 
 
 def samples(held: memoryview, begin: int) -> bytes:
-    """A thousandth of the bytes, from all over what they are part of, `begin` bytes on."""
+    """Sample a thousandth of the bytes; `held` begins at byte `begin` of the tensor."""
     step = SAMPLED // 64
     return b"".join(held[at : at + 16] for at in range(-begin % step, len(held), step))

@@ -1,1 +1,1 @@
-"""Rewrites, what drives them, pipelines, and what happened on the way."""
+"""Rewrites, their drivers, pipelines, and the record of what was applied."""

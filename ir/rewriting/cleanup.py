@@ -1,4 +1,6 @@
-"""Common subexpressions, dead values and unused weights: passes that serve every level."""
+"""Cleanup passes for all levels: common subexpression elimination, dead code elimination, removal
+of unused weights.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ from stepwell.ir.side_effects import is_dead, is_pure
 
 _Key = tuple[object, ...]
 _Seen = dict[_Key, tuple[Operation, ...]]
-"""Ops by class and operands, which costs little; what those share is compared in full."""
+"""Ops by class and operands, a cheap key; ops with the same key are compared in full."""
 
 
 @dataclass(frozen=True)
 class ShareCommonSubexpressions(Pass):
-    """Lets equal pure ops of one scope be one op."""
+    """Common subexpression elimination: merge equal pure ops of one scope."""
 
     name: ClassVar[str] = "share-common-subexpressions"
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns the number of ops removed."""
+        """Return the number of ops removed."""
         return sum(
             _share(block, {}, history)
             for func in program.methods.values()
@@ -45,10 +47,10 @@ def _share(block: Block, outer: _Seen, history: History) -> int:
         if op.regions or not op.results or not is_pure(op):
             continue
         key = _key(op)
-        alike = seen.get(key, ())
-        twin = next((other for other in alike if _is_twin(other, op)), None)
+        candidates = seen.get(key, ())
+        twin = next((other for other in candidates if _is_twin(other, op)), None)
         if twin is None:
-            seen[key] = (*alike, op)
+            seen[key] = (*candidates, op)
         else:
             gone, kept = ((op_name(o), node_name(o.location)) for o in (op, twin))
             if not isinstance(op, WeightOp):
@@ -62,7 +64,9 @@ def _share(block: Block, outer: _Seen, history: History) -> int:
 
 
 def _key(op: Operation) -> _Key:
-    """What equal ops share: class and operands, and all else of those without operands."""
+    """Return a key that equal ops share: class and operands; all properties if there are no
+    operands.
+    """
     operands = tuple(map(id, operands_of(op)))
     if operands:
         return type(op), operands
@@ -72,7 +76,7 @@ def _key(op: Operation) -> _Key:
 
 
 def _is_twin(one: Operation, other: Operation) -> bool:
-    """Whether two ops of one key say the same."""
+    """Whether two ops with the same key are equal."""
     return one.properties == other.properties and [r.type for r in one.results] == [
         r.type for r in other.results
     ]
@@ -80,12 +84,12 @@ def _is_twin(one: Operation, other: Operation) -> bool:
 
 @dataclass(frozen=True)
 class RemoveDeadCode(Pass):
-    """Removes pure ops without uses, and weights that nothing names any more."""
+    """Dead code elimination: remove pure ops without uses, and unused weights."""
 
     name: ClassVar[str] = "remove-dead-code"
 
     def apply(self, program: Program, history: History) -> int:
-        """Returns the number of ops removed."""
+        """Return the number of ops removed."""
         removed = 0
         for func in program.methods.values():
             for block in func.body.blocks:

@@ -1,4 +1,4 @@
-"""Which rewrites of a step look at ops of a class: asked once a step and class."""
+"""Dispatch by op class: which rewrites of a pass may match an op, cached per pass and class."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from stepwell.ir.program import Program
 from stepwell.ir.side_effects import is_one_of
 
 Ask = Callable[[Any, Program], Any]
-"""What looks at an op, as `Rewrite.match`."""
+"""A function that tries to match an op, as `Rewrite.match`."""
 
 Candidates = tuple[tuple[Any, Ask], ...]
-"""Rewrites, each with what is asked of it."""
+"""Rewrites, each with its match function."""
 
 
 class Dispatch(dict[type[Operation], Candidates]):
-    """By class of op: the rewrites whose anchors it is one of, in order, each with what is asked.
+    """Maps an op class to the rewrites whose anchors include it, in order, each with its match
+    function.
 
-    `idle` are classes that are known to be of no rewrite.
+    `idle` are classes without such rewrites.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ _MOST_DISPATCHES = 1024
 
 
 def candidates_of(cls: type[Operation], rewrites: Sequence[Any], dispatch: Dispatch) -> Candidates:
-    """The rewrites whose anchors a class is one of, in order."""
+    """Return the rewrites whose anchors include a class, in order."""
     candidates = dispatch.get(cls)
     if candidates is None:
         candidates = tuple((r, r.asked_of(cls)) for r in rewrites if is_one_of(cls, r.anchors))
@@ -42,7 +43,9 @@ def candidates_of(cls: type[Operation], rewrites: Sequence[Any], dispatch: Dispa
 
 
 def dispatch_of(rewrites: Sequence[Any]) -> Dispatch:
-    """What earlier runs of the same rewrites found out of classes; pipelines live long."""
+    """Return the dispatch table of earlier runs of the same rewrites, because pipelines are
+    long-lived.
+    """
     if not isinstance(rewrites, tuple) or len(rewrites) < 2:
         return Dispatch()
     dispatch = _DISPATCHES.get(id(rewrites))

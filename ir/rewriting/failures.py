@@ -1,8 +1,9 @@
-"""A step that fails by its own mistake: which, at which op of the model, in which line of its own.
+"""Internal errors of a pass: which pass failed, at which op of the model, in which line of its own
+code.
 
-What a rewrite refuses is a `Refusal`, and what a user's model asks in vain is an error of its own;
-here a rewrite or a pass raises what Python raises, gives something that it may not give, goes on
-for ever, or leaves a program that does not verify.
+A rewrite that does not match returns a `Refusal`, and a model that is not supported raises an error
+of its own. This module handles the remaining cases: a rewrite or pass raises an exception of
+Python, returns an invalid value, does not terminate, or leaves a program that does not verify.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from stepwell.ir.context import Context, Place
 from stepwell.ir.diagnostics import StepwellError, describe_op, node_name, op_name
 
 NO_MATCH = (bool, str, int, float)
-"""Types that a match is none of: what is truthy is not yet what `build` needs."""
+"""Types that no match has: a truthy value is not necessarily what `build` needs."""
 
 
 class StepFailure(StepwellError):
-    """A step made a mistake.
+    """A pass failed by an internal error.
 
     Attributes:
         step: the name of the rewrite or pass.
-        kind: `raises`, `returns`, `endless` or `breaks`, with the class of what was raised.
-        applications: how many applications the step had made before.
-        at: the number of the step in its pipeline, once that is known.
-        place: the rewrite and the op that it was applied to, or asked about.
-        line: the step's own, `my_rewrite.py:23`.
-        reproducer: what replays it (`stepwell.validation.reducer.reproducer`), once that was made.
+        kind: `raises`, `returns`, `endless` or `breaks`, with the class of the exception.
+        applications: the number of applications before the failure.
+        at: the index of the pass in its pipeline, once known.
+        place: the rewrite and the op that it was applied to or tried at.
+        line: the line in the pass's code, `my_rewrite.py:23`.
+        reproducer: the reproducer (`stepwell.validation.reducer.reproducer`), once created.
     """
 
     def __init__(
@@ -48,23 +49,23 @@ class StepFailure(StepwellError):
 
     @property
     def signature(self) -> tuple[str, str]:
-        """What stays the same when the program around the failure gets smaller."""
+        """The part of a failure that stays the same while the program is reduced."""
         return self.step, self.kind
 
 
 def raised(
     step: Any, name: str, phase: str, error: Exception, op: Operation | None, applications: int
 ) -> StepFailure:
-    """The failure of a step that raised."""
+    """Build the failure of a pass that raised an exception."""
     what = type(error).__name__
-    said = str(error).strip().splitlines()
-    reason = f"{what}: {said[0]}" if said else what
+    message = str(error).strip().splitlines()
+    reason = f"{what}: {message[0]}" if message else what
     subject = f"{op_name(op)}: " if op is not None else ""
     line = own_line(step, error)
     failure = StepFailure(
         f"{subject}{name} fails in {phase}, {reason}",
         describe_op(op) if op is not None else None,
-        f"the line is {line}; a case that it is not for is a Refusal, or None",
+        f"the line is {line}; return a Refusal or None for a case that it does not support",
         step=name,
         kind=f"raises {what} in {phase}",
         applications=applications,
@@ -75,10 +76,10 @@ def raised(
 def returned(
     step: Any, name: str, phase: str, given: Any, op: Operation | None, applications: int
 ) -> StepFailure:
-    """The failure of a step that returned what it may not."""
+    """Build the failure of a pass that returned an invalid value."""
     wanted = {
-        "match": "None (not its business), a Refusal, or what build needs",
-        "build": "nothing: what it changes goes through the rewriter, and no `yield` stands in it",
+        "match": "None (no match), a Refusal, or the argument of build",
+        "build": "nothing: it makes changes through the rewriter, and it contains no `yield`",
         "apply": "the number of changes",
     }[phase]
     subject = f"{op_name(op)}: " if op is not None else ""
@@ -96,13 +97,13 @@ def returned(
 
 
 def placed(failure: StepFailure, name: str, op: Operation, line: str) -> StepFailure:
-    """The failure of a rewrite with its place, which a pass has none of.
+    """Add the place of a rewrite to its failure; a pass has none.
 
     Args:
-        failure: what is told.
-        name: the rewrite's.
-        op: what it was applied to; it may be gone.
-        line: as `own_line` and `first_line` spell it.
+        failure: the failure.
+        name: the name of the rewrite.
+        op: the op that it was applied to; it may be erased.
+        line: the line, as formatted by `own_line` and `first_line`.
     """
     failure.place = (name, op_name(op), node_name(op.location))
     failure.line = re.sub(r"^.*?([^/\\]*:\d+).*", r"\1", line, flags=re.DOTALL)
@@ -110,21 +111,25 @@ def placed(failure: StepFailure, name: str, op: Operation, line: str) -> StepFai
 
 
 SWITCH = "STEPWELL_FAILURES"
-"""The environment variable that, set to `raise`, makes every mistake of a step end its lowering.
+"""The environment variable that, set to `raise`, makes every internal error of a pass end its
+lowering.
 
-Tests and campaigns set it: a defect that costs a user one op must not be overlooked by us.
+Tests and fuzzing runs set it, because a defect that costs a user one op must not go unnoticed in
+development.
 """
-MISTAKE = "a mistake of its own"
-"""How the refusal begins that a step's failure becomes."""
+MISTAKE = "an internal error"
+"""The prefix of the refusal that records a pass's internal error."""
 MOST_LEFT = 32
-"""Places that a lowering leaves alone at most; a step that fails everywhere is no accident."""
+"""The largest number of places that one lowering skips; a pass that fails at more is defective in
+general.
+"""
 
 
 def leave_alone(failure: StepFailure, context: Context) -> bool:
-    """Whether a lowering may be taken again without the application that failed.
+    """Whether a lowering may be repeated without the application that failed.
 
-    The place is noted in the context, whose rewrites refuse it from then on. Beginning anew undoes
-    whatever a `build` wrote before it failed: steps are deterministic.
+    The place is recorded in the context, and the rewrite refuses it from then on. Repeating the
+    lowering undoes the partial changes of a failed `build`; passes are deterministic.
     """
     place = failure.place
     if place is None or place in context.left_alone or len(context.left_alone) >= MOST_LEFT:
@@ -142,7 +147,7 @@ def leave_alone(failure: StepFailure, context: Context) -> bool:
 
 
 def own_line(step: Any, error: BaseException) -> str:
-    """`my_rewrite.py:23, in build: 1 / 0`: the innermost line of the step's own file."""
+    """Format the innermost line of the pass's own file: `my_rewrite.py:23, in build: 1 / 0`."""
     frames = traceback.extract_tb(error.__traceback__)
     try:
         own = inspect.getsourcefile(type(step))
@@ -155,7 +160,7 @@ def own_line(step: Any, error: BaseException) -> str:
 
 
 def first_line(step: Any, phase: str) -> str:
-    """Where a step's method begins: `my_rewrite.py:20`."""
+    """Format where a pass's method begins: `my_rewrite.py:20`."""
     function: Callable[..., Any] | None = getattr(type(step), phase, None)
     code = getattr(function, "__code__", None)
     if code is None:

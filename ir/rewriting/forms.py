@@ -1,7 +1,7 @@
-"""Why a step stands where it stands: what form of a program it needs, and what form it leaves.
+"""Ordering constraints of passes: the forms of a program that a pass requires and establishes.
 
-A form is what some rewrites leave: none of them applies any more. So it is looked at by machine,
-and the order of a pipeline is checked without running it.
+A form is the postcondition of some rewrites: none of them applies any more. So a program's form can
+be checked automatically, and the order of a pipeline can be checked without running it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from stepwell.ir.rewriting.rewrite import History, Step, apply_step, step_name
 
 @dataclass(frozen=True)
 class Form:
-    """What is true of a program from one step on.
+    """A property of a program that a pass establishes.
 
     Attributes:
-        name: how steps name it.
-        says: the sentence.
-        step: what finds nothing to do in a program of this form.
+        name: the name by which passes refer to it.
+        says: the property, as a sentence.
+        step: a pass that changes nothing in a program of this form.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Form:
     step: Step
 
     def breach(self, program: Program) -> str | None:
-        """What a program has that the form has not; None if it is of this form."""
+        """Return why a program is not of this form; None if it is."""
         history = History()
         if not apply_step(self.step, program.clone(), history):
             return None
@@ -39,13 +39,13 @@ class Form:
 
 @dataclass(frozen=True)
 class Place:
-    """Why a step stands where it stands.
+    """Why a pass is at its position in the pipeline.
 
     Attributes:
         because: the reason, a sentence.
-        needs: the forms without which its rewrites miss what they are for.
-        leaves: the forms that hold behind it.
-        ends: the forms that hold no longer.
+        needs: the forms that its rewrites require.
+        leaves: the forms that it establishes.
+        ends: the forms that it invalidates.
     """
 
     because: str
@@ -55,16 +55,18 @@ class Place:
 
 
 def misplaced(steps: Iterable[Step], places: Mapping[str, Place]) -> Iterator[str]:
-    """A sentence for each step without a reason, and for each that needs what nothing left."""
+    """Yield a sentence for each pass without a reason, and for each whose required form is not
+    established.
+    """
     forms: set[Form] = set()
     for step in steps:
         name = step_name(step)
         place = places.get(name)
         if place is None:
-            yield f"{name} has no reason to stand where it stands"
+            yield f"{name} states no reason for its position"
             continue
         yield from (
-            f"{name} needs a program that is {form.name} ({form.says}); no step ahead leaves it so"
+            f"{name} needs a {form.name} program ({form.says}); no earlier pass leaves it so"
             for form in place.needs
             if form not in forms
         )

@@ -1,4 +1,4 @@
-"""What happened to a program on its way down: applications, refusals, visits."""
+"""The record of a lowering: applications, refusals, visits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Event:
-    """One application: what it took away and what it put there (op name, node name).
+    """One application: the erased ops and the created ops (op name, node name).
 
-    `absorbed_by` names ops that stood there before and now also do what the erased ones did.
+    `absorbed_by` names existing ops that now also compute the results of the erased ones.
     """
 
     rewrite: str
@@ -31,7 +31,7 @@ class Event:
 
 @dataclass(frozen=True)
 class RefusalRecord:
-    """A refusal with the op it was about."""
+    """A refusal with the op that it is about."""
 
     rewrite: str
     op: str
@@ -41,22 +41,22 @@ class RefusalRecord:
 
 
 class Watch(Protocol):
-    """What a checker is told about each application of a rewrite."""
+    """The interface of a checker that is called at each application of a rewrite."""
 
     def before(self, rewrite: Any, op: Operation, match: Any) -> None:
-        """`rewrite` has found `match` at `op` and will be applied now."""
+        """Called when `rewrite` has found `match` at `op`, before it is applied."""
         ...
 
     def after(self, rewrite: Any, rewriter: Rewriter) -> None:
-        """It was applied; its event is the last one of the history."""
+        """Called after the application; its event is the last one of the history."""
         ...
 
 
 @dataclass
 class History:
-    """What happened to a program on its way down: applications, refusals, visits, dead ops swept.
+    """The record of a lowering: applications, refusals, visits, dead ops removed.
 
-    `watch` looks over the shoulder of each application (`stepwell check` does).
+    `watch` is called at each application (`stepwell check` uses it).
     """
 
     events: list[Event] = field(default_factory=list[Event])
@@ -69,7 +69,7 @@ class History:
     watch: Watch | None = None
 
     def refuse(self, rewrite: str, op: Operation, reason: str) -> None:
-        """Record a refusal once."""
+        """Record a refusal; a repeated one is recorded once."""
         node, name = node_name(op.location), op_name(op)
         key = (rewrite, name, node, reason)
         if key not in self.refusals:

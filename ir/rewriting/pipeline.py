@@ -1,4 +1,4 @@
-"""Pipelines: the order of steps is one literal tuple per target, and experiments edit a copy.
+"""Pipelines: one literal tuple of passes per target defines the order; experiments edit a copy.
 
 stepwell.PIPELINES["xnnpack"].without("absorb/merge-linears").after("normalize", MyRewrite)
 """
@@ -38,7 +38,9 @@ Observer = Callable[[Step, Program, int], None]
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of a run: its name, how often it applied, seconds, and ops after it."""
+    """One pass of a run: its name, its number of applications, seconds, and the number of ops after
+    it.
+    """
 
     name: str
     applied: int
@@ -48,7 +50,7 @@ class StepRecord:
 
 @dataclass
 class PipelineRun:
-    """What running a pipeline did."""
+    """The records of a pipeline's run."""
 
     steps: list[StepRecord] = field(default_factory=list[StepRecord])
     history: History = field(default_factory=History)
@@ -56,32 +58,31 @@ class PipelineRun:
 
 @dataclass(frozen=True)
 class Pipeline(Shown):
-    """An immutable sequence of steps, each under a name of its own.
+    """An immutable sequence of passes with unique names.
 
-    `after`, `before`, `without`, `replace` and `move` give a changed copy. They address a step by
-    its name (`absorb`), a rewrite that a step holds by its path (`absorb/fold-bias-into-layer`), or
-    either by the last part of its path if nothing else in the pipeline ends so
-    (`fold-bias-into-layer`). A leading stroke says that a step is meant, not what another step
-    holds (`/lower-matmul`).
+    `after`, `before`, `without`, `replace` and `move` return a changed copy. They address a pass by
+    its name (`absorb`), a rewrite of a pass by its path (`absorb/fold-bias-into-layer`), and either
+    by the last part of its path if that is unique in the pipeline (`fold-bias-into-layer`). A
+    leading slash selects a pass and not a rewrite of another pass (`/lower-matmul`).
     """
 
     name: str
     steps: tuple[Step, ...]
 
     def __post_init__(self) -> None:
-        """Refuse two steps of one name: an edit could not say which of them it means."""
+        """Reject two passes with the same name: an edit would be ambiguous."""
         for step in self.steps:
             if not is_one_of(type(step), (Rewrite, Pass)):
                 raise StepwellError(
-                    f"pipeline {self.name!r}: {step!r} is no step",
-                    help="a step is an instance of a Rewrite or of a Pass",
+                    f"pipeline {self.name!r}: {step!r} is not a pass",
+                    help="a pass is an instance of Rewrite or of Pass",
                 )
         counts = Counter(map(step_name, self.steps))
         twice = [name for name, count in counts.items() if count > 1]
         if twice:
             raise StepwellError(
-                f"pipeline {self.name!r} has more than one step named " + ", ".join(twice),
-                help='give one a name of its own: GreedyRewrites("name", (MyRewrite(),)), or '
+                f"pipeline {self.name!r} has more than one pass named " + ", ".join(twice),
+                help='give one of them another name: GreedyRewrites("name", (MyRewrite(),)), or '
                 'NamedPass("name", MyPass())',
             )
 
@@ -90,17 +91,17 @@ class Pipeline(Shown):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The path of every step and of everything that a step holds, in order."""
+        """The path of every pass and of each of its rewrites, in order."""
         return tuple(path for path, _ in self._places())
 
     def find(self, path: str) -> tuple[int, int | None]:
-        """Where a step or a part of one stands: index of the step, and of the part within it.
+        """Return the index of a pass, and of the rewrite within it if the path names one.
 
         Args:
             path: a name or a path, see the class.
 
         Raises:
-            StepwellError: nothing stands there, or more than one thing is called so.
+            StepwellError: nothing or more than one thing has this path.
         """
         places = list(self._places())
         if path.startswith("/"):
@@ -116,25 +117,31 @@ class Pipeline(Shown):
         if found:
             paths = [full if "/" in full else f"/{full}" for full, _ in found]
             raise StepwellError(
-                f"{path!r} stands {len(found)} times in pipeline {self.name!r}",
+                f"{path!r} occurs {len(found)} times in pipeline {self.name!r}",
                 help="give its path: " + ", ".join(paths),
             )
         names = ", ".join(step_name(step) for step in self.steps)
         near = nearest(path, {*self.paths, *(full.rpartition("/")[2] for full in self.paths)})
         raise StepwellError(
-            f"pipeline {self.name!r} has no step {path!r}", help=f"{near}steps are {names}"
+            f"pipeline {self.name!r} has no pass {path!r}", help=f"{near}passes are {names}"
         )
 
     def after(self, path: str, *steps: Step | type[Step]) -> Pipeline:
-        """A pipeline with more steps behind the named one, or more rewrites within its step."""
+        """Return a pipeline with more passes after the named one, or more rewrites
+        after a rewrite.
+        """
         return self._spliced(path, (), _instances(steps))
 
     def before(self, path: str, *steps: Step | type[Step]) -> Pipeline:
-        """A pipeline with more steps ahead of the named one, or more rewrites within its step."""
+        """Return a pipeline with more passes before the named one, or more rewrites before a
+        rewrite.
+        """
         return self._spliced(path, _instances(steps), ())
 
     def without(self, *paths: str) -> Pipeline:
-        """A pipeline without the named steps and rewrites; a step that holds no more goes too."""
+        """Return a pipeline without the named passes and rewrites; a pass that becomes empty is
+        removed.
+        """
         places = {self.find(path) for path in paths}
         whole = {at for at, part in places if part is None}
         parts = [(at, part) for at, part in places if part is not None and at not in whole]
@@ -144,14 +151,14 @@ class Pipeline(Shown):
         return changed
 
     def replace(self, path: str, step: Step | type[Step]) -> Pipeline:
-        """A pipeline with another step, or rewrite, in the named one's place."""
+        """Return a pipeline with the named pass or rewrite replaced by another."""
         return self._replaced(*self.find(path), _instances((step,)))
 
     def move(self, path: str, ahead_of: str) -> Pipeline:
-        """A pipeline with a step, or a rewrite, directly ahead of another one.
+        """Return a pipeline with a pass or rewrite moved directly before another one.
 
         Raises:
-            StepwellError: there is none of these, or a pass would come to stand among rewrites.
+            StepwellError: one of them does not exist, or a pass would be among rewrites.
         """
         at, part = self.find(path)
         step = self.steps[at] if part is None else parts_of(self.steps[at])[part]
@@ -166,21 +173,23 @@ class Pipeline(Shown):
                 yield f"{step_name(step)}/{step_name(held)}", (at, part)
 
     def _former_paths(self, path: str, place: tuple[int, int | None]) -> Iterator[str]:
-        """What a rewrite was called by its former names, with and without its step."""
+        """Yield the former names of a rewrite, with and without its pass."""
         at, part = place
         step = self.steps[at] if part is None else parts_of(self.steps[at])[part]
         group, stroke, _ = path.rpartition("/")
         for name in step.formerly if isinstance(step, Rewrite) else ():
             yield from (name, f"{group}{stroke}{name}")
 
-    def _spliced(self, path: str, ahead: tuple[Step, ...], behind: tuple[Step, ...]) -> Pipeline:
+    def _spliced(
+        self, path: str, preceding: tuple[Step, ...], following: tuple[Step, ...]
+    ) -> Pipeline:
         at, part = self.find(path)
         step = self.steps[at]
         here = step if part is None else parts_of(step)[part]
-        return self._replaced(at, part, (*ahead, here, *behind))
+        return self._replaced(at, part, (*preceding, here, *following))
 
     def _replaced(self, at: int, part: int | None, steps: tuple[Step, ...]) -> Pipeline:
-        """The pipeline with these steps where one step, or one part of it, stands."""
+        """Return the pipeline with these passes in place of one pass, or of one of its rewrites."""
         step = self.steps[at]
         if part is not None:
             steps = _with_parts(step, part, steps)
@@ -193,10 +202,10 @@ class Pipeline(Shown):
         *,
         history: History | None = None,
     ) -> PipelineRun:
-        """Apply every step in order, changing the program in place.
+        """Apply every pass in order, changing the program in place.
 
-        A step whose anchors are no class of op in the program has nothing to look at and is passed
-        by: most programs hold no quantized casts, no attention, no group norm.
+        A pass whose anchors include no op class of the program is skipped: most programs contain no
+        quantized casts, attention or group norm.
         """
         run = PipelineRun() if history is None else PipelineRun(history=history)
         history = run.history
@@ -225,19 +234,19 @@ def _census(program: Program) -> Counter[type[Operation]]:
 
 
 def _instances(steps: tuple[Step | type[Step], ...]) -> tuple[Step, ...]:
-    """Steps, of which some may be classes: those are made with their defaults.
+    """Instantiate passes that are given as classes, with their defaults.
 
     Raises:
-        StepwellError: a class needs options.
+        StepwellError: a class needs arguments.
     """
     try:
         return tuple(step() if isinstance(step, type) else step for step in steps)
     except TypeError as error:
-        raise StepwellError(f"a step cannot be made: {error}", help="give an instance") from None
+        raise StepwellError(f"a pass cannot be created: {error}", help="pass an instance") from None
 
 
 def _with_parts(step: Step, part: int, parts: tuple[Step, ...]) -> tuple[Step, ...]:
-    """A step with these parts where one stands; no step if it holds nothing then."""
+    """Return a pass with one of its rewrites replaced by others; nothing if none are left."""
     held = (*parts_of(step)[:part], *parts, *parts_of(step)[part + 1 :])
     if not held:
         return ()
@@ -248,6 +257,6 @@ def _with_parts(step: Step, part: int, parts: tuple[Step, ...]) -> tuple[Step, .
         return (replace(step, held=held[0]),)
     wrong = ", ".join(step_name(one) for one in held if not isinstance(one, Rewrite))
     raise StepwellError(
-        f"{wrong} cannot stand within {step_name(step)!r}: rewrites alone are driven together",
-        help=f"put it before or after the step: after('/{step_name(step)}', …)",
+        f"{wrong} cannot be part of {step_name(step)!r}, which consists of rewrites",
+        help=f"put it before or after the pass: after('/{step_name(step)}', …)",
     )

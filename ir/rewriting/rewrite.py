@@ -1,9 +1,10 @@
-"""Rewrites: `match` says what it found or why it refuses, `build` writes the replacement.
+"""Rewrites: `match` returns a match or a refusal, `build` writes the replacement.
 
-A rewrite is a frozen dataclass named after its verb. `match` looks at one op of its `anchors` and
-returns None (not my business), a `Refusal` (my business, but not sure: the sentence is kept for
-`stepwell explain`) or a match, the op or a frozen dataclass that `build` takes. Nothing is made
-before every guard has passed; `ir/rewriting/rewriter.py` has what `build` may do then.
+A rewrite is a frozen dataclass named after its verb. `match` is called for an op of its `anchors`.
+It returns None (the rewrite does not concern the op), a `Refusal` (it does, but correctness is not
+certain; the reason is kept for `stepwell explain`) or a match: the op or a frozen dataclass, the
+argument of `build`. Nothing is created before every guard has passed. `ir/rewriting/rewriter.py`
+defines what `build` may do then.
 """
 
 from __future__ import annotations
@@ -35,23 +36,25 @@ from stepwell.ir.traversal import walk
 from stepwell.ir.weights import UnknownValue
 
 DEEP = 8
-"""An op is deep if so many applications led to it in a row, each at what the one before had made or
-changed. Lowerings of models go four deep; rewrites that undo each other, or rebuild what they
-match, go on for ever."""
+"""An op is deep if this number of consecutive applications led to it, each at an op that the
+previous one had created or changed. Lowerings of models reach depth four; rewrites that undo each
+other, or recreate what they match, have no limit.
+"""
 DEEP_APPLICATIONS = 4096
-"""How many applications at deep ops, and one more for each op that the program had, a run may make
-before the driver says that it has no end."""
+"""How many applications at deep ops, in addition to one for each op of the initial program, a run
+may make before the driver reports that it does not terminate.
+"""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a rewrite that looked at an op left it alone."""
+    """Why a rewrite that concerns an op did not match it."""
 
     reason: str
 
 
 Value = Callable[[SSAValue], Any]
-"""Gives the run-time value of any SSA value that stands in the program."""
+"""Returns the run-time value of any SSA value in the program."""
 
 
 M = TypeVar("M")
@@ -61,70 +64,72 @@ O = TypeVar("O", bound=Operation, default=Any, contravariant=True)  # noqa: E741
 class Rewrite(ABC, Generic[M, O]):
     """One rewrite. Subclasses are frozen dataclasses; their fields are its options.
 
-    `Rewrite[Match]` says what `match` finds, `Rewrite[Match, ReluOp]` also which ops it looks at.
+    `Rewrite[Match]` is the type of matches, `Rewrite[Match, ReluOp]` also the type of the ops.
     """
 
     name: ClassVar[str]
     anchors: ClassVar[tuple[type[Operation], ...]]
     bound: ClassVar[Bound] = EXACT
     deviation: ClassVar[Deviation | None] = None
-    """The class of numbers that every application may lose: allowed, recorded, or a refusal."""
+    """The special values that every application may lose: allowed, recorded, or a refusal."""
     takes_empty: ClassVar[bool] = True
-    """Whether it is asked about ops that take or give a tensor without elements."""
+    """Whether it applies to ops with an operand or result without elements."""
     deep_applications: ClassVar[int] = DEEP_APPLICATIONS
-    """How many applications at deep ops it may make; of rewrites driven together, the least."""
+    """How many applications at deep ops it may make; the minimum counts for rewrites driven
+    together.
+    """
     formerly: ClassVar[tuple[str, ...]] = ()
-    """Names that it had before, by which paths and texts of pipelines still find it."""
+    """Former names, by which paths and texts of pipelines still find it."""
 
     @abstractmethod
     def match(self, op: O, program: Program) -> M | Refusal | None:
-        """What was found at `op`, a refusal with its reason, or None."""
+        """Return a match at `op`, a refusal with its reason, or None."""
 
     @abstractmethod
     def build(self, match: M, rw: Rewriter) -> None:
         """Write the replacement of a match."""
 
     def asked_of(self, cls: type[Operation]) -> Ask:
-        """`match`, or what of it concerns ops of a class; the driver asks that."""
+        """Return `match`, or a specialization of it for ops of a class, which the driver calls."""
         return self.match
 
     def deviates(self, match: M, program: Program) -> Deviation | None:
-        """What this application may lose; what is proven not to occur is not lost."""
+        """Return the deviation of this application; None if it provably has none."""
         return self.deviation
 
     def bound_at(self, match: M, value: Value) -> Bound:
-        """How far this application may move the value it replaces.
+        """Return the error bound of this application at the value that it replaces.
 
         Args:
-            match: what was found.
-            value: gives the run-time value of any SSA value that stands in the program now.
+            match: the match.
+            value: returns the run-time value of any SSA value in the current program.
         """
         return self.bound
 
     def apply(self, program: Program, history: History) -> int:
-        """Apply to a fixed point; returns the number of applications."""
+        """Apply to a fixed point, and return the number of applications."""
         return run_rewrites(program, (self,), history)
 
 
 Converted = Callable[[Any], Any] | None
-"""What becomes of a value at the border of a method, if anything."""
+"""The conversion of a value at the boundary of a method, if any."""
 
 
 class Pass(ABC):
-    """A step that looks at the whole program."""
+    """A pass over the whole program."""
 
     name: ClassVar[str]
     bound: ClassVar[Bound] = EXACT
 
     @abstractmethod
     def apply(self, program: Program, history: History) -> int:
-        """Change the program in place; returns how many changes were made."""
+        """Change the program in place, and return the number of changes."""
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
-        """How callers of a method must convert its inputs and outputs once the pass has run.
+        """Return how callers of a method must convert its inputs and outputs after the pass.
 
-        One entry for each input and for each output, asked for before the pass runs; None where
-        nothing changes.  A pass that moves the border between program and caller says so here.
+        There is one entry for each input and for each output, queried before the pass runs; None
+        means no change. A pass that moves the boundary between program and caller implements this.
         """
         return (), ()
 
@@ -133,10 +138,10 @@ Step = Rewrite[Any] | Pass
 
 
 def apply_step(step: Step, program: Program, history: History) -> int:
-    """Apply a step; returns the number of changes.
+    """Apply a pass, and return the number of changes.
 
     Raises:
-        StepFailure: the step itself made a mistake.
+        StepFailure: the pass failed by an internal error.
         StepwellError: it refuses the program.
     """
     before = len(history.events)
@@ -157,20 +162,20 @@ def apply_step(step: Step, program: Program, history: History) -> int:
 
 @dataclass(frozen=True)
 class GreedyRewrites(Pass):
-    """Several rewrites driven to one common fixed point, tried in the order given."""
+    """Several rewrites driven to one common fixed point, tried in the given order."""
 
     label: str
     rewrites: tuple[Rewrite[Any], ...]
     name: ClassVar[str] = "together"
 
     def apply(self, program: Program, history: History) -> int:
-        """Apply all to a fixed point."""
+        """Apply all rewrites to a fixed point."""
         return run_rewrites(program, self.rewrites, history)
 
 
 @dataclass(frozen=True)
 class NamedPass(Pass):
-    """A pass under a name of its own, for a pipeline in which it stands twice."""
+    """A pass with another name, for a pipeline that contains it twice."""
 
     label: str
     held: Pass
@@ -181,35 +186,35 @@ class NamedPass(Pass):
         return self.held.apply(program, history)
 
     def crossing(self, func: FuncOp) -> tuple[Sequence[Converted], Sequence[Converted]]:
-        """What the pass says."""
+        """Return the conversions of the pass."""
         return self.held.crossing(func)
 
 
 def step_name(step: Step) -> str:
-    """The kebab-case name of a step."""
+    """Return the kebab-case name of a pass."""
     return cast("GreedyRewrites | NamedPass", step).label if _is_labeled(type(step)) else step.name
 
 
 @cache
 def _is_labeled(cls: type[Any]) -> bool:
-    """Whether steps of a class hold others; `isinstance` takes its time over abstract classes."""
+    """Whether passes of a class contain others; cached, as `isinstance` of an ABC is slow."""
     return issubclass(cls, GreedyRewrites | NamedPass)
 
 
 def parts_of(step: Step) -> tuple[Step, ...]:
-    """The rewrites or the pass that a step holds under its own name; nothing for a plain one."""
+    """Return what a pass contains under its own name: rewrites or a pass; empty for others."""
     if isinstance(step, GreedyRewrites):
         return step.rewrites
     return (step.held,) if isinstance(step, NamedPass) else ()
 
 
 def bound_of(step: Step) -> Bound:
-    """How far a step that looks at the whole program may move a result."""
+    """Return the error bound of a pass over the whole program."""
     return step.held.bound if isinstance(step, NamedPass) else step.bound
 
 
 def anchors_of(step: Step) -> tuple[type[Operation], ...] | None:
-    """The classes of op that a step looks at; None for a pass that looks at the whole program."""
+    """Return the op classes that a pass matches; None for a pass over the whole program."""
     if _is_labeled(type(step)):
         if isinstance(step, NamedPass):
             return anchors_of(step.held)
@@ -226,22 +231,21 @@ _EMPTY = Refusal("a tensor that it takes or gives is empty")
 def run_rewrites(
     program: Program, rewrites: Sequence[Rewrite[Any]], history: History | None = None
 ) -> int:
-    """Drive rewrites to a fixed point with a worklist; dead pure ops go as they appear.
+    """Drive rewrites to a fixed point with a worklist; dead pure ops are removed as they appear.
 
-    Each op is visited once at first, and again only when an operand, a user or the op itself
-    changed.
+    Each op is visited once, and again only when an operand, a user or the op itself changed.
 
     Returns: the number of applications.
 
     Raises:
-        StepwellError: rewrites undo each other, or one makes again what it matches, without an end
+        StepwellError: rewrites undo each other, or one recreates what it matches, without an end
             (see `DEEP_APPLICATIONS`).
     """
     return _Driver(program, rewrites, history if history is not None else History()).run()
 
 
 def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
-    """Whether a step looks at ops of one of some classes; a pass looks at the whole program."""
+    """Whether a pass may match ops of some classes; a pass over the whole program always may."""
     if type(step) is NamedPass:
         return looks_at(step.held, classes)
     if type(step) is GreedyRewrites:
@@ -256,16 +260,16 @@ def looks_at(step: Step, classes: Iterable[type[Operation]]) -> bool:
 
 
 def is_driven(step: Step) -> bool:
-    """Whether a step is rewrites alone, each at ops of its anchors."""
+    """Whether a pass consists of rewrites only, each driven at ops of its anchors."""
     if type(step) is NamedPass:
         return is_driven(step.held)
     return type(step) is GreedyRewrites or anchors_of(step) is not None
 
 
 class _Driver:
-    """One run to a fixed point: the worklist, and what was applied and refused on the way.
+    """One run to a fixed point: the worklist, and the record of applications and refusals.
 
-    Ops are told apart by `id`, which costs less than their hash; what has one is held beside it.
+    Ops are identified by `id`, which costs less than their hash; each entry keeps its op alive.
     """
 
     def __init__(
@@ -286,7 +290,7 @@ class _Driver:
         self._left_alone = program.context.left_alone
 
     def run(self) -> int:
-        """Visit ops until none waits; returns the number of applications."""
+        """Visit ops until the worklist is empty, and return the number of applications."""
         ops = walk(self.program.module)
         self._allowed = len(ops) + min(
             (rewrite.deep_applications for rewrite in self.rewrites), default=DEEP_APPLICATIONS
@@ -333,7 +337,7 @@ class _Driver:
         self._push(neighbors(operands))
 
     def _visit(self, op: Operation) -> None:
-        """Apply the first rewrite that matches, if one does."""
+        """Apply the first rewrite that matches, if any."""
         refused, is_hollow = self._refused, None
         for rewrite, ask in self._dispatch[type(op)]:
             if not rewrite.takes_empty and is_hollow is None:
@@ -354,7 +358,7 @@ class _Driver:
                 return
 
     def _ask(self, rewrite: Rewrite[Any], ask: Ask, op: Operation) -> Any:
-        """What a rewrite finds at an op, its refusal or None."""
+        """Return a rewrite's match at an op, its refusal or None."""
         if self._left_alone:
             place = (rewrite.name, op_name(op), node_name(op.location))
             all_places = (rewrite.name, "", None)
@@ -369,7 +373,7 @@ class _Driver:
         return found
 
     def _loss(self, rewrite: Rewrite[Any], op: Operation, found: Any) -> Deviation | Refusal | None:
-        """The class of numbers that applying a match may lose; a refusal, if that may not be."""
+        """Return the deviation of a match, or a refusal if the mode does not allow it."""
         if isinstance(found, Refusal):
             return found
         try:
@@ -381,10 +385,11 @@ class _Driver:
         return lost
 
     def _excused(self, rewrite: Rewrite[Any], op: Operation, error: Exception) -> Refusal:
-        """The refusal of a rewrite that needs a weight's numbers, which are not there.
+        """Return the refusal of a rewrite that needs the elements of a weight that are not
+        available.
 
         Raises:
-            StepFailure: it made any other mistake.
+            StepFailure: any other error of the rewrite.
         """
         if isinstance(error, UnknownValue):
             return Refusal(error.problems[0].fact)
@@ -424,9 +429,10 @@ class _Driver:
         self._push(_affected(op, rw))
 
     def _build(self, rewrite: Rewrite[Any], op: Operation, found: Any, rw: Rewriter) -> None:
-        """Let a rewrite write.
+        """Call `build`.
 
-        Where it raises, what it wrote by then stands in the program: whoever goes on begins anew.
+        If it raises, its partial changes remain in the program; a caller that continues must start
+        again.
         """
         try:
             given: Any = rewrite.build(found, rw)
@@ -438,7 +444,7 @@ class _Driver:
             raise returned(rewrite, rewrite.name, "build", given, op, self.applied)
 
     def _endless(self, op: Operation) -> StepFailure:
-        """The error that names the rewrites which go round."""
+        """Return the error that names the rewrites that do not terminate."""
         names = [name for name, count in self._deep.most_common() if count * 100 > self._allowed]
         cause = "it makes again what it matches" if len(names) == 1 else "they undo each other"
         guilty = [rewrite for rewrite in self.rewrites if rewrite.name in names]
@@ -485,7 +491,7 @@ def _affected(root: Operation, rw: Rewriter) -> Iterable[Operation]:
 
 
 def walk_blocks(region: Region) -> Iterable[Block]:
-    """Every block below a region, outermost first."""
+    """Yield every block below a region, outermost first."""
     for block in region.blocks:
         yield block
         for op in block.ops:

@@ -1,7 +1,8 @@
-"""What `build` may do to a program: insert, replace, erase, and name weights, each noted.
+"""The interface for changes in `build`: insert, replace and erase ops, and add weights. Each change
+is recorded.
 
-Only `ir/rewriting/rewrite.py` makes a `Rewriter`, one for each application; what it notes becomes
-the event of the history, and tells the driver which ops to look at again.
+Only `ir/rewriting/rewrite.py` creates a `Rewriter`, one for each application. Its record becomes
+the event of the history and tells the driver which ops to revisit.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _Op = TypeVar("_Op", bound=Operation)
 
 @dataclass
 class Scope:
-    """The `stepwell.weight`s at the head of a block, found by key without a walk each time."""
+    """The `stepwell.weight` ops at the start of a block, indexed by key."""
 
     block: Block
     _ops: dict[str, WeightOp] | None = None
     _last: WeightOp | None = None
 
     def find(self, key: str) -> WeightOp | None:
-        """The op of a key, if it stands in the block."""
+        """Return the op of a key, if the block contains it."""
         if self._ops is None:
             self._ops = {}
             for op in self.block.ops:
@@ -47,7 +48,7 @@ class Scope:
         return found if found is not None and found.parent is self.block else None
 
     def add(self, op: WeightOp) -> None:
-        """Put an op behind the block's other weights, after `find` did not find it."""
+        """Add an op after the block's other weights; `find` must have returned None before."""
         assert self._ops is not None
         if self._last is not None and self._last.parent is self.block:
             self.block.insert_op_after(op, self._last)
@@ -61,43 +62,45 @@ class Scope:
 
 @dataclass
 class Rewriter:
-    """What `build` may do, around the op that matched. Locations and name hints are kept."""
+    """The changes that `build` may make at the matched op. Locations and name hints are kept."""
 
     root: Operation
     program: Program
     scopes: dict[Block, Scope] = field(default_factory=dict[Block, Scope])
-    """Where weights stand, shared by all applications of a run."""
+    """The weight ops of blocks, shared by all applications of a run."""
     inserted: list[Operation] = field(default_factory=list[Operation])
     """New ops."""
     erased: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
-    """Op name and node name of each op that went."""
+    """The op name and node name of each erased op."""
     gone: dict[Operation, tuple[SSAValue, ...]] = field(
         default_factory=dict[Operation, tuple[SSAValue, ...]]
     )
-    """Each op that went, with what it read."""
+    """Each erased op with its operands."""
     touched: list[Operation] = field(default_factory=list[Operation])
-    """Ops that may match anew."""
+    """Ops to revisit, because they may match now."""
     replaced: list[tuple[SSAValue, SSAValue]] = field(
         default_factory=list[tuple[SSAValue, SSAValue]]
     )
-    """Each value that was replaced, with its replacement."""
+    """Each replaced value with its replacement."""
     superseded: list[SSAValue] = field(default_factory=list[SSAValue])
-    """Values that stand for others and hold other numbers, which their readers make up for."""
+    """Replacements with other elements than the values that they replace; their users
+    compensate.
+    """
     modified: list[Operation] = field(default_factory=list[Operation])
-    """Ops that were changed in place."""
+    """Ops that were modified in place."""
     home: Block = field(init=False)
-    """Where the root's weights stand, also once the root is erased."""
+    """The block of the root's weights, also after the root is erased."""
 
     def __post_init__(self) -> None:
         self.home = scope_of(self.root)
 
     @property
     def weights(self) -> WeightStore:
-        """The program's store; derive from it or add constants to it."""
+        """The program's store; derive weights from it or add constants to it."""
         return self.program.weights
 
     def insert(self, op: Operation, before: Operation | None = None) -> Operation:
-        """Put a new op before the root (or another op), with the root's location."""
+        """Insert a new op before the root (or another op), with the root's location."""
         anchor = before or self.root
         op.location = self.root.location
         put_before(op, anchor)
@@ -105,7 +108,9 @@ class Rewriter:
         return op
 
     def weight(self, key: str, kind: str = "constant") -> SSAValue:
-        """The value of a weight, visible at the root: one `stepwell.weight` a key and scope."""
+        """Return the value of a weight at the root; a scope has one `stepwell.weight`
+        for each key.
+        """
         scope = self.scopes.setdefault(self.home, Scope(self.home))
         weight_op = scope.find(key)
         if weight_op is None:
@@ -116,24 +121,26 @@ class Rewriter:
         return weight_op.result
 
     def constant(self, tensor: Tensor, hint: str = "constant") -> SSAValue:
-        """A small new constant tensor as a value."""
+        """Add a small constant tensor and return its value."""
         return self.weight(self.weights.constant(tensor, hint))
 
     def replace(self, op: Operation, values: Sequence[SSAValue]) -> None:
-        """Replace every result of an op and erase it. Types must be the same."""
+        """Replace every result of an op by a value of the same type, and erase the op."""
         for old, new in zip(op.results, values, strict=True):
             assert old.type == new.type, f"{op_name(op)}: {old.type} replaced by {new.type}"
             self.replace_value(old, new)
         self.erase(op)
 
     def replace_value(self, old: SSAValue, new: SSAValue) -> None:
-        """Let every use of `old` use `new` instead; whatever the types."""
+        """Replace all uses of `old` by `new`, of any type."""
         self.touched.extend([use.operation for use in old.uses])
         self.replaced.append((old, new))
         replace_uses(old, new)
 
     def supersede(self, old: SSAValue, new: SSAValue) -> None:
-        """Let every use of `old` use `new`, which holds other numbers: its readers change too."""
+        """Replace all uses of `old` by `new` with other elements; the rewrite also changes the
+        users.
+        """
         self.touched.extend([use.operation for use in old.uses])
         self.superseded.append(new)
         replace_uses(old, new)
@@ -147,20 +154,20 @@ class Rewriter:
             self.touched.append(owner)
 
     def erase(self, op: Operation) -> None:
-        """Take away an op that nothing uses; what only it used is swept up by the driver."""
+        """Erase an op without uses; the driver removes operands that become dead."""
         self.erased.append((op_name(op), node_name(op.location)))
         operands = self.gone[op] = operands_of(op)
         discard(op)
         self.touched.extend(neighbors(operands))
 
     def changed(self, op: Operation) -> None:
-        """Say that an op was changed in place."""
+        """Record that an op was changed in place."""
         self.modified.append(op)
         self.touched.append(op)
 
 
 def remade(op: _Op, operands: Sequence[SSAValue], types: Sequence[Attribute]) -> _Op:
-    """The same operator on other operands, with other result types; it is not inserted."""
+    """Create the same op with other operands and result types; it is not inserted."""
     return type(op).create(
         operands=operands,
         result_types=types,
@@ -170,7 +177,9 @@ def remade(op: _Op, operands: Sequence[SSAValue], types: Sequence[Attribute]) ->
 
 
 def scope_of(op: Operation) -> Block:
-    """The entry block of the nearest isolated region around an op: where its weights stand."""
+    """Return the entry block of the nearest enclosing isolated region, which contains
+    the weights.
+    """
     current = op
     while True:
         block = current.parent
@@ -187,11 +196,13 @@ def _is_isolated(cls: type[Operation]) -> bool:
 
 
 _FEW = 16
-"""Readers of a value that are looked at again when one of them went."""
+"""The number of a value's users that are revisited after one of them was erased."""
 
 
 def neighbors(operands: Iterable[SSAValue]) -> Iterable[Operation]:
-    """Who may match anew after a reader of `operands` went: their makers and other readers."""
+    """List ops that may match after a user of `operands` was erased: their producers and other
+    users.
+    """
     ops: list[Operation] = []
     for value in operands:
         owner = value.owner

@@ -1,7 +1,7 @@
-"""Products of atoms with their powers: what the terms of a `Size` are made of.
+"""Monomials: products of atoms with powers, the terms of a `Size`.
 
-What an atom is says `ir/sizes/size.py`; here stand those that hold no size, and what is true of
-all.
+`ir/sizes/size.py` defines atoms; this module defines those that contain no sizes, and the functions
+of all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Powers: TypeAlias = tuple[tuple[A, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A size known only once the program runs."""
+    """A size that is known at run time only."""
 
     name: str
 
@@ -27,7 +27,9 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What no other atom says (`CeilToInt(IntTrueDiv(s0, 3))`): equal to what is spelled so."""
+    """An expression of torch that no other atom represents (`CeilToInt(IntTrueDiv(s0, 3))`); equal
+    if the text is equal.
+    """
 
     text: str
 
@@ -36,14 +38,16 @@ class Computed:
 
 
 def atom_order(atom: object) -> tuple[bool, str]:
-    """Symbols first."""
+    """Sort key of atoms: symbols first."""
     return not isinstance(atom, Symbol), str(atom)
 
 
 def term_order(
     term: tuple[Powers[A], int],
 ) -> tuple[int, list[tuple[bool, str, int]]]:
-    """By falling degree, then by the names of the atoms, as sympy writes sums."""
+    """Sort key of terms: by falling degree, then by the names of the atoms, as sympy
+    prints sums.
+    """
     monomial, _ = term
     return -sum(power for _, power in monomial), [
         (*atom_order(atom), -power) for atom, power in monomial
@@ -51,7 +55,7 @@ def term_order(
 
 
 def times(first: Powers[A], second: Powers[A]) -> Powers[A]:
-    """The product of two."""
+    """Return the product of two monomials."""
     if not first or not second:
         return first or second
     powers = dict(first)
@@ -61,7 +65,7 @@ def times(first: Powers[A], second: Powers[A]) -> Powers[A]:
 
 
 def over(dividend: Powers[A], divisor: Powers[A]) -> Powers[A] | None:
-    """The monomial that times `divisor` gives `dividend`, or None."""
+    """Return the monomial that times `divisor` equals `dividend`, or None."""
     powers = dict(dividend)
     for atom, power in divisor:
         left = powers.get(atom, 0) - power
@@ -72,6 +76,6 @@ def over(dividend: Powers[A], divisor: Powers[A]) -> Powers[A] | None:
 
 
 def common(first: Powers[A], second: Powers[A]) -> Powers[A]:
-    """What divides both."""
+    """Return the greatest common divisor of two monomials."""
     powers = dict(second)
     return tuple((a, min(p, powers[a])) for a, p in first if a in powers)

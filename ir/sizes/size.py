@@ -1,22 +1,22 @@
-"""Symbolic sizes: integer expressions over symbols, in one canonical form.
+"""Symbolic sizes: integer expressions over symbols in canonical form.
 
     n = Size.symbol("s77")
     (n * 64) // 64 == n;  (n + 1) * (n - 1) == n * n - 1;  str(2 * n + 1) == "2*s77 + 1"
 
 A `Size` is a polynomial with integer coefficients over *atoms*: symbols, quotients rounded down,
-minima and maxima of sizes, and what torch alone computes, as its text. Sums and products are
-multiplied out; a quotient gives up the whole part that its divisor divides (`(4*s + 6)//4` is
-`s + 1`) and what is common to both; a remainder is what a quotient leaves (`a % b` is
-`a - b*(a//b)`). So sizes that compare equal are equal whatever the symbols are, and a difference
-that is a number is that number. The converse does not hold of every expression with minima or
-nested quotients: nobody may conclude "different" from `a != b`.
+minima and maxima of sizes, and the text of expressions that only torch evaluates. Sums and products
+are expanded. The divisible part of a quotient is split off (`(4*s + 6)//4` is `s + 1`) and common
+factors are cancelled. A remainder is written with a quotient (`a % b` is `a - b*(a//b)`). Therefore
+sizes that compare equal are equal for all values of the symbols, and a constant difference is a
+number. The converse does not hold for every expression with minima or nested quotients: `a != b`
+does not imply that the sizes differ.
 
-`//` and `%` are Python's: rounded down, also below zero. Dividing says that the divisor is not 0.
-A dimension of a type is a `Dim`: an int, or a `Size` that has symbols. `UNKNOWN` is the one of
-which nothing is known, not even an expression.
+`//` and `%` are Python's: rounded down, also below zero. A division implies that the divisor is not
+0. A dimension of a type is a `Dim`: an int, or a `Size` with symbols. `UNKNOWN` is a dimension
+without a known expression.
 
-`ir/sizes/size_text.py` reads what is printed here, `ir/sizes/size_ranges.py` reasons with the
-symbols' ranges, `dialects/symbols.py` is the border to torch and sympy.
+`ir/sizes/size_text.py` parses what is printed here, `ir/sizes/size_ranges.py` analyzes ranges, and
+`dialects/symbols.py` converts from and to torch and sympy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from stepwell.ir.sizes.monomials import Computed, Symbol, common, over, term_ord
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """`dividend // divisor`, rounded down, where no whole part can be taken out."""
+    """`dividend // divisor`, rounded down, if no integer part can be split off."""
 
     dividend: Size
     divisor: Size
@@ -46,7 +46,7 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The least (`Min`) or the greatest (`Max`) of two or more sizes."""
+    """The minimum (`Min`) or the maximum (`Max`) of two or more sizes."""
 
     kind: str
     sizes: tuple[Size, ...]
@@ -68,22 +68,22 @@ _MOST_TERMS = 512
 class Size:
     """An integer expression over symbols: the sum of `terms`, each a monomial and its coefficient.
 
-    Made by `Size.symbol`, `Size.of` and arithmetic, which keep it canonical: terms are sorted, no
-    coefficient is 0.
+    Created by `Size.symbol`, `Size.of` and arithmetic, which keep it canonical: terms are sorted,
+    no coefficient is 0.
     """
 
     terms: tuple[tuple[Monomial, int], ...]
 
     @classmethod
     def of(cls, value: int | Size) -> Size:
-        """A number as a size, or a size as it is."""
+        """Convert a number to a size; a size is returned unchanged."""
         if isinstance(value, Size):
             return value
         return cls(((_ONE, int(value)),)) if value else cls(())
 
     @classmethod
     def symbol(cls, name: str) -> Size:
-        """The size that a symbol stands for."""
+        """Return the size of a symbol."""
         return cls(((((Symbol(name), 1),), 1),))
 
     @cached_property
@@ -94,7 +94,7 @@ class Size:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, int):  # Most dimensions are numbers.
+        if isinstance(other, int):  # Most dimensions are ints.
             terms = self.terms
             return len(terms) == 1 and terms[0] == (_ONE, other) if terms else other == 0
         if not isinstance(other, Size):
@@ -103,14 +103,14 @@ class Size:
 
     @classmethod
     def computed(cls, text: str) -> Size:
-        """The size that torch computes from a text, of which nothing else is known here."""
+        """Return the size that only torch evaluates, from a text."""
         return cls(((((Computed(text), 1),), 1),))
 
-    # What it is made of
+    # Parts
 
     @property
     def number(self) -> int | None:
-        """Its value where it has no symbols."""
+        """The value of a size without symbols, else None."""
         if not self.terms:
             return 0
         (monomial, coefficient), *rest = self.terms
@@ -118,18 +118,18 @@ class Size:
 
     @cached_property
     def atoms(self) -> frozenset[Atom]:
-        """The atoms in it, those in the sizes of atoms too."""
+        """The atoms of the size, including those in the sizes of atoms."""
         own = frozenset(atom for monomial, _ in self.terms for atom, _ in monomial)
         return own.union(*(size.atoms for atom in own for size in _sizes_in(atom)))
 
     @cached_property
     def symbols(self) -> frozenset[str]:
-        """The names of the symbols in it."""
+        """The names of its symbols."""
         return frozenset(name for atom in self.atoms for name in _names_in(atom))
 
     @property
     def constant(self) -> int:
-        """Its coefficient of 1."""
+        """The coefficient of 1."""
         return next((c for monomial, c in self.terms if monomial == _ONE), 0)
 
     # Arithmetic
@@ -176,19 +176,19 @@ class Size:
         return Size.of(other) % self
 
     def exact_quotient(self, other: int | Size) -> Size | None:
-        """The size that `other` times gives this one, or None where none is seen."""
+        """Return the size that times `other` equals this one, or None if none is found."""
         divisor = Size.of(other)
         quotient = self // divisor
         return quotient if quotient * divisor == self else None
 
-    # Questions
+    # Evaluation
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """Its value.
+        """Evaluate the size.
 
         Raises:
             KeyError: a symbol has no value.
-            ZeroDivisionError: a divisor is 0 there.
+            ZeroDivisionError: a divisor is 0.
         """
         total = 0
         for monomial, coefficient in self.terms:
@@ -198,7 +198,7 @@ class Size:
         return total
 
     def substitute(self, values: Mapping[str, int | Size]) -> Size:
-        """The size with sizes or numbers for some of its symbols."""
+        """Replace some of the symbols by sizes or numbers."""
         if not self.symbols & values.keys():
             return self
         total = Size.of(0)
@@ -221,27 +221,27 @@ class Size:
 
 
 Dim = int | Size
-"""A dimension of a type: its size, a `Size` only where it is symbolic."""
+"""A dimension of a type: a `Size` only if it is symbolic."""
 
 UNKNOWN: Final = Size.symbol("?")
-"""A dimension of which a type says nothing but that it is there."""
+"""A dimension without a known expression."""
 
 GUESS: Final = Size.symbol("?guess")
-"""A dimension that inference says, if it knows it; it stands in no type that was inferred."""
+"""A dimension that inference fills in, if it can; no inferred type contains it."""
 
 
 def is_unbacked(name: str) -> bool:
-    """Whether a symbol stands for a number that only the data say."""
+    """Whether a symbol is unbacked, that is, its value depends on data."""
     return name.startswith("u") and name[1:].isdigit()
 
 
 def is_of_data(size: Dim) -> bool:
-    """Whether a size hangs on a number that only the data say."""
+    """Whether a size depends on an unbacked symbol."""
     return isinstance(size, Size) and any(map(is_unbacked, size.symbols))
 
 
 def settled(size: int | Size) -> Dim:
-    """A size as a type holds it: a plain number where it has no symbols."""
+    """Convert a size to a dimension of a type: an int if it has no symbols."""
     if isinstance(size, int):
         return size
     if "?" in size.symbols:
@@ -251,7 +251,7 @@ def settled(size: int | Size) -> Dim:
 
 
 def number_of(size: Dim) -> int:
-    """A dimension that has to be a number.
+    """Return a dimension that must be a number.
 
     Raises:
         StepwellError: it is symbolic.
@@ -262,12 +262,12 @@ def number_of(size: Dim) -> int:
 
 
 def minimum(*sizes: int | Size) -> Size:
-    """The least of some sizes."""
+    """Return the minimum of some sizes."""
     return extreme("Min", sizes)
 
 
 def maximum(*sizes: int | Size) -> Size:
-    """The greatest of some sizes."""
+    """Return the maximum of some sizes."""
     return extreme("Max", sizes)
 
 
@@ -277,15 +277,15 @@ def maximum(*sizes: int | Size) -> Size:
 def _sum(terms: Mapping[Monomial, int]) -> Size:
     kept = [(m, c) for m, c in terms.items() if c]
     if len(kept) > _MOST_TERMS:
-        raise StepwellError(f"a size of more than {_MOST_TERMS} terms")
+        raise StepwellError(f"a size has more than {_MOST_TERMS} terms")
     return Size(tuple(sorted(kept, key=term_order)))
 
 
 def _quotient(dividend: Size, divisor: Size) -> Size:
     """`dividend // divisor`, canonical.
 
-    ⌊(q·d + r)/d⌋ = q + ⌊r/d⌋ for whole q, so all that `d` divides comes out; a common factor g goes
-    from both, and with a number d, ⌊(g·x + c)/(g·d)⌋ = ⌊(x + ⌊c/g⌋)/d⌋ for whole x.
+    ⌊(q·d + r)/d⌋ = q + ⌊r/d⌋ for integers q, so the divisible part is split off. A common factor g
+    is cancelled in both, and for a number d, ⌊(g·x + c)/(g·d)⌋ = ⌊(x + ⌊c/g⌋)/d⌋ for integers x.
     """
     if not divisor.terms:
         raise StepwellError("a size is divided by 0")
@@ -301,7 +301,7 @@ def _quotient(dividend: Size, divisor: Size) -> Size:
     if number == 1:
         return whole + rest
     if number is not None and rest.constant > 0:
-        # As torch writes what a window leaves: ⌊(s − 1)/2⌋ + 1, not ⌊(s + 1)/2⌋.
+        # As torch prints the size of a window's result: ⌊(s − 1)/2⌋ + 1, not ⌊(s + 1)/2⌋.
         whole, rest = whole + 1, rest - number
     if number is not None and (inner := _sole_quotient(rest)) is not None:
         # ⌊(⌊a/b⌋ + k)/c⌋ = ⌊(a + k·b)/(b·c)⌋ for numbers b, c > 0.
@@ -312,7 +312,9 @@ def _quotient(dividend: Size, divisor: Size) -> Size:
 
 
 def _divide(dividend: Size, divisor: Size) -> tuple[Size, Size]:
-    """(q, r): dividend = q·divisor + r, with all in q that the divisor's first term divides."""
+    """Return (q, r) with dividend = q·divisor + r; q has all terms that the divisor's first term
+    divides.
+    """
     leading, coefficient = divisor.terms[0]
     whole = Size.of(0)
     rest = dividend
@@ -351,7 +353,7 @@ def _without_common_factor(dividend: Size, divisor: Size) -> tuple[Size, Size]:
 
 
 def _sole_quotient(size: Size) -> Quotient | None:
-    """The quotient q where a size is q or q + k."""
+    """Return the quotient q if a size is q or q + k."""
     inner = [(m, c) for m, c in size.terms if m != _ONE]
     if len(inner) != 1 or inner[0][1] != 1 or len(inner[0][0]) != 1:
         return None
@@ -360,7 +362,9 @@ def _sole_quotient(size: Size) -> Quotient | None:
 
 
 def extreme(kind: str, sizes: Sequence[int | Size]) -> Size:
-    """A minimum or maximum without arguments that a number separates from others."""
+    """Build a minimum or maximum; arguments that differ by a constant from another one
+    are merged.
+    """
     larger = kind == "Max"
     kept: list[Size] = []
     for size in _spread(kind, sizes):
@@ -373,7 +377,7 @@ def extreme(kind: str, sizes: Sequence[int | Size]) -> Size:
         else:
             kept.append(size)
     if not kept:
-        raise StepwellError(f"{kind} of nothing is no size")
+        raise StepwellError(f"{kind} needs at least one size")
     if len(kept) == 1:
         return kept[0]
     ordered = tuple(sorted(kept, key=lambda size: (size.number is None, str(size))))
@@ -381,7 +385,7 @@ def extreme(kind: str, sizes: Sequence[int | Size]) -> Size:
 
 
 def _spread(kind: str, sizes: Iterable[int | Size]) -> Iterator[Size]:
-    """The arguments, with those of a nested extreme of the same kind in its place."""
+    """Yield the arguments, with nested extremes of the same kind flattened."""
     for given in sizes:
         size = Size.of(given)
         if len(size.terms) == 1 and size.terms[0][1] == 1 and len(size.terms[0][0]) == 1:
@@ -392,7 +396,7 @@ def _spread(kind: str, sizes: Iterable[int | Size]) -> Iterator[Size]:
         yield size
 
 
-# Questions about atoms
+# Queries of atoms
 
 
 def _sizes_in(atom: Atom) -> tuple[Size, ...]:
@@ -431,7 +435,7 @@ def _stands_for(name: str, values: Mapping[str, int | Size]) -> str:
 
 
 def rebuilt(atom: Quotient | Extreme, change: Callable[[Size], Size]) -> Size:
-    """The size that an atom becomes when each size in it is changed."""
+    """Return an atom with each of its sizes changed."""
     if isinstance(atom, Quotient):
         return change(atom.dividend) // change(atom.divisor)
     return extreme(atom.kind, [change(size) for size in atom.sizes])
@@ -451,7 +455,7 @@ def _text(size: Size) -> str:
     if len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1 and terms[0][0][0][1] == 1:
         return str(terms[0][0][0][0])
     if len(terms) == 2 and terms[0][1] < 0 < terms[1][1] and terms[1][0] == _ONE:
-        terms = terms[::-1]  # `1 - s0`, as sympy writes it.
+        terms = terms[::-1]  # `1 - s0`, as sympy prints it.
     text = "".join(f" {'-' if c < 0 else '+'} {_term(m, abs(c))}" for m, c in terms)
     return (text[3:] if text.startswith(" +") else "-" + text[3:]) if text else "0"
 
@@ -462,7 +466,9 @@ def _signed(size: Size) -> str:
 
 
 def remainder(size: Size) -> tuple[int, Size, Size, Size] | None:
-    """(k, a, b, the rest) where a size is k·(a mod b) and a rest: it holds k·(a − b·(a//b))."""
+    """Decompose a size as k·(a mod b) + rest: it contains k·(a − b·(a//b)). Returns (k, a, b,
+    rest).
+    """
     for monomial, _ in size.terms:
         for atom, power in monomial:
             if not isinstance(atom, Quotient) or power != 1:
@@ -484,7 +490,7 @@ def _term(monomial: Monomial, coefficient: int) -> str:
 
 
 def _factor(atom: Atom) -> str:
-    """A part of a sum or product; torch brackets a quotient, and sympy that again."""
+    """Format a part of a sum or product; torch puts a quotient in brackets, and sympy again."""
     return f"({atom})" if isinstance(atom, Quotient) else str(atom)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a size from the ranges of its symbols."""
+"""Range analysis of sizes: bounds and comparisons from the ranges of symbols."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from stepwell.ir.sizes.size import (
 )
 
 _SMALL_QUOTIENTS = 9
-"""Up to here it is asked of a quotient of sizes whether it is always the same."""
+"""The number of values that are tried to prove that a quotient of sizes is constant."""
 
 Ranges = Mapping[str, tuple[int, int | None]]
-"""A symbol's least and greatest value; None is no limit. A symbol without an entry may be any."""
+"""The least and the greatest value of a symbol; None is unbounded. A symbol without an entry is
+unbounded.
+"""
 
 Interval = tuple[int | None, int | None]
-"""The least and the greatest value of an expression, both included; None is no limit."""
+"""The least and the greatest value of an expression, inclusive; None is unbounded."""
 
 
 def interval(size: Size, ranges: Ranges) -> Interval:
-    """Bounds of a size's value; not always the tightest ones."""
+    """Bound a size's value; the bounds are not always the tightest ones."""
     low, high = _by_terms(size, ranges)
     if low is not None and low == high:
         return low, high
@@ -40,7 +42,7 @@ def interval(size: Size, ranges: Ranges) -> Interval:
         divisor = atom.divisor.number
         if divisor is None or divisor < 1:
             continue
-        # (a − d + 1)/d ≤ ⌊a/d⌋ ≤ a/d: what the sum says of a cancels.
+        # (a − d + 1)/d ≤ ⌊a/d⌋ ≤ a/d: common terms of a and of the sum cancel.
         rest = (size - Size(((monomial, coefficient),))) * divisor
         ends = [atom.dividend * coefficient, (atom.dividend - divisor + 1) * coefficient]
         least, most = ends if coefficient < 0 else ends[::-1]
@@ -68,9 +70,9 @@ def _by_terms(size: Size, ranges: Ranges) -> Interval:
 
 
 def holds(relation: str, difference: Size, ranges: Ranges) -> bool:
-    """Whether a difference is `==`, `!=`, `<`, `<=`, `>` or `>=` 0, whatever the symbols are.
+    """Whether a difference is `==`, `!=`, `<`, `<=`, `>` or `>=` 0 for all values of the symbols.
 
-    False says that it is not seen to be so.
+    False means that this was not proved.
     """
     low, high = interval(within(difference, ranges), ranges)
     if relation in (">", ">="):
@@ -83,13 +85,13 @@ def holds(relation: str, difference: Size, ranges: Ranges) -> bool:
 
 
 def is_at_most(first: int | Size, second: int | Size, ranges: Ranges) -> bool:
-    """Whether `first` is never larger than `second` (False: not seen to be so)."""
+    """Whether `first` is never larger than `second` (False: not proved)."""
     high = interval(within(Size.of(first) - second, ranges), ranges)[1]
     return high is not None and high <= 0
 
 
 def settled_within(size: int | Size, ranges: Ranges) -> int | Size:
-    """A size as it is, or the number that it is for all symbols within their ranges."""
+    """Return the constant that a size equals for all symbols within their ranges, else the size."""
     if (
         isinstance(size, int)
         or size == UNKNOWN
@@ -101,10 +103,10 @@ def settled_within(size: int | Size, ranges: Ranges) -> int | Size:
 
 
 def within(size: Size, ranges: Ranges) -> Size:
-    """The same size for symbols within their ranges, simpler where those decide.
+    """Simplify a size for symbols within their ranges.
 
-    A maximum loses what another argument is never below; a quotient that can have one value only is
-    that number.
+    A maximum loses arguments that another argument is never below; a quotient with only one
+    possible value becomes that constant.
     """
     total = Size.of(0)
     for monomial, coefficient in size.terms:
@@ -132,7 +134,7 @@ def _within(atom: Atom, ranges: Ranges) -> Size:
 
 
 def _without_dominated(atom: Extreme, ranges: Ranges) -> Size:
-    """An extreme without the arguments that another one is always beyond."""
+    """Remove the arguments of an extreme that another argument always dominates."""
     kept = list(atom.sizes)
     for size in atom.sizes:
         others = [other for other in kept if other is not size]
@@ -189,7 +191,7 @@ def _interval(atom: Atom, ranges: Ranges) -> Interval:
             left = atom.dividend - value * atom.divisor
             if holds(">=", left, ranges) and holds("<", left - atom.divisor, ranges):
                 return value, value
-    # ⌊a/d⌋ of a ≥ 0 falls with d, of a < 0 it rises: towards 0 and towards −1.
+    # For a ≥ 0, ⌊a/d⌋ falls with d towards 0; for a < 0, it rises towards −1.
     if low is not None:
         low = low // least if low < 0 else (0 if most is None else low // most)
     if high is not None:

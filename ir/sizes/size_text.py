@@ -1,4 +1,4 @@
-"""The text of a size, read: what `str(size)` gives, and what torch and sympy print."""
+"""The parser of sizes: what `str(size)` returns and what torch and sympy print."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _LARGEST_POWER = 64
 
 
 def parse_size(text: str) -> Size:
-    """The size that a text spells.
+    """Parse a size.
 
     Args:
         text: sums, differences, products, `//`, `%`, powers by a number, `Min`, `Max`, `Mod`,
-            `PythonMod`, `FloorDiv` and `CleanDiv` of symbols and whole numbers; and a true quotient
-            of theirs, with whole numbers beside it, that is rounded down or up at once, as
+            `PythonMod`, `FloorDiv` and `CleanDiv` of symbols and integers. A true quotient of these
+            is allowed, plus or minus integers, if it is rounded down or up directly, as
             `math.ceil((n - 1) / 4 + 1)` is traced.
 
     Raises:
-        ParseFailure: it is nothing of that, divides by 0, or is larger than any size.
+        ParseFailure: the text is not such an expression, divides by 0, or is too large for a size.
     """
     try:
         return _Parser(text).parse()
@@ -36,7 +36,7 @@ def parse_size(text: str) -> Size:
 
 @lru_cache(maxsize=65536)
 def dim_of(text: str) -> Dim:
-    """The dimension that a type or torch spells so: a number, a size, or `?`."""
+    """Parse a dimension as printed in a type or by torch: a number, a size, or `?`."""
     if text == "?":
         return UNKNOWN
     try:
@@ -52,13 +52,13 @@ _SYMBOLIC_POWER = re.compile(r"\b\d+\*\*(?=[A-Za-z_(])")
 
 @lru_cache(maxsize=4096)
 def why_no_size(text: str) -> str | None:
-    """Why a type may not spell a size so, or None.
+    """Return why a text is not a valid size in a type, or None.
 
-    What torch computes by other functions (`TruncToInt(IntTrueDiv(s0, 3))`), and a number to the
-    power of a symbol, stand for symbols here: that arithmetic is torch's, `Size` has none of it.
+    Functions that only torch evaluates (`TruncToInt(IntTrueDiv(s0, 3))`), and a number to the power
+    of a symbol, count as symbols here, because `Size` does not support that arithmetic.
     """
     if len(text) > _LONGEST_TEXT:
-        return f"a size of {len(text)} characters; {_LONGEST_TEXT} is the limit"
+        return f"a size has {len(text)} characters; {_LONGEST_TEXT} is the limit"
     while call := _CALL.search(text):
         end = _closing(text, call.end())
         inside = text[call.end() : end]
@@ -74,7 +74,7 @@ def why_no_size(text: str) -> str | None:
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the bracket that was opened before `at` is closed; -1 if it is not."""
+    """Return the index of the bracket that closes the one before `at`; -1 if there is none."""
     depth = 1
     for index in range(at, len(text)):
         depth += {"(": 1, ")": -1}.get(text[index], 0)
@@ -96,17 +96,18 @@ _ROUNDED: dict[str, Callable[[Size, Size], Size]] = {
     "FloorToInt": operator.floordiv,
     "CeilToInt": lambda one, other: -(-one // other),
 }
-"""How what rounds a true quotient is written; no size is so large that its division rounds past a
-whole number."""
+"""The functions that round a true quotient, as integer division. No size is large enough for the
+division in floats to round past an integer.
+"""
 
 
 class _Parser:
-    """Reads an expression by descent; every failure names the text."""
+    """A recursive-descent parser; every error names the text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         if len(text) > _LONGEST_TEXT:
-            raise ParseFailure(f"a size of {len(text)} characters; {_LONGEST_TEXT} is the limit")
+            raise ParseFailure(f"a size has {len(text)} characters; {_LONGEST_TEXT} is the limit")
         self.tokens: list[str] = []
         at = 0
         text = text.rstrip()
@@ -122,7 +123,7 @@ class _Parser:
     def failure(self) -> ParseFailure:
         return ParseFailure(
             f"{self.text[:80]!r} is not the expression of a size",
-            help="a size is made of symbols, whole numbers, + - * // % **, Min, Max and Mod",
+            help="a size consists of symbols, integers, + - * // % **, Min, Max and Mod",
         )
 
     def parse(self) -> Size:
@@ -177,7 +178,7 @@ class _Parser:
         exponent = self.unary().number
         if exponent is None or not 0 <= exponent <= _LARGEST_POWER:
             raise ParseFailure(
-                f"{self.text[:80]!r} has a power that is no whole number up to {_LARGEST_POWER}"
+                f"{self.text[:80]!r} has a power that is not an integer up to {_LARGEST_POWER}"
             )
         result = Size.of(1)
         for _ in range(exponent):
@@ -226,7 +227,7 @@ class _Parser:
         return arguments[0], arguments[1]
 
     def fraction(self) -> tuple[Size, Size]:
-        """A true quotient and whole numbers, in brackets: `((IntTrueDiv(n, 4)) + 1.0)`."""
+        """Parse a true quotient and integers, in brackets: `((IntTrueDiv(n, 4)) + 1.0)`."""
         self.at += 1
         if self.take("IntTrueDiv"):
             one, other = self.divided(self.arguments())
@@ -245,7 +246,7 @@ class _Parser:
         return one, other
 
     def checked(self, size: Size) -> Size:
-        """A product whose coefficients are still sizes."""
+        """Check that the coefficients of a product are below 2¹²⁷."""
         if any(abs(c) >= 2**127 for _, c in size.terms):
             raise ParseFailure(f"{self.text[:80]!r} has a number beyond any size")
         return size

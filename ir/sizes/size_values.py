@@ -1,4 +1,4 @@
-"""A size computed step by step: the sums, products, quotients, … of two values at a time."""
+"""Evaluation of a size by sums, products, quotients, … of two values each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OF_TWO: Final[dict[str, Callable[[Size, Size], Size]]] = {
     "min": minimum,
     "max": maximum,
 }
-"""What a size is computed by, two at a time."""
+"""The binary functions from which sizes are composed."""
 
 
 def computed(
@@ -36,13 +36,13 @@ def computed(
     leaf: Callable[[Size], Value | None],
     apply: Callable[[str, Value, Value], Value],
 ) -> Value | None:
-    """What a size is, or None where something it needs is not to be had.
+    """Evaluate a size; None if a value that it needs is not available.
 
     Args:
-        size: what is wanted.
-        leaf: the value of a size that is at hand, None where it is not; asked for numbers too, and
-            for whole expressions before their parts.
-        apply: the value that a function of `OF_TWO`, by its name, has for two.
+        size: the size.
+        leaf: returns the value of a size, or None if it is not available; called for numbers, too,
+            and for whole expressions before their parts.
+        apply: applies a function of `OF_TWO`, by its name, to two values.
     """
 
     def value(size: Size) -> Value | None:
@@ -54,7 +54,7 @@ def computed(
             times = [leaf(Size.of(factor))] if factor != 1 else []
             left = combined("mul", [*times, combined("mod", [value(dividend), value(divisor)])])
             return combined("add", [value(rest), left]) if rest.terms else left
-        # Numbers first, then by rising degree.
+        # Constants first, then by rising degree.
         return combined("add", [term(*one) for one in reversed(size.terms)])
 
     def term(monomial: Monomial, coefficient: int) -> Value | None:

@@ -1,1 +1,1 @@
-"""The text of programs, as MLIR spells it: lexer, parser, printer, and files on disk."""
+"""The textual format of programs in MLIR's syntax: lexer, parser, printer, and files on disk."""

@@ -1,7 +1,7 @@
-"""Constants inside a text: `stepwell.weight <"scale"> "constant" = dense<[0.5, 2.0]> : …`.
+"""Inline constants of a text: `stepwell.weight <"scale"> "constant" = dense<[0.5, 2.0]> : …`.
 
-A text is complete by itself where every constant is small enough to stand in it. In a program all
-constants are in the store: reading a text puts them there, printing one may show them again.
+A text in which every constant is small enough to be inline needs no other file. In a program all
+constants are in the store: parsing a text moves them there, and printing one may inline them again.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from stepwell.ir.types import AnyTensor, dims, element
 from stepwell.ir.weights import WeightStore, dense_bytes
 
 LIMIT = 16
-"""The most elements of a constant that a text holds itself, if nothing else is said."""
+"""The default limit of the elements of an inline constant."""
 
 Holder = WeightOp | StateOp
 
 
 def with_values(module: ModuleOp, weights: WeightStore, limit: int = LIMIT) -> ModuleOp:
-    """A copy of a module whose small constants stand in it, each where its key stands first.
+    """Copy a module with its small constants inline, each at the first op with its key.
 
     Args:
-        module: stays as it is.
-        weights: those its keys name; one of which the type alone is known stays a key.
-        limit: the most elements of a constant that is written out.
+        module: the module; it is not changed.
+        weights: the store of its keys; a weight with only a type stays a key.
+        limit: the largest number of elements of an inline constant.
     """
     copy, seen = module.clone(), set[str]()
     for op in copy.walk():
@@ -43,10 +43,11 @@ def with_values(module: ModuleOp, weights: WeightStore, limit: int = LIMIT) -> M
 
 
 def take_values(module: ModuleOp, weights: WeightStore) -> None:
-    """Put the constants that stand in a module into the store.
+    """Move the inline constants of a module into the store.
 
     Raises:
-        StepwellError: one has another type than its op says, or its key has other elements already.
+        StepwellError: a constant has another type than its op states, or its key has other
+            elements.
     """
     for op in module.walk():
         if isinstance(op, Holder) and (value := op.properties.pop("value", None)) is not None:
@@ -58,12 +59,12 @@ def take_values(module: ModuleOp, weights: WeightStore) -> None:
                 raise StepwellError(
                     f"weight {quoted(key)} has other elements in the text than in the store",
                     describe_op(op),
-                    "read the text without the weights, or take the value out of it",
+                    "read the text without the weights, or remove the value from it",
                 )
 
 
 def too_large(module: ModuleOp, weights: WeightStore, limit: int = LIMIT) -> set[str]:
-    """The keys of constants that are known and stand in no text of this limit."""
+    """List the keys of constants that are known and too large to be inline."""
     holders = (op for op in module.walk() if isinstance(op, Holder))
     return {
         op.key.data

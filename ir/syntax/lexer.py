@@ -1,8 +1,8 @@
-"""The tokens of the text form: xDSL's lexer with one regular expression for the common ones.
+"""The lexer of the textual format: xDSL's, with one regular expression for the common tokens.
 
-Three differences: a string whose escapes decode as UTF-8 is a string (xDSL calls everything
-beyond ASCII bytes); no text makes it backtrack (an unterminated string took exponential time);
-and it costs a third.
+It differs in three points. A string whose escapes decode as UTF-8 is a string (xDSL treats
+everything beyond ASCII as bytes). No text makes it backtrack (an unterminated string took
+exponential time). It takes a third of the time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TextLexer(MLIRLexer):
     """A lexer of MLIR text; `Span`s are in characters."""
 
     def lex(self) -> MLIRToken:
-        """The next token.
+        """Return the next token.
 
         Raises:
             ParseError: no token starts here.
@@ -60,7 +60,9 @@ class TextLexer(MLIRLexer):
         return Token(kind, span)
 
     def _lex_rare(self) -> MLIRToken:
-        """End of file, `@"quoted"`, metadata brackets, `...`; anything else is an error."""
+        """Lex the end of file, `@"quoted"`, metadata brackets or `...`; anything else
+        is an error.
+        """
         self._consume_whitespace()
         start = self.pos
         content = self.input.content

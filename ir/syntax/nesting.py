@@ -1,7 +1,8 @@
-"""How values nest, as text one can read: `((*, [*, *]), {mask: *})` for torch's pytree JSON.
+"""A readable text for the nesting of values: `((*, [*, *]), {mask: *})` for torch's pytree JSON.
 
-A `*` is a value; tuples, lists and dictionaries with names as keys are written as in Python. Other
-containers (named tuples, a user's own) keep torch's JSON, which begins with its version, `[1, `.
+A `*` is a value; tuples, lists and dictionaries with identifiers as keys are written as in Python.
+Other containers (named tuples, a user's own) keep torch's JSON, which begins with its version, `[1,
+`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _PYTHON = {"(": "builtins.tuple", "[": "builtins.list"}
 _VERSION = 1
 MAX_DEPTH = 64
-"""Deeper nesting is no model's; a text that nests so is refused, not followed."""
+"""The maximum depth; no model nests deeper, and a deeper text is refused."""
 
 
 @lru_cache
 def spell(spec: str) -> str:
-    """A pytree spec (torch's JSON) as short text; unchanged where there is none."""
+    """Convert a pytree spec (torch's JSON) to short text; returned unchanged if it has none."""
     try:
         version, tree = json.loads(spec)
         short = _spell(tree)
@@ -33,7 +34,7 @@ def spell(spec: str) -> str:
 
 @lru_cache
 def unspell(text: str) -> str:
-    """The JSON of a short text; JSON is returned as it is.
+    """Convert a short text to JSON; JSON is returned unchanged.
 
     Raises:
         ValueError: the text is neither.
@@ -43,7 +44,7 @@ def unspell(text: str) -> str:
     tokens = _tokens(text)
     tree, rest = _parse(tokens, 0)
     if rest != len(tokens):
-        raise ValueError(f"{text!r} goes on after its value")
+        raise ValueError(f"{text!r} has text after its value")
     return json.dumps([_VERSION, tree])
 
 
@@ -74,7 +75,7 @@ def _tokens(text: str) -> list[str]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ValueError(f"{text[at : at + 10]!r} is no part of a nesting")
+            raise ValueError(f"{text[at : at + 10]!r} is not part of a nesting")
         tokens.append(match[1])
         at = match.end()
     return tokens

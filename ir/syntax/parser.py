@@ -1,9 +1,10 @@
-"""The parser of the text form: xDSL's, corrected where it misreads what MLIR (and we) print.
+"""The parser of the textual format: xDSL's, corrected where it misreads what MLIR and stepwell
+print.
 
-Read as MLIR reads them: bit patterns of floats inside `dense<…>` and `array<…>` (xDSL reads
-`0xFF800000`, -inf, as 4286578688.0), strings beyond ASCII, and names that two scopes share. Sizes
-that a text merely claims (an integer of a billion bits, a splat of a trillion elements) are
-refused before anything that large is made. Tensor types are parsed once per spelling.
+These are read as MLIR reads them: bit patterns of floats inside `dense<…>` and `array<…>` (xDSL
+reads `0xFF800000`, -inf, as 4286578688.0), strings beyond ASCII, and names that two scopes share.
+Excessive sizes in a text (an integer of a billion bits, a splat of a trillion elements) are refused
+before anything that large is allocated. Each distinct text of a tensor type is parsed once.
 """
 
 from __future__ import annotations
@@ -42,20 +43,24 @@ T = TypeVar("T")
 MAX_INTEGER_BITS = (1 << 24) - 1
 """The widest integer type, as in MLIR."""
 MAX_DENSE_ELEMENTS = 1 << 26
-"""The most elements a `dense` literal may claim; larger constants belong in the weight store."""
+"""The largest number of elements of a `dense` literal; larger constants belong in the
+weight store.
+"""
 MAX_SHAPE_TEXT = 4096
-"""The most characters of a shape; each dimension is cut from the token that the rest forms."""
+"""The largest number of characters of a shape, because each dimension is split off the token of the
+rest.
+"""
 
 _FLAT_TENSOR = re.compile(r"tensor<[^<>\"()\[\]{}]*>")
 
 
 def float_of_bits(bits: int, type_: AnyFloat) -> float:
-    """The number of a float type that has this bit pattern."""
+    """Convert a bit pattern to a number of a float type."""
     return type_.unpack(bits.to_bytes(type_.compile_time_size, "little"), 1)[0]
 
 
 class _Element(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
-    """A literal whose meaning waits for the type that follows it."""
+    """A literal that is interpreted once the type after it is known."""
 
     def to_type(
         self, parser: AttrParser, type: AnyFloat | IntegerType | IndexType | ComplexType
@@ -83,7 +88,7 @@ def _float(text: str, type_: AnyFloat) -> float:
 
 
 def _is_function_type(content: str, at: int) -> bool:
-    """Whether an arrow follows the bracket that closes the one there."""
+    """Whether an arrow follows the bracket that closes the one at `at`."""
     depth = 0
     for end in range(at, len(content)):
         depth += (content[end] == "(") - (content[end] == ")")
@@ -93,7 +98,7 @@ def _is_function_type(content: str, at: int) -> bool:
 
 
 class TextParser(Parser):
-    """A parser over one text; see the module for what it reads differently."""
+    """A parser of one text; the module's docstring lists the differences from xDSL's."""
 
     _TensorLiteralElement = _Element
 
@@ -109,7 +114,9 @@ class TextParser(Parser):
 
     @classmethod
     def sharing_state(cls, parser: Parser) -> TextParser:
-        """A parser of ours that stands where another one stands (that of plain `xdsl-opt`)."""
+        """Create a TextParser that shares the state of another parser (that of plain
+        `xdsl-opt`).
+        """
         if isinstance(parser, TextParser):
             return parser
         ours = cls.__new__(cls)
@@ -122,7 +129,7 @@ class TextParser(Parser):
     # -- modules and values --------------------------------------------------------------------
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        """The module of the text; an undefined value is reported where it is first used."""
+        """Parse a module; an undefined value is reported at its first use."""
         try:
             return super().parse_module(allow_implicit_module)
         except ParseError:
@@ -133,7 +140,7 @@ class TextParser(Parser):
             raise
 
     def parse_operation(self) -> Operation:
-        """An op; where nothing else is said, it is located in this text."""
+        """Parse an op; an op without a location is located in this text."""
         span = self._current_token.span
         op = super().parse_operation()
         if self._locate and isinstance(op.location, UnknownLoc):
@@ -146,7 +153,7 @@ class TextParser(Parser):
         return op
 
     def resolve_operand(self, operand: UnresolvedOperand, type: Any) -> Any:
-        """The value of an operand; a forward reference remembers where it stood."""
+        """Return the value of an operand; the location of a forward reference is recorded."""
         values = self.ssa_values.get(operand.operand_name)
         if values is None:
             self._first_uses.setdefault(operand.operand_name, operand.span)
@@ -159,12 +166,14 @@ class TextParser(Parser):
         return self._current_token.kind.value == spelling
 
     def current_keyword(self) -> str | None:
-        """The bare word the parser stands at; nothing is consumed."""
+        """Return the current token if it is a bare word; nothing is consumed."""
         token = self._current_token
         return token.text if token.kind == MLIRTokenKind.BARE_IDENT else None
 
     def word_before(self, following: str) -> str | None:
-        """Consume `word` and `following`, if that is what comes; else consume nothing."""
+        """Consume a bare word and `following` if they are next, and return the word; else consume
+        nothing.
+        """
         token = self._current_token
         if token.kind != MLIRTokenKind.BARE_IDENT:
             return None
@@ -179,7 +188,7 @@ class TextParser(Parser):
         return token.text
 
     def text_to_bracket(self) -> str:
-        """The text up to the `>` that closes an open `<`, which is consumed too."""
+        """Return the text up to the `>` that closes an open `<`, which is consumed too."""
         content, start, depth = self._current_token.span.input.content, self.pos, 1
         while True:
             token = self._consume_token()
@@ -190,7 +199,7 @@ class TextParser(Parser):
                 return content[start : token.span.start]
 
     def at_bits(self) -> int | None:
-        """Consume `0x…`, if that is what comes: the bits of a float."""
+        """Consume `0x…`, the bits of a float, if it is next."""
         token = self._current_token
         if token.kind != MLIRTokenKind.INTEGER_LIT or not token.text.startswith("0x"):
             return None
@@ -229,10 +238,10 @@ class TextParser(Parser):
             self.raise_error("a shape with that many dimensions", span.start)
         return super()._parse_optional_shape_delimiter()
 
-    # -- what linalg's operators state ---------------------------------------------------------
+    # -- linalg's operators ---------------------------------------------------------------------
 
     def parse_optional_attr_dict(self) -> dict[str, Attribute]:
-        """`{…}`, or the alias of one, as `linalg.generic #trait` has it."""
+        """Parse `{…}`, or an alias of one, as in `linalg.generic #trait`."""
         token = self._current_token
         if token.kind == MLIRTokenKind.HASH_IDENT:
             stated = self.attribute_aliases.get(token.text)
@@ -244,7 +253,7 @@ class TextParser(Parser):
     def parse_comma_separated_list(
         self, delimiter: Parser.Delimiter, parse: Callable[[], T], context_msg: str = ""
     ) -> list[T]:
-        """A list; types behind an arrow may stand in brackets: `-> (tensor<2xf32>, i1)`."""
+        """Parse a list; types after an arrow may be in brackets: `-> (tensor<2xf32>, i1)`."""
         if delimiter is self.Delimiter.NONE and self.at_punctuation("("):
             content, at = self._current_token.span.input.content, self.pos
             if content[:at].rstrip().endswith("->") and not _is_function_type(content, at):
@@ -272,7 +281,7 @@ class TextParser(Parser):
     def parse_dense_int_or_fp_elements_attr(
         self, type: RankedStructure[AnyDenseElement] | None
     ) -> DenseIntOrFPElementsAttr:
-        """`dense<…>`, with bit patterns as the type that follows reads them."""
+        """Parse `dense<…>`, with bit patterns interpreted by the type after it."""
         if type is not None:
             self._check_elements(type, self.pos)
         return super().parse_dense_int_or_fp_elements_attr(type)
@@ -283,7 +292,7 @@ class TextParser(Parser):
             count *= dim
         if count > MAX_DENSE_ELEMENTS:
             self.raise_error(
-                f"a dense literal of {count} elements; the weight store holds such constants",
+                f"a dense literal has {count} elements; put such constants into the weight store",
                 position,
             )
 

@@ -1,9 +1,9 @@
-"""The printer of the text form: xDSL's, with names and numbers that always parse back.
+"""The printer of the textual format: xDSL's, with names and numbers that always parse back.
 
 A value's printed name is its hint without a numeric suffix, then `_1`, `_2`, … for the second and
-later ones, so no two values of a scope share one. Ops that give their own `pretty_text` are
-printed by it; where that is None, and always with `generic`, the generic form is printed, which
-`mlir-opt --allow-unregistered-dialect` reads. Each type is spelled once.
+later ones, so that names are unique in a scope. Ops with a `pretty_text` are printed by it. If that
+returns None, and always with `generic`, the generic form is printed, which `mlir-opt
+--allow-unregistered-dialect` reads. The text of each type is cached.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _ESCAPES = {
 
 
 class HasPrettyText(Protocol):
-    """An op that spells itself in one string."""
+    """An op that prints itself as one string."""
 
     def pretty_text(self, printer: TextPrinter) -> str | None:
-        """Everything between the results and the location, or None for the generic form."""
+        """Return everything between the results and the location, or None for the generic form."""
         ...
 
 
 def name_stem(hint: str) -> str:
-    """A name hint as it may be printed: `blk.0→conv_2_5` becomes `blk.0_conv`."""
+    """Return a name hint as a valid name: `blk.0→conv_2_5` becomes `blk.0_conv`."""
     name = _OUTSIDE_NAME.sub("_", hint)
     return _NUMERIC_SUFFIX.sub("", f"_{name}" if name[:1].isdigit() else name)
 
 
 def float_text(value: float) -> str:
-    """A finite float as MLIR's lexer reads it (with a point), exactly."""
+    """Format a finite float exactly and with a point, as MLIR's lexer requires."""
     text = repr(value)
     if "." in text:
         return text
@@ -49,7 +49,7 @@ def float_text(value: float) -> str:
 
 
 class TextPrinter(Printer):
-    """Prints a module so that `parse_module` gives an equal one."""
+    """Print a module so that `parse_module` returns an equal one."""
 
     def __init__(self, *, locations: bool = False, generic: bool = False) -> None:
         self._out = StringIO()
@@ -59,7 +59,7 @@ class TextPrinter(Printer):
 
     @classmethod
     def sharing_names(cls, printer: Printer) -> TextPrinter:
-        """A printer of single attributes that names values as another printer does."""
+        """Create a printer of single attributes that shares the value names of another printer."""
         shared = cls()
         shared._ssa_values = printer._ssa_values
         shared._ssa_names = printer._ssa_names
@@ -67,7 +67,7 @@ class TextPrinter(Printer):
         return shared
 
     def text(self) -> str:
-        """All that was printed."""
+        """Return everything that was printed."""
         return self._out.getvalue()
 
     def print_string(self, text: str, *, indent: int | None = None) -> None:
@@ -85,7 +85,7 @@ class TextPrinter(Printer):
         self._current_column = indent * self.indent_num_spaces
 
     def value_name(self, value: SSAValue) -> str:
-        """`%x_1`: the name of a value, given on first use."""
+        """Return the name of a value, `%x_1`, which is assigned on first use."""
         name = self._ssa_values.get(value)
         if name is None:
             name = self._ssa_values[value] = self._new_name(value.name_hint)
@@ -109,7 +109,7 @@ class TextPrinter(Printer):
         return name[1:]
 
     def print_bytes_literal(self, bytestring: bytes) -> None:
-        """Print a string as MLIR escapes it, at once (xDSL prints each byte by itself)."""
+        """Print a string with MLIR's escapes at once (xDSL prints each byte separately)."""
         self.print_string('"' + bytestring.decode("latin-1").translate(_ESCAPES) + '"')
 
     def _populate_block_name(self, block: Block, block_index: int | None = None) -> None:
@@ -117,7 +117,7 @@ class TextPrinter(Printer):
         self._blocks[block] = f"bb{index}"
 
     def spelled(self, attribute: Attribute) -> str:
-        """The text of an attribute or type."""
+        """Return the text of an attribute or type."""
         held = self._spelled.get(id(attribute))
         if held is not None:
             return held[1]
@@ -152,7 +152,7 @@ class TextPrinter(Printer):
         self._out.write(text)
 
     def print_op(self, op: Operation) -> None:
-        """Print an op with its results, in its own form where it has one."""
+        """Print an op with its results, in its own form if it has one."""
         if not hasattr(op, "pretty_text"):
             super().print_op(op)
             return

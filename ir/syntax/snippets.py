@@ -1,10 +1,10 @@
-"""The ops of a method alone, as examples show them: no signature, and constants in place.
+"""The ops of a method without its signature, as in examples, with inline constants.
 
     %a = tosa.add %x, dense<2.0> : (tensor<3xf32>, tensor<1xf32>) -> tensor<3xf32>
     %y = tosa.exp %a : (tensor<3xf32>) -> tensor<3xf32>
 
-What no line makes is an argument, in the order in which arguments are read. What the last line
-makes is returned, where no `func.return` says otherwise.
+A value that no line defines is an argument; arguments are in the order of their first uses. The
+results of the last line are returned, unless there is a `func.return`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SCIENTIFIC = re.compile(r"-?\d\.\d+e[+-]\d+")
 
 
 def module_of_ops(text: str, arguments: Mapping[str, Attribute] | None = None) -> ModuleOp:
-    """A module with one method, `@forward`, of these ops.
+    """Parse ops as a module with one method, `@forward`.
 
     Args:
-        text: a line an op.
-        arguments: those of the method, where it may leave one unread or read them otherwise.
+        text: one op a line.
+        arguments: the arguments of the method, if some are unused or in another order.
 
     Raises:
-        ParseError: by xDSL, for what it cannot read.
-        KeyError: an op reads what is neither made nor an argument.
+        ParseError: xDSL cannot parse the text.
+        KeyError: an op uses a value that is neither defined nor an argument.
     """
     parser = _OpsParser(TextContext(), textwrap.dedent(text))
     ops = parser.parse_ops()
@@ -63,7 +63,7 @@ def module_of_ops(text: str, arguments: Mapping[str, Attribute] | None = None) -
 
 
 def text_of_ops(method: FuncOp) -> str:
-    """The ops of a method, a line each; constants whose elements are written are in place."""
+    """Print the ops of a method, one a line; constants with known elements are inline."""
     block = method.body.block
     printer = _OpsPrinter()
     for value in block.args:
@@ -78,7 +78,7 @@ def text_of_ops(method: FuncOp) -> str:
 
 
 class _OpsParser(TextParser):
-    """Reads ops until the text ends, and `dense<…>` where an operand stands."""
+    """Parse ops until the text ends, with `dense<…>` as operands."""
 
     def __init__(self, context: TextContext, text: str) -> None:
         super().__init__(context, text)
@@ -86,7 +86,7 @@ class _OpsParser(TextParser):
         self._literals: dict[str, str] = {}
 
     def parse_ops(self) -> list[Operation]:
-        """All ops of the text."""
+        """Parse all ops of the text."""
         ops: list[Operation] = []
         while (op := self.parse_optional_operation()) is not None:
             ops.append(op)
@@ -95,7 +95,7 @@ class _OpsParser(TextParser):
         return ops
 
     def parse_optional_unresolved_operand(self) -> UnresolvedOperand | None:
-        """A value's name, or a literal that a name is made for."""
+        """Parse a value's name, or a literal, for which a name is created."""
         if self.current_keyword() != "dense":
             return super().parse_optional_unresolved_operand()
         span = self._current_token.span
@@ -110,7 +110,7 @@ class _OpsParser(TextParser):
         return UnresolvedOperand(Span(0, len(name), Input(name, "<literal>")), 0)
 
     def resolve_operand(self, operand: UnresolvedOperand, type: Any) -> Any:
-        """The value of an operand; a literal is a constant of the type that it is read with."""
+        """Return the value of an operand; a literal becomes a constant of the operand's type."""
         literal = self._literals.get(operand.operand_name)
         if literal is None:
             return super().resolve_operand(operand, type)
@@ -121,7 +121,7 @@ class _OpsParser(TextParser):
 
 
 def _constant(value: DenseIntOrFPElementsAttr, type_: Attribute) -> WeightOp:
-    """A constant under the key that a weight store gives its elements."""
+    """Create a constant with the key that a weight store gives its elements."""
     op, weights = WeightOp("constant", type_), WeightStore()
     op.properties["value"] = value
     take_values(ModuleOp([op.clone()]), weights)
@@ -130,7 +130,7 @@ def _constant(value: DenseIntOrFPElementsAttr, type_: Attribute) -> WeightOp:
 
 
 class _OpsPrinter(TextPrinter):
-    """Prints a constant's elements in the place of its name."""
+    """Print constants inline instead of their names."""
 
     def value_name(self, value: SSAValue) -> str:
         op = value.owner

@@ -1,10 +1,10 @@
-"""A program on disk: `model.mlir`, its text with locations, and `model.safetensors` beside it.
+"""A program on disk: `model.mlir`, its text with locations, and `model.safetensors` next to it.
 
-A tensor that has a memory of its own, lies densely in it and has a type that safetensors knows is
-stored under its key, so that other tools read it. Everything else — tied and viewed tensors, other
-strides, complex and rare types — is a view: the bytes of its memory are stored once, and the
-header's metadata says how each key looks at them, so it comes back with the same aliases and
-strides. Reading parses text, JSON and flat bytes: nothing in the files is executed.
+A tensor is stored under its key, so that other tools can read it, if it owns its memory, is dense
+and has a dtype that safetensors supports. All other tensors (tied and viewed tensors, other
+strides, complex and rare dtypes) are views: the bytes of their memory are stored once, and the
+header's metadata describes the view of each key, so that aliases and strides are restored. Reading
+parses text, JSON and flat bytes; nothing in the files is executed.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _PLAIN = frozenset(
     "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool "
     "float8_e4m3fn float8_e5m2".split()
 )
-"""Types stored under their own name; every safetensors reader knows them."""
+"""Dtypes stored under their own name; every safetensors reader supports them."""
 
 
 def weights_path(path: str | os.PathLike[str]) -> Path:
-    """`model.safetensors`, beside `model.mlir`."""
+    """Return the path of the weights: `model.safetensors`, next to `model.mlir`."""
     return Path(path).with_suffix(".safetensors")
 
 
 def save_module(module: ModuleOp, weights: WeightStore, path: str | os.PathLike[str]) -> None:
-    """Write a module's text and the weights it uses; derived weights are evaluated.
+    """Write a module's text and the weights that it uses; derived weights are evaluated.
 
-    The weights are written first, so that a text on disk never lacks them.
+    The weights are written first, so that a text on disk always has its weights.
 
     Raises:
         StepwellError: `path` ends in `.safetensors`, or the folder cannot be written.
@@ -55,7 +55,7 @@ def save_module(module: ModuleOp, weights: WeightStore, path: str | os.PathLike[
     place = as_path(path)
     if place.suffix == ".safetensors":
         raise StepwellError(
-            f"{place.name} names the weights of a program", help="give the path of its .mlir"
+            f"{place.name} names the weights of a program", help="pass the path of its .mlir"
         )
     tensors = {key: weights.get(key) for key in sorted(used_weights(module))}
     write_atomically(weights_path(place), pack_tensors(tensors))
@@ -63,7 +63,7 @@ def save_module(module: ModuleOp, weights: WeightStore, path: str | os.PathLike[
 
 
 def load_module(path: str | os.PathLike[str]) -> tuple[ModuleOp, WeightStore]:
-    """Read a module that `save_module` wrote, and its weights.
+    """Read a module and its weights, as written by `save_module`.
 
     Raises:
         StepwellError: a file is missing or unreadable.
@@ -86,13 +86,13 @@ def load_module(path: str | os.PathLike[str]) -> tuple[ModuleOp, WeightStore]:
         raise StepwellError(
             f"{len(missing)} weights are missing, the first is {quoted(missing[0])}",
             held.name,
-            "keep the .safetensors file beside the .mlir",
+            "keep the .safetensors file next to the .mlir",
         )
     return module, weights
 
 
 def used_weights(module: ModuleOp) -> set[str]:
-    """Every key that a module names."""
+    """List the keys that a module uses."""
     return {
         held.data
         for op in walk(module)
@@ -102,13 +102,15 @@ def used_weights(module: ModuleOp) -> set[str]:
 
 
 def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
-    """A safetensors file that gives the tensors back with their aliases and strides."""
+    """Build a safetensors file from which the tensors can be restored with their aliases and
+    strides.
+    """
     memories: dict[int, list[str]] = {}
     for key, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.device.type == "meta":
             raise StepwellError(
                 f"weight {quoted(key)} is {tensor.layout} on {tensor.device}",
-                help="only dense tensors that hold data can be stored",
+                help="only dense tensors with data can be stored",
             )
         memories.setdefault(_memory(tensor), []).append(key)
     stored: dict[str, torch.Tensor] = {}
@@ -134,7 +136,7 @@ def pack_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
 
 
 def _in_one_order(data: bytes) -> bytes:
-    """A safetensors file with sorted metadata; the library's order differs from run to run."""
+    """Sort the metadata of a safetensors file; the library's order differs from run to run."""
     size = int.from_bytes(data[:8], "little")
     header = cast(dict[str, Any], json.loads(data[8 : 8 + size]))
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -159,7 +161,7 @@ def _owns_memory(key: str, tensor: torch.Tensor) -> bool:
 
 
 def _extent(tensors: Sequence[torch.Tensor]) -> tuple[int, int]:
-    """The bytes of a memory that some tensors reach: first, and one past the last."""
+    """Return the range of bytes of a memory that some tensors use: first, and one past the last."""
     starts: list[int] = []
     ends: list[int] = []
     for tensor in tensors:
@@ -196,7 +198,7 @@ def _view(tensor: torch.Tensor, owner: str, first: int) -> dict[str, Any]:
 
 
 def unpack_bytes(data: bytes) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file that is in memory."""
+    """Read the tensors of a safetensors file in memory."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "weights.safetensors"
         place.write_bytes(data)
@@ -204,10 +206,10 @@ def unpack_bytes(data: bytes) -> dict[str, torch.Tensor]:
 
 
 def unpack_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file, ours or another's.
+    """Read the tensors of a safetensors file, written by stepwell or another tool.
 
     Raises:
-        ParseFailure: the file is damaged, or its views reach outside their memory.
+        ParseFailure: the file is damaged, or its views exceed their memory.
     """
     stored: dict[str, torch.Tensor] = {}
     try:
@@ -223,7 +225,7 @@ def unpack_tensors(path: Path) -> dict[str, torch.Tensor]:
         viewed = {key: _look(stored, view) for key, view in views.items()}
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, StepwellError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ParseFailure(f"its views do not read: {reason}", path.name) from None
+        raise ParseFailure(f"its views cannot be read: {reason}", path.name) from None
     plain = {key: t for key, t in stored.items() if not key.startswith(_MEMORY)}
     return {**plain, **viewed}
 
@@ -249,7 +251,9 @@ def _look(stored: dict[str, torch.Tensor], view: dict[str, Any]) -> torch.Tensor
 
 
 def _negated(tensor: torch.Tensor) -> torch.Tensor:
-    """The view that torch takes of a conjugate's imaginary part: the same memory, sign turned."""
+    """Return the view that torch creates for a conjugate's imaginary part: the same memory,
+    negated.
+    """
     from stepwell.ir.compat.torch.torch_private import neg_view
 
     return neg_view(tensor)

@@ -1,8 +1,8 @@
-"""A module as text and back: `parse_module(to_text(module))` is structurally equal to `module`.
+"""The textual format of modules: `parse_module(to_text(module))` is structurally equal to `module`.
 
-The text is MLIR. Weights are keys, so it is small; `ir/syntax/storage.py` writes the tensors
-beside it. Parsing executes nothing: names resolve to op classes of registered dialects, and to
-operators that torch has registered already.
+The text is MLIR. It is small because weights are keys; `ir/syntax/storage.py` writes the tensors to
+a second file. Parsing executes nothing: names resolve to op classes of registered dialects, and to
+operators that are registered in torch already.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _FINDERS: list[OpFinder] = []
 
 
 def register_dialect(name: str, load: Callable[[], Dialect]) -> None:
-    """Make a dialect known to the parser; `load` is called when its name first appears."""
+    """Register a dialect; `load` is called when the parser first meets its name."""
     if name in _DIALECTS:
         raise StepwellError(f"dialect {name!r} is registered twice")
     _DIALECTS[name] = load
 
 
 def is_registered(name: str) -> bool:
-    """Whether a dialect of this name is known."""
+    """Whether a dialect of this name is registered."""
     return name in _DIALECTS
 
 
 def dialect_named(name: str) -> Dialect | None:
-    """A dialect that is known to the parser, loaded; None for an unknown name."""
+    """Load a registered dialect; None for an unknown name."""
     load = _DIALECTS.get(name)
     return None if load is None else load()
 
@@ -57,20 +57,20 @@ _MORE: list[Callable[[], None]] = []
 
 
 def ask_for_more(load: Callable[[], None]) -> None:
-    """Say what to call when a text names something unknown: it may make more dialects known."""
+    """Register a function that is called for an unknown name and may register more dialects."""
     if load not in _MORE:
         _MORE.append(load)
 
 
 def register_op_finder(find: OpFinder) -> OpFinder:
-    """Register a function that makes op classes on demand; it gives None for foreign names."""
+    """Register a function that creates op classes on demand; it returns None for other names."""
     _FINDERS.append(find)
     return find
 
 
 @dataclass
 class TextContext(Context):
-    """Resolves names while parsing: registered dialects first, then the op finders."""
+    """Resolve names while parsing: registered dialects first, then the op finders."""
 
     _registered_dialects: dict[str, Callable[[], Dialect]] = field(
         default_factory=lambda: dict(_DIALECTS)
@@ -79,7 +79,7 @@ class TextContext(Context):
     def get_optional_op(
         self, name: str, *, dialect_stack: Sequence[str] = ()
     ) -> type[Operation] | None:
-        """The class of an op, made on demand if a finder knows it."""
+        """Return the class of an op, created on demand if a finder knows it."""
         if (op := self._get_known_op(name)) is not None:
             return op
         for find in _FINDERS:
@@ -90,12 +90,12 @@ class TextContext(Context):
         return super().get_optional_op(name, dialect_stack=dialect_stack)
 
     def get_optional_attr(self, name: str) -> type[Attribute] | None:
-        """The class of an attribute or type."""
+        """Return the class of an attribute or type."""
         self._ask_for(name)
         return super().get_optional_attr(name)
 
     def _ask_for(self, name: str) -> None:
-        """Let those who may know more dialects register them, if this one's is unknown."""
+        """Load more dialects if the dialect of a name is unknown."""
         dialect = name.partition(".")[0]
         if "." in name and dialect not in self._registered_dialects:
             for load in _MORE:
@@ -106,12 +106,13 @@ class TextContext(Context):
 
 
 def to_text(module: Operation, *, locations: bool = False, generic: bool = False) -> str:
-    """A module (or any op) as MLIR text.
+    """Print a module (or any op) as MLIR text.
 
     Args:
-        module: what to print.
-        locations: also print where each op comes from: `loc("conv_1"("blocks.0"("m.py":12:0)))`.
-        generic: every op in the generic form, which `mlir-opt --allow-unregistered-dialect` reads.
+        module: the op to print.
+        locations: also print the location of each op: `loc("conv_1"("blocks.0"("m.py":12:0)))`.
+        generic: print every op in the generic form, which `mlir-opt --allow-unregistered-dialect`
+            reads.
     """
     printer = TextPrinter(locations=locations, generic=generic)
     printer.print_op(module)
@@ -126,14 +127,14 @@ def parse_module(
     locate: bool = False,
     others: Mapping[str, Callable[[], Dialect]] | None = None,
 ) -> ModuleOp:
-    """Read a module.
+    """Parse a module.
 
     Args:
-        text: what `to_text` printed in any of its forms, or MLIR written by hand.
-        name: of the file, for messages.
-        allow_unregistered: take ops, types and attributes that no dialect knows as opaque ones.
-        locate: an op without a location is where it stands in this text, as mlir-opt has it.
-        others: dialects by name that are known in this text, besides those that always are.
+        text: the output of `to_text` in any of its forms, or MLIR written by hand.
+        name: the name of the file, for messages.
+        allow_unregistered: accept unknown ops, types and attributes as opaque ones.
+        locate: set the location of an op without one to its place in this text, as mlir-opt does.
+        others: more dialects by name, for this text only.
 
     Raises:
         ParseFailure: with line and column.
@@ -148,7 +149,7 @@ def parse_module(
         raise _failure(parser, error.problems[0].fact, text, name, error.problems[0].help) from None
     except ParseError as error:
         unknown = error.msg.endswith("is not registered") and len(_DIALECTS) == _BUILT_IN
-        help = "import stepwell.dialects, which makes them known" if unknown else None
+        help = "import stepwell.dialects, which registers them" if unknown else None
         help = help or _near(error.msg)
         raise ParseFailure(
             _sentence(error.msg), _place(error.span), help or _excerpt(error.span)
@@ -156,8 +157,9 @@ def parse_module(
     except RecursionError:
         raise _failure(parser, "the text nests too deeply", text, name) from None
     except Exception as error:
-        # xDSL answers some malformed text with whatever Python raised inside an attribute's
-        # constructor (OverflowError, struct.error, AssertionError, …); all of it is a bad text.
+        # For some malformed text xDSL raises whatever Python raised inside an attribute's
+        # constructor (OverflowError, struct.error, AssertionError, …); all of it means an invalid
+        # text.
         fact = str(error).strip() or type(error).__name__
         raise _failure(parser, _sentence(fact), text, name) from error
 
@@ -166,13 +168,15 @@ _NAMES: list[Callable[[str], Iterable[str]]] = []
 
 
 def register_names(names: Callable[[str], Iterable[str]]) -> Callable[[str], Iterable[str]]:
-    """Register a function that gives the op names of a dialect which a finder makes ops of."""
+    """Register a function that lists the op names of a dialect whose op classes a
+    finder creates.
+    """
     _NAMES.append(names)
     return names
 
 
 def _near(message: str) -> str | None:
-    """`did you mean 'aten.relu.default'?` for an op or dialect that is not registered."""
+    """Return `did you mean 'aten.relu.default'?` for an op or dialect that is not registered."""
     match = re.match(r"(?:Operation |')([\w.$]+)'? is not registered", message)
     if match is None:
         return None
@@ -204,7 +208,7 @@ def _sentence(message: str) -> str:
 
 
 def _excerpt(span: Span[str] | Span[bytes]) -> str | None:
-    """The text around a fault: up to 60 characters of its line."""
+    """Return the text around an error: up to 60 characters of its line."""
     content = span.input.content
     assert isinstance(content, str)
     start = max(span.input.get_start_of_line(span.start), span.start - 30)
@@ -214,10 +218,10 @@ def _excerpt(span: Span[str] | Span[bytes]) -> str | None:
 
 
 def structurally_equal(left: Operation, right: Operation, *, locations: bool = False) -> bool:
-    """Whether two modules are the same up to the names of values.
+    """Whether two modules are equal up to the names of values.
 
-    Ops, operands, types, properties, attributes and regions are compared; floats by their bits.
-    Locations only if asked.
+    Ops, operands, types, properties, attributes and regions are compared, floats by their bits.
+    Locations are compared only with `locations`.
     """
     if not left.is_structurally_equivalent(right):
         return False

@@ -1,8 +1,8 @@
-"""torch and numpy, imported when something of them is first needed.
+"""torch and numpy, imported on first use.
 
-Importing torch costs more than a second, numpy a tenth. A text is read, verified, rewritten and
-printed without them, so modules on that way take them from here:
-`from stepwell.ir.compat.torch.lazy_imports import torch`.
+Importing torch takes more than a second, numpy a tenth. Reading, verifying, rewriting and printing
+a text need neither, so modules on that path import them from here: `from
+stepwell.ir.compat.torch.lazy_imports import torch`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class OnDemand:
-    """A package that is imported when one of its attributes is asked for."""
+    """A package that is imported on the first access to an attribute."""
 
     def __init__(self, name: str) -> None:
         self._name = name

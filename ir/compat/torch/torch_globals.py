@@ -1,15 +1,15 @@
-"""The one place where torch's globals are swapped.
+"""The lock for functions that change torch's process-wide state.
 
-Torch keeps some state once for a process, and some of its functions swap it while they run: to
-enter a fake mode turns a switch (`_set_only_lift_cpu_tensors`); `torch.export.export` and
-`run_decompositions` turn oneDNN off, patch the kernels of composite operators and the tracer. Each
-puts back what it found, so that two at once, in two threads, leave the process as one of them had
-made it for itself. Whatever of ours calls such a function holds this lock
-(`tests/acceptance/test_torch_globals.py` looks for calls outside of it).
+Some of torch's functions change its process-wide state while they run: entering a fake mode sets a
+switch (`_set_only_lift_cpu_tensors`); `torch.export.export` and `run_decompositions` disable oneDNN
+and patch the kernels of composite operators and the tracer. Each restores the state that it found,
+so that two concurrent calls in two threads leave the process in the state of one of them. All code
+of stepwell that calls such a function holds this lock (`tests/acceptance/test_torch_globals.py`
+finds calls without it).
 
-What a caller's own threads do meanwhile is theirs: an export of their own beside a lowering that
-needs torch's functionalization (a vmap, autocast) is two exports at once, which torch does not
-take. `stepwell.torch_alone` is there for that: hold it around an export of your own.
+The lock does not cover a caller's own threads: an export next to a lowering that needs torch's
+functionalization (a vmap, autocast) is two concurrent exports, which torch does not support. Hold
+`stepwell.torch_alone` around your own export in that case.
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ _ALONE = threading.RLock()
 
 @contextmanager
 def torch_alone() -> Generator[None]:
-    """No other thread of ours runs what swaps torch's globals; a thread may enter it again."""
+    """Exclude other threads of stepwell from functions that change torch's globals; reentrant."""
     with _ALONE:
         yield

@@ -1,4 +1,4 @@
-"""torch's private names: nothing else in stepwell says one (`tests/test_private_names.py`)."""
+"""torch's private names. No other module of stepwell uses one (`tests/test_private_names.py`)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
     "without_elements",
 ]
 
-_TRACING = "taking operators apart by PyTorch's own decompositions"
+_TRACING = "decomposing operators with PyTorch's own decompositions"
 _SHAPES = "symbolic sizes"
 _PT2 = "reading a .pt2 without its sample inputs"
 _ZOO = "the zoo's catalogue of PyTorch's own samples"
@@ -52,7 +52,7 @@ NAMES: dict[str, PrivateName] = {
         "torch._subclasses.fake_tensor:FakeTensorMode", "inference of result types"
     ),
     "HigherOrderOperator": PrivateName("torch._ops:HigherOrderOperator", "import of control flow"),
-    "OpOverload": PrivateName("torch._ops:OpOverload", "types of what register_op takes"),
+    "OpOverload": PrivateName("torch._ops:OpOverload", "the type of register_op's argument"),
     "TorchDispatchMode": PrivateName(
         "torch.utils._python_dispatch:TorchDispatchMode", "recording of decompositions"
     ),
@@ -72,11 +72,11 @@ NAMES: dict[str, PrivateName] = {
         "torch._dispatch.python:enable_python_dispatcher", _TRACING
     ),
     "has_kernel_for_key": PrivateName(
-        "torch:_C._dispatch_has_kernel_for_dispatch_key", "telling composite operators from others"
+        "torch:_C._dispatch_has_kernel_for_dispatch_key", "recognizing composite operators"
     ),
     "int_oo": PrivateName("torch.utils._sympy.numbers:int_oo", _SHAPES),
     "is_functorch_wrapped_tensor": PrivateName(
-        "torch:_C._functorch.is_functorch_wrapped_tensor", "looking at the inputs of a call"
+        "torch:_C._functorch.is_functorch_wrapped_tensor", "checking the inputs of a call"
     ),
     "is_traceable_wrapper_subclass": PrivateName(
         "torch.utils._python_dispatch:is_traceable_wrapper_subclass", "import of torchao's weights"
@@ -136,40 +136,40 @@ else:
 
 
 def schema_of(overload: Any) -> Any:
-    """The schema of an operator's overload, as torch parsed it."""
+    """Return the schema of an overload, as torch parsed it."""
     return overload._schema
 
 
 def overloads_of(overload: Any) -> list[Any]:
-    """All overloads of an overload's operator, itself among them."""
+    """List all overloads of an overload's operator, including itself."""
     packet = overload._overloadpacket
     return [getattr(packet, name) for name in packet.overloads()]
 
 
 def operator_and_overload(overload: Any) -> tuple[str, str]:
-    """`("add", "Tensor")` of `aten.add.Tensor`."""
+    """Return `("add", "Tensor")` for `aten.add.Tensor`."""
     return overload._opname, overload._overloadname
 
 
 def program_of(text: bytes) -> Any:
-    """The program that a `.pt2` spells, as torch's classes of its schema hold it."""
+    """Parse the program of a `.pt2` into the classes of torch's schema."""
     kind = look_up(NAMES, "schema").ExportedProgram
     return look_up(NAMES, "serialize")._bytes_to_dataclass(kind, text)
 
 
 def weights_and_constants(archive: Any, model: str) -> tuple[Any, Any]:
-    """What the archive of a `.pt2` holds for a model, loaded."""
+    """Load a model's weights and constants from the archive of a `.pt2`."""
     package = look_up(NAMES, "package")
     return package._load_state_dict(archive, model), package._load_constants(archive, model)
 
 
 def without_elements(cls: Any, shape: Any, dtype: Any) -> Any:
-    """A tensor of a subclass that has a shape and an element type, and no memory."""
+    """Create a tensor of a subclass with a shape and an element type, but no memory."""
     import torch
 
     return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype)
 
 
 def memory_of(storage: Any) -> int:
-    """Where a storage's own bookkeeping lies: views of one storage have one."""
+    """Return the address of a storage's bookkeeping, which views of one storage share."""
     return int(storage._cdata)

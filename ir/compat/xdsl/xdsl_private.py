@@ -1,4 +1,4 @@
-"""xDSL's private names, but those of the parser and printer that `ir/syntax/parser.py` and
+"""xDSL's private names, except those of the parser and printer that `ir/syntax/parser.py` and
 `ir/syntax/printer.py` extend (`EXTENDED`).
 """
 
@@ -21,22 +21,22 @@ EXTENDED: tuple[PrivateName, ...] = tuple(
     for name, serves in (
         ("AttrParser._TensorLiteralElement", "numbers in dense<…>"),
         ("AttrParser._parse_optional_builtin_type", "types of symbolic sizes"),
-        ("AttrParser._parse_optional_integer_or_float_type", "element types that MLIR has not"),
+        ("AttrParser._parse_optional_integer_or_float_type", "element types unknown to MLIR"),
         ("AttrParser._parse_optional_shape_delimiter", "types of symbolic sizes"),
         ("AttrParser._parse_dense_literal_type", "dense<…> of other elements"),
     )
 )
-"""What the reader of texts overrides."""
+"""The methods that the parser of texts overrides."""
 
 
 _Op = TypeVar("_Op", bound=Operation)
 
 operands_of = cast("Callable[[Operation], tuple[SSAValue, ...]]", attrgetter("_operands"))
-"""An op's operands as the tuple they are kept in: `op.operands` makes a view of it each time."""
+"""Return an op's operands as the stored tuple; `op.operands` creates a view on each access."""
 
 
 def ops_in(block: Block) -> list[Operation]:
-    """The ops of a block, as they stand now."""
+    """List the ops of a block; a snapshot."""
     ops: list[Operation] = []
     op = block._first_op  # pyright: ignore[reportPrivateUsage]
     while op is not None:
@@ -46,7 +46,9 @@ def ops_in(block: Block) -> list[Operation]:
 
 
 def ops_below(root: Operation, into: list[Operation]) -> list[Operation]:
-    """`into`, with every op below `root` behind, each before those that follow it in its block."""
+    """Append every op below `root` to `into`, each before those that follow it, and
+    return `into`.
+    """
     add = into.append
     for region in root.regions:
         for block in region.blocks:
@@ -65,7 +67,7 @@ def create(
     types: Sequence[Attribute],
     properties: dict[str, Attribute],
 ) -> _Op:
-    """What `cls.create` makes of an op without regions and successors, in a third of the time."""
+    """Create an op without regions and successors like `cls.create`, in a third of the time."""
     if _has_defaults(cls):
         return cls.create(operands=operands, result_types=types, properties=properties)
     op = cls.__new__(cls)
@@ -79,7 +81,7 @@ def begin(
     types: Sequence[Attribute],
     properties: dict[str, Attribute],
 ) -> None:
-    """What `Operation.__init__` does for an op without regions and successors."""
+    """Initialize an op without regions and successors like `Operation.__init__`."""
     uses = tuple([Use(op, index) for index in range(len(operands))])
     for operand, use in zip(operands, uses, strict=True):
         operand.add_use(use)
@@ -93,7 +95,7 @@ def begin(
 
 @cache
 def _has_defaults(cls: type[Operation]) -> bool:
-    """Whether xDSL has something to add to what it is given."""
+    """Whether xDSL adds default properties to those that are passed."""
     if not issubclass(cls, IRDLOperation):
         return True
     definition = cls.get_irdl_definition()
@@ -102,14 +104,14 @@ def _has_defaults(cls: type[Operation]) -> bool:
 
 
 def state_results(op: Operation, types: Sequence[Attribute]) -> None:
-    """Give an op that has no results those of these types."""
+    """Set the results of an op that has none, by their types."""
     op.results = SSAValues([OpResult(type_, op, index) for index, type_ in enumerate(types)])
 
 
 def put_before(op: Operation, anchor: Operation) -> None:
-    """Put an op that stands nowhere before another.
+    """Insert a detached op before another.
 
-    xDSL also looks whether the anchor is in the op, which takes longer than the rest.
+    xDSL also checks whether the anchor is inside the op, which takes longer than the rest.
     """
     block = anchor.parent
     assert block is not None, "the anchor is not in a block"
@@ -127,10 +129,10 @@ def put_before(op: Operation, anchor: Operation) -> None:
 
 
 def discard(op: Operation) -> None:
-    """Take an op that nothing reads out of its block, for ever.
+    """Remove an op without uses from its block for good.
 
     Raises:
-        ValueError: something reads it.
+        ValueError: the op has uses.
     """
     op.detach()
     for result in op.results:
@@ -140,7 +142,7 @@ def discard(op: Operation) -> None:
 
 
 def replace_uses(old: SSAValue, new: SSAValue) -> None:
-    """Let all that reads `old` read `new`, as `replace_all_uses_with` does."""
+    """Replace all uses of `old` by `new`, as `replace_all_uses_with` does."""
     if new is old:
         return
     use = old.first_use
@@ -158,10 +160,10 @@ def replace_uses(old: SSAValue, new: SSAValue) -> None:
 
 
 def set_type(value: SSAValue[Any], type_: Attribute) -> None:
-    """Give a value another type in place: xDSL's own way makes a new value, and loses its uses."""
+    """Change a value's type in place; xDSL's own method creates a new value and loses its uses."""
     value._type = type_  # pyright: ignore[reportPrivateUsage]
 
 
 def current_text(parser: Any) -> str:
-    """The token in front of a parser."""
+    """Return the current token of a parser."""
     return parser._current_token.text
