@@ -1,7 +1,7 @@
-"""The dialects: one package for each level's operations.
+"""The dialects: one package for the operations of each level.
 
-Importing any of them makes all of them known to the parser; each is loaded when a text first
-names it.
+Importing any of them registers all of them with the parser; each is loaded when a text first uses
+it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PACKAGES = (
     "tosa_mxfp",
     "xnnpack",
 )
-"""Packages (or modules) here that define the `Dialect` of their name."""
+"""Packages (or modules) of this folder that define the `Dialect` of their name."""
 
 HOMES = {"tosa_mxfp": "tosa_mxfp.executorch"}
-"""The module that defines a package's dialect, where the package itself does not."""
+"""The module that defines a package's dialect, if the package itself does not."""
 
 
 def _loader(name: str) -> Callable[[], Dialect]:
@@ -45,7 +45,7 @@ def _loader(name: str) -> Callable[[], Dialect]:
 
 
 LEVELS = ("aten", "cmsis", "ethosu", "executorch", "tosa", "xnnpack")
-"""Those of the packages that a program can be at the level of."""
+"""The packages that define a level."""
 
 for _name in PACKAGES:
     register_dialect(_name, _loader(_name))
@@ -55,7 +55,7 @@ for _name in LEVELS:
 
 @register_op_finder
 def find_schema_op(name: str) -> type[Operation] | None:
-    """The op class of a torch operator, of whichever namespace."""
+    """Return the op class of a torch operator of any namespace."""
     if name.count(".") != 2 or name.startswith("torch."):
         return None
     from stepwell.dialects.aten.registry import find
@@ -65,7 +65,7 @@ def find_schema_op(name: str) -> type[Operation] | None:
 
 @register_names
 def schema_names(dialect: str) -> Iterator[str]:
-    """The names of torch's operators of a namespace, as the IR spells them."""
+    """List the names of torch's operators of a namespace, as in the IR."""
     from stepwell.ir.compat.torch.torch_private import operator_names
 
     for qualified in operator_names():
@@ -79,7 +79,7 @@ register_dialect("torch", lambda: importlib.import_module("stepwell.dialects.tor
 
 @register_op_finder
 def find_torch_mlir_op(name: str) -> type[Operation] | None:
-    """The op class of torch-mlir's dialect."""
+    """Return the op class of an operator of torch-mlir's dialect."""
     if not name.startswith(("torch.", "torch_c.")):
         return None
     from stepwell.dialects.torch_mlir import find_torch_op
@@ -89,7 +89,7 @@ def find_torch_mlir_op(name: str) -> type[Operation] | None:
 
 @register_op_finder
 def find_linalg_op(name: str) -> type[Operation] | None:
-    """The op class of a named operator of `linalg` that xDSL has not."""
+    """Return the op class of a named operator of `linalg` that xDSL does not define."""
     if not name.startswith(("linalg.", "tensor.")):
         return None
     from stepwell.dialects.linalg_named import CLASSES
@@ -98,4 +98,4 @@ def find_linalg_op(name: str) -> type[Operation] | None:
 
 
 def make_known() -> None:
-    """Make every dialect known to the parser: importing this package has done so."""
+    """Register every dialect with the parser; importing this package has done so already."""

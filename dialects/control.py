@@ -1,6 +1,7 @@
 """The `control` dialect: PyTorch's higher-order operators, with their graphs as regions.
 
-A region sees only its block arguments (weights reach it as operands) and ends in `control.yield`.
+A region is isolated: it uses only its block arguments (weights are passed as operands), and it ends
+in `control.yield`.
 
     %y = control.cond %p (%x, %w) ({
     ^bb0(%a: tensor<2xf32>, %b: tensor<2xf32>):
@@ -8,7 +9,7 @@ A region sees only its block arguments (weights reach it as operands) and ends i
       control.yield %r : tensor<2xf32>
     }, {...}) : (tensor<i1>, tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
 
-Meaning: `torch.cond`, `torch.while_loop`, `torch._higher_order_ops.map` and `scan` (PyTorch,
+Semantics: `torch.cond`, `torch.while_loop`, `torch._higher_order_ops.map` and `scan` (PyTorch,
 torch/_higher_order_ops).
 """
 
@@ -42,7 +43,7 @@ _ISOLATED = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """What a region gives."""
+    """The results of a region."""
 
     name = "control.yield"
     values = var_operand_def()
@@ -54,7 +55,7 @@ class YieldOp(IRDLOperation):
 
 
 def yielded(region: Region) -> list[Attribute]:
-    """The types that a region gives."""
+    """Return the types of a region's results."""
     last = region.block.last_op
     if not isinstance(last, YieldOp):
         raise VerifyException("a region does not end in control.yield")
@@ -64,13 +65,13 @@ def yielded(region: Region) -> list[Attribute]:
 def _check_arguments(region: Region, wanted: Sequence[Attribute], what: str) -> None:
     taken = [arg.type for arg in region.block.args]
     if taken != list(wanted):
-        raise VerifyException(f"{what} takes ({_list(taken)}), it is given ({_list(wanted)})")
+        raise VerifyException(f"{what} takes ({_list(taken)}), but is passed ({_list(wanted)})")
 
 
 def _check_yield(region: Region, wanted: Sequence[Attribute], what: str) -> None:
     given = yielded(region)
     if given != list(wanted):
-        raise VerifyException(f"{what} yields ({_list(given)}), needed are ({_list(wanted)})")
+        raise VerifyException(f"{what} yields ({_list(given)}), but must yield ({_list(wanted)})")
 
 
 def _list(types: Sequence[Attribute]) -> str:
@@ -83,7 +84,7 @@ def _types(values: Sequence[SSAValue]) -> list[Attribute]:
 
 @irdl_op_definition
 class CondOp(IRDLOperation):
-    """`torch.cond`: one of two regions, by a truth value (a bool, or a tensor with one element)."""
+    """`torch.cond`: one of two regions, selected by a bool or a tensor with one element."""
 
     name = "control.cond"
     predicate = operand_def()
@@ -98,7 +99,7 @@ class CondOp(IRDLOperation):
     )
 
     def verify_(self) -> None:
-        """Both regions take the inputs and yield the results."""
+        """Check that both regions take the inputs and yield the results."""
         for region, what in (
             (self.if_true, "the true branch"),
             (self.if_false, "the false branch"),
@@ -109,7 +110,9 @@ class CondOp(IRDLOperation):
 
 @irdl_op_definition
 class WhileLoopOp(IRDLOperation):
-    """`while_loop`: `carried` becomes what `body` yields, as long as `condition` yields true."""
+    """`while_loop`: repeat with the results of `body` as `carried` while `condition`
+    yields true.
+    """
 
     name = "control.while_loop"
     carried = var_operand_def()
@@ -125,18 +128,20 @@ class WhileLoopOp(IRDLOperation):
     )
 
     def verify_(self) -> None:
-        """Both regions take carried and additional values; the body yields carried ones."""
+        """Check that both regions take carried and additional values, and the body yields carried
+        ones.
+        """
         taken = [*_types(self.carried), *_types(self.additional)]
         _check_arguments(self.condition, taken, "the condition")
         _check_arguments(self.body, taken, "the body")
         _check_yield(self.body, _types(self.outputs), "the body")
         if len(yielded(self.condition)) != 1:
-            raise VerifyException("the condition yields one truth value")
+            raise VerifyException("the condition must yield one bool")
 
 
 @irdl_op_definition
 class MapOp(IRDLOperation):
-    """`map`: the body over the first axis of `sequences`, its results stacked."""
+    """`map`: apply the body to slices of the first axis of `sequences` and stack its results."""
 
     name = "control.map"
     sequences = var_operand_def()
@@ -151,14 +156,14 @@ class MapOp(IRDLOperation):
     )
 
     def verify_(self) -> None:
-        """The body takes one slice of each sequence, and the additional values."""
+        """Check that the body takes one slice of each sequence, and the additional values."""
         wanted = [*(_slice(t) for t in _types(self.sequences)), *_types(self.additional)]
         _check_arguments(self.body, wanted, "the body")
 
 
 @irdl_op_definition
 class ScanOp(IRDLOperation):
-    """`scan`: carries `initial` through the body along axis 0 and stacks what else it yields."""
+    """`scan`: carry `initial` through the body along axis 0 and stack its other results."""
 
     name = "control.scan"
     initial = var_operand_def()
@@ -175,7 +180,9 @@ class ScanOp(IRDLOperation):
     )
 
     def verify_(self) -> None:
-        """The body takes carried values, one slice of each sequence, and the additional values."""
+        """Check that the body takes carried values, a slice of each sequence, and additional
+        values.
+        """
         sliced = [_slice(t) for t in _types(self.sequences)]
         wanted = [*_types(self.initial), *sliced, *_types(self.additional)]
         _check_arguments(self.body, wanted, "the body")

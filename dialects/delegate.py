@@ -1,4 +1,6 @@
-"""What delegates of every backend share: how they print, parse, and agree with what they hold."""
+"""Functions for delegates of every backend: printing, parsing, and verification against
+their body.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +15,28 @@ from xdsl.utils.exceptions import VerifyException
 
 
 def verify_interface(op: Operation, body: Region, end: type[Operation]) -> None:
-    """The block takes the operands' types, and ends by giving the results' types."""
+    """Check that the block's arguments and yielded values match the operands and results."""
     block = body.block
     if [a.type for a in block.args] != [v.type for v in op.operands]:
         raise VerifyException("the block's arguments differ from the operands' types")
     last = block.last_op
     if not isinstance(last, end):
-        raise VerifyException(f"a delegate ends in {end.name}")
+        raise VerifyException(f"a delegate must end in {end.name}")
     if [v.type for v in last.operands] != [r.type for r in op.results]:
-        raise VerifyException("what is yielded differs from the results' types")
+        raise VerifyException("the yielded types differ from the results' types")
     if not op.results:
         raise VerifyException("a delegate without results does nothing")
 
 
 def print_operands(op: Operation, printer: Printer) -> None:
-    """`(%x, %y) `"""
+    """Print `(%x, %y) `."""
     printer.print_string("(")
     printer.print_list(op.operands, printer.print_ssa_value)
     printer.print_string(") ")
 
 
 def print_body(op: Operation, body: Region, printer: Printer) -> None:
-    """`{ … } : (types) -> types`"""
+    """Print `{ … } : (types) -> types`."""
     printer.print_region(body)
     printer.print_op_attributes(op.attributes)
     printer.print_string(" : ")
@@ -44,14 +46,14 @@ def print_body(op: Operation, body: Region, printer: Printer) -> None:
 
 
 def parse_operands(parser: Parser) -> list[UnresolvedOperand]:
-    """What `print_operands` writes."""
+    """Parse the output of `print_operands`."""
     return parser.parse_comma_separated_list(
         parser.Delimiter.PAREN, parser.parse_unresolved_operand
     )
 
 
 def parse_body(parser: Parser, values: Sequence[UnresolvedOperand]) -> dict[str, Any]:
-    """What `print_body` writes, as the arguments of `create`."""
+    """Parse the output of `print_body`, as the arguments of `create`."""
     body = parser.parse_region()
     attributes = parser.parse_optional_attr_dict()
     parser.parse_punctuation(":")

@@ -6,9 +6,9 @@
       ethosu.yield %out : tensor<1x8xi8>
     } : (tensor<1x8xi8>) -> tensor<1x8xi8>
 
-Inside stand TOSA operators over integers and their constants; around it what the level `cmsis`
-holds: the CPU's operators, and float ops that stay floats. A delegate read from a `.pte` is an
-`ethosu.binary`: Vela's commands are there, the graph that they were made of is not.
+A delegate contains TOSA operators on integers and their constants. Outside it are the ops of the
+level `cmsis`: the CPU's operators, and ops that stay in float. A delegate read from a `.pte` is an
+`ethosu.binary`, which contains Vela's commands but not the graph that they were compiled from.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from stepwell.ir.types import WeightAttr
 
 @irdl_op_definition
 class DelegateOp(IRDLOperation):
-    """A sub-graph that runs on the NPU. Operands are its inputs, results its outputs."""
+    """A sub-graph that runs on the NPU. Its operands are the inputs, its results the outputs."""
 
     name = "ethosu.delegate"
     accelerator = prop_def(StringAttr)
@@ -66,7 +66,7 @@ class DelegateOp(IRDLOperation):
         results: Sequence[Attribute],
         body: Block,
     ) -> Self:
-        """A delegate around a block whose arguments stand for `inputs`."""
+        """Create a delegate around a block whose arguments correspond to `inputs`."""
         return cls.create(
             operands=inputs,
             result_types=results,
@@ -78,7 +78,7 @@ class DelegateOp(IRDLOperation):
         verify_interface(self, self.body, YieldOp)
 
     def print(self, printer: Printer) -> None:
-        """`"accelerator"(%x) { … } : (types) -> types`"""
+        """Print `"accelerator"(%x) { … } : (types) -> types`."""
         printer.print_string(" ")
         printer.print_attribute(self.accelerator)
         print_operands(self, printer)
@@ -86,7 +86,7 @@ class DelegateOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        """What `print` writes."""
+        """Parse the output of `print`."""
         properties = {"accelerator": StringAttr(parser.parse_str_literal())}
         return cls.create(properties=properties, **parse_body(parser, parse_operands(parser)))
 
@@ -103,10 +103,10 @@ class YieldOp(IRDLOperation):
 
 @irdl_op_definition
 class BinaryOp(IRDLOperation):
-    """What Vela made of a sub-graph: commands and weights, with the bytes that they need to run.
+    """A sub-graph compiled by Vela: commands and weights, and the sizes that they need to run.
 
-    It prints, verifies and stays in place; no simulator of the NPU is to be had here, and the
-    interpreter refuses it by name.
+    It prints, verifies and keeps its place. The interpreter refuses it by name, because no
+    simulator of the NPU is available here.
     """
 
     name = "ethosu.binary"
@@ -129,19 +129,19 @@ def _delegate(op: DelegateOp, args: Sequence[Any], ctx: Interpreter) -> Sequence
 
 
 def _refuses(op: Operation) -> str | None:
-    """Why an op may not stand at the level, or None."""
+    """Return why an op is not allowed at the level, or None."""
     if isinstance(op, DelegateOp | BinaryOp | OpaqueDelegateOp):
         return None
     if isinstance(op.parent_op(), DelegateOp):
         if isinstance(op, TosaOp | WeightOp | YieldOp):
             return None
-        return "a delegate holds TOSA operators and constants"
+        return "a delegate contains only TOSA operators and constants"
     if isinstance(op, TosaOp):
-        return "a TOSA operator stands in a delegate"
+        return "a TOSA operator must be in a delegate"
     return CMSIS_LEVEL.refuses(op)
 
 
 ETHOSU_LEVEL = register_level(Level("ethosu", _refuses))
-"""A Cortex-M program with delegates for the NPU beside it."""
+"""The level of Cortex-M programs with delegates for the NPU."""
 
 Ethosu = Dialect("ethosu", [DelegateOp, YieldOp, BinaryOp])

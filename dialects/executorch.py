@@ -1,10 +1,10 @@
-"""What a `.pte` file may hold that no other dialect here describes: delegates of other backends.
+"""The `executorch` dialect: delegates of other backends in a `.pte` file.
 
     %y = executorch.opaque_delegate "QnnBackend" <"forward.0.payload"> (%x)
            : (tensor<4xf32>) -> tensor<4xf32>
 
-It keeps the payload, so that the program can be written again, and has no meaning here: it prints,
-verifies and stays in place, and the interpreter refuses it by name.
+The op keeps the payload, so that the program can be written again. It prints, verifies and keeps
+its place, and the interpreter refuses it by name.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from stepwell.ir.types import WeightAttr
 
 @irdl_op_definition
 class OpaqueDelegateOp(IRDLOperation):
-    """A delegate whose payload no reader here understands; its bytes are a weight of `ui8`.
+    """A delegate whose payload no reader here supports; its bytes are a weight of `ui8`.
 
-    `options` are the compile options, alternately names and weight keys of their bytes.
+    `options` are the compile options: alternately names and weight keys of their bytes.
     """
 
     name = "executorch.opaque_delegate"
@@ -55,14 +55,14 @@ class OpaqueDelegateOp(IRDLOperation):
         results: Sequence[Attribute],
         options: Sequence[tuple[str, str]] = (),
     ) -> Self:
-        """An opaque delegate.
+        """Create an opaque delegate.
 
         Args:
-            backend: the name the runtime knows it by.
+            backend: the name by which the runtime knows it.
             payload: the weight key of its payload's bytes.
             inputs: its inputs.
-            results: types of its outputs.
-            options: compile options, names with the weight keys of their bytes.
+            results: the types of its outputs.
+            options: compile options, as names and the weight keys of their bytes.
         """
         properties: dict[str, Attribute] = {
             "backend": StringAttr(backend),
@@ -79,7 +79,9 @@ _HELD = ("xnnpack.", "cmsis.", "control.", "sym.")
 
 
 def _refuses(op: Operation) -> str | None:
-    """Why an op may not stand at the executorch level, or None: what a `.pte` can say may."""
+    """Return why an op is not allowed at the executorch level, or None; ops of a `.pte` are
+    allowed.
+    """
     from stepwell.dialects.aten.op import SchemaOp
 
     if isinstance(op, OpaqueDelegateOp | SchemaOp):

@@ -1,9 +1,9 @@
-"""Named operators of MLIR's `linalg` that xDSL has not, as text.
+"""Named operators of MLIR's `linalg` that xDSL does not define, as text.
 
     %d = linalg.dot ins(%a, %b : tensor<4xf32>, tensor<4xf32>) outs(%c : tensor<f32>) -> tensor<f32>
     %p = linalg.pack %x inner_dims_pos = [1] inner_tiles = [8] into %e : tensor<4x16xf32> -> …
 
-An op has operands, outputs and attributes; what they mean is said where programs come in
+An op has operands, outputs and attributes. The importer defines its semantics
 (`translate/upstream/named.py`).
 """
 
@@ -34,7 +34,7 @@ NAMES = frozenset(
     pooling_nchw_sum""".split()
 )
 TILED = ("linalg.pack", "linalg.unpack", "tensor.pack", "tensor.unpack")
-"""They stood in `tensor` at first."""
+"""Older versions of MLIR have these in `tensor`."""
 
 
 class Structured(IRDLOperation):
@@ -49,7 +49,7 @@ class Structured(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """Read the op as `mlir-opt` prints it."""
+        """Parse the op as `mlir-opt` prints it."""
         attributes = dict(parser.parse_optional_attr_dict())
         if parser.parse_optional_keyword("dimension") is not None:
             with parser.in_parens():
@@ -62,7 +62,7 @@ class Structured(IRDLOperation):
         return cls.build(operands=groups, result_types=[types], regions=[[]], attributes=attributes)
 
     def print(self, printer: Printer) -> None:
-        """As `mlir-opt` prints it."""
+        """Print the op as `mlir-opt` does."""
         rest = {k: v for k, v in self.attributes.items() if k != "dimension"}
         printer.print_op_attributes(rest)
         if "dimension" in self.attributes:
@@ -79,16 +79,18 @@ class Structured(IRDLOperation):
 
 
 class Tiled(IRDLOperation):
-    """`linalg.pack`, `linalg.unpack`: axes parted into tiles that lie last, and back."""
+    """`linalg.pack`, `linalg.unpack`: split axes into tiles, which become the last
+    axes, and back.
+    """
 
     args = var_operand_def()
-    """What is moved, where it goes; of a pack what pads it."""
+    """The source, the destination, and for a pack the padding value."""
     res = var_result_def()
     LISTS: ClassVar[tuple[str, ...]] = ("outer_dims_perm", "inner_dims_pos", "inner_tiles")
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """Read the op as `mlir-opt` prints it; tiles are numbers."""
+        """Parse the op as `mlir-opt` prints it; tile sizes are numbers."""
         source = parser.parse_unresolved_operand()
         padding: SSAValue | None = None
         attributes: dict[str, Attribute] = {}
@@ -117,7 +119,7 @@ class Tiled(IRDLOperation):
         return cls.build(operands=[operands], result_types=[[made]], attributes=attributes)
 
     def print(self, printer: Printer) -> None:
-        """As `mlir-opt` prints it."""
+        """Print the op as `mlir-opt` does."""
         source, into, *padding = self.args
         printer.print_string(" ")
         printer.print_ssa_value(source)
@@ -134,7 +136,7 @@ class Tiled(IRDLOperation):
 
 
 def numbers_of(value: Attribute | None) -> list[int]:
-    """The whole numbers of an attribute: of a list, of `dense<…>`, one; none of None."""
+    """Return the integers of a list attribute, a `dense<…>` or a number; an empty list for None."""
     if isinstance(value, ArrayAttr):
         return [number for each in value.data for number in numbers_of(each)]
     if isinstance(value, IntegerAttr):
@@ -168,4 +170,4 @@ CLASSES = {
     **{f"linalg.{name}": _class_of(f"linalg.{name}", Structured) for name in NAMES},
     **{name: _class_of(name, Tiled) for name in TILED},
 }
-"""Op by its name."""
+"""Op classes by name."""

@@ -1,4 +1,4 @@
-"""What casts are, and what folds over axes: sums, norms, products, softmax."""
+"""Scalar semantics of casts and reductions: sums, norms, products, softmax."""
 
 # ruff: noqa: D103 (a function here is its own sentence)
 
@@ -95,7 +95,7 @@ def stored(x: Term) -> Term:
     return x
 
 
-# -- what is folded ------------------------------------------------------------------------------
+# -- reductions ------------------------------------------------------------------------------
 
 
 @means("aten.sum.dim_IntList", "aten.sum.default", "tosa.reduce_sum")

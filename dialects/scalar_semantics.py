@@ -1,7 +1,8 @@
-"""What ops of all dialects are: one expression for those that are the same function of reals.
+"""Scalar semantics of the ops of all dialects: one expression for the ops that compute the same
+function of reals.
 
-Ops that move elements are not here: their families say what they are. TOSA's and XNNPACK's nodes
-of floats are meant; of quantized operands an expression holds for the reals that they stand for.
+Data movements are not listed, because their families define their semantics. TOSA's and XNNPACK's
+nodes are those on floats; for quantized operands an expression refers to the real values.
 """
 
 # ruff: noqa: D103 (a function here is its own sentence)
@@ -98,7 +99,7 @@ for _function, _names in _NAMES.items():
 
 
 def limited(x: Term, low: Limit, high: Limit) -> Term:
-    """No less than `low`, then no more than `high`, where there are such."""
+    """Clamp to at least `low`, then to at most `high`; None is no limit."""
     x = x if low is None else maximum(x, low)
     return x if high is None else minimum(x, high)
 
@@ -184,7 +185,7 @@ _POWERS: dict[float, Callable[[Term], Term]] = {
     -1: reciprocal,
     -2: lambda x: reciprocal(x * x),
 }
-"""Powers that torch's kernel computes by other functions (ATen/native/cpu/PowKernel.cpp)."""
+"""Exponents for which torch's kernel uses other functions (ATen/native/cpu/PowKernel.cpp)."""
 
 
 @means("aten.addcmul.default")

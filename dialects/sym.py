@@ -1,8 +1,8 @@
-"""The `sym` dialect: arithmetic on numbers that are known only at run time.
+"""The `sym` dialect: arithmetic on numbers that are computed at run time.
 
 A program with dynamic shapes computes sizes: `x.shape[0] * 2`. Each Python function that such a
-graph may call is an op named after it. Run-time arguments are operands, constants stay in
-`arguments`, where `#aten.dyn` stands for the next operand:
+graph may call is an op with its name. Dynamic arguments are operands; constants stay in
+`arguments`, in which `#aten.dyn` refers to the next operand:
 
     %n = sym.mul [#aten.dyn, 2] (%s) : (!stepwell.int<"s77">) -> !stepwell.int<"2*s77">
 """
@@ -72,11 +72,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "int": torch.sym_int,
     "sqrt": sym_sqrt,
 }
-"""Op name, after `sym.` → the function it calls, as FX graphs name it."""
+"""Op name without `sym.` → the function that it calls, as named in FX graphs."""
 
 
 class SymOp(IRDLOperation):
-    """A call of a Python function on run-time numbers."""
+    """A call of a Python function on dynamic numbers."""
 
     FUNCTION: ClassVar[Callable[..., Any]]
     arguments: ArrayAttr[Attribute] = prop_def(ArrayAttr)
@@ -89,7 +89,7 @@ class SymOp(IRDLOperation):
 
     @classmethod
     def make(cls, arguments: Sequence[Any], result_type: Attribute) -> Self:
-        """A call.
+        """Create a call.
 
         Args:
             arguments: SSA values and Python numbers, in the function's order.
@@ -105,29 +105,29 @@ class SymOp(IRDLOperation):
         )
 
     def bind(self, values: Sequence[Any]) -> list[Any]:
-        """The arguments of the call, given what stands for each operand."""
+        """Return the arguments of the call for the values of its operands."""
         rest: Any = iter(values)
         return [python_value(item, rest) for item in self.arguments.data]
 
     def call(self, values: Sequence[Any]) -> Any:
-        """The function's value for these operands."""
+        """Evaluate the function for the values of the operands."""
         bound = self.bind(values)
         function = type(self).FUNCTION
         return function(bound) if function is torch.sym_sum else function(*bound)
 
     def verify_(self) -> None:
-        """Each `#aten.dyn` has its operand."""
+        """Check that the number of `#aten.dyn`s equals the number of operands."""
         needed = sum(count_dynamic(item) for item in self.arguments.data)
         if needed != len(self.values):
             raise VerifyException(
-                f"{needed} arguments are run-time values, {len(self.values)} operands give them"
+                f"{needed} arguments are dynamic, there are {len(self.values)} operands"
             )
 
 
 def _define(name: str, function: Callable[..., Any]) -> type[SymOp]:
     body = {
         "name": f"sym.{name}",
-        "__doc__": f"`{getattr(function, '__name__', name)}` on run-time numbers.",
+        "__doc__": f"`{getattr(function, '__name__', name)}` on dynamic numbers.",
         "__module__": __name__,
         "__annotations__": {"FUNCTION": ClassVar[Callable[..., Any]]},
         "FUNCTION": staticmethod(function),
@@ -147,7 +147,7 @@ OPS[builtins.abs] = OPS[operator.abs]
 
 @irdl_op_definition
 class ConstantOp(IRDLOperation):
-    """A number as a value: given where an operator takes a tensor (`maximum(x, 0)`)."""
+    """A number as a value, for an operator that takes a tensor or a value (`maximum(x, 0)`)."""
 
     name = "sym.constant"
     value = prop_def(IntegerAttr | FloatAttr)
@@ -159,7 +159,7 @@ class ConstantOp(IRDLOperation):
         kinds = {bool: BoolType, int: IntType, float: FloatType}
         kind = kinds.get(type(value))
         if kind is None:
-            raise UnsupportedError(f"a {type(value).__name__} is no run-time number")
+            raise UnsupportedError(f"a {type(value).__name__} is not a number")
         super().__init__(
             properties={"value": scalar_attribute(value)}, result_types=[kind(str(value))]
         )

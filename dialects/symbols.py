@@ -1,8 +1,8 @@
-"""Symbolic sizes in torch's terms: the expressions of our types as `SymInt`s, and fake tensors.
+"""Conversion of symbolic sizes to torch: the expressions of types as `SymInt`s, and fake tensors.
 
-An expression such as `2*s77 + 1` is read without evaluating it as Python; a program's text
-cannot run anything. Each symbol gets its range and, where it is the size of an input, an example
-value (a prime of its own), as `torch.export` gives it one from the example inputs.
+An expression such as `2*s77 + 1` is parsed without evaluating it as Python, so that a program's
+text cannot run code. Each symbol gets its range and, if it is the size of an input, an example
+value (a different prime for each), as `torch.export` takes one from the example inputs.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _SPOKEN = (
 
 @lru_cache(maxsize=65536)
 def is_read(text: str) -> bool:
-    """Whether `Symbols.expression` reads a text; torch's printing knows functions without end."""
+    """Whether `Symbols.expression` can parse a text; torch prints an open set of functions."""
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -104,23 +104,23 @@ def is_read(text: str) -> bool:
 
 
 def spelt(number: Any) -> str:
-    """The text of a number of torch's.
+    """Format a number of torch.
 
     Raises:
-        StepwellError: no parser of ours would read it.
+        StepwellError: the parser would not accept the text.
     """
     text = str(number)
     if not is_read(text):
         short = text if len(text) < 80 else f"{text[:77]}..."
         raise StepwellError(
             f"a number that torch computes as {short} has no form in the IR",
-            help="check what it may be in the model (torch._check), so that torch says it shorter",
+            help="constrain it in the model (torch._check), so that torch simplifies it",
         )
     return text
 
 
 def dimension(size: int | torch.SymInt) -> Dim:
-    """A size as a number, or as its expression where it is symbolic."""
+    """Convert a size to a number, or to its expression if it is symbolic."""
     if isinstance(size, int):
         return int(size)
     known = size.node.maybe_as_int()
@@ -128,7 +128,9 @@ def dimension(size: int | torch.SymInt) -> Dim:
 
 
 def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Dim:
-    """A run-time number as its expression; of one that is no integer the text alone."""
+    """Convert a dynamic number to its expression; one that is not an integer keeps only
+    its text.
+    """
     if isinstance(number, torch.SymInt):
         return dimension(number)
     return Size.computed(spelt(number.node.expr))
@@ -138,9 +140,9 @@ _RELATIONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def is_true_of(guard: Any, ranges: Ranges) -> bool:
-    """Whether a guard that torch states holds for all sizes within ranges.
+    """Whether a guard of torch holds for all sizes within ranges.
 
-    False says that it is not seen to hold.
+    False means that this was not proved.
     """
     if isinstance(guard, sympy.And):
         return all(is_true_of(part, ranges) for part in guard.args)
@@ -152,15 +154,16 @@ def is_true_of(guard: Any, ranges: Ranges) -> bool:
     difference = Size.of(dim_of(str(guard.lhs))) - dim_of(str(guard.rhs))
     try:
         return holds(relation, difference, ranges)
-    except StepwellError:  # For a size of nothing it divides by that.
+    except StepwellError:  # The expression divides by zero if a size is 0.
         return False
 
 
 def is_of_more_than_one(guard: Any) -> bool:
-    """Whether a guard says of a size that it is not 1, as `torch.export` assumes of every size.
+    """Whether a guard states that a size is not 1, which `torch.export` assumes of every size.
 
-    Strides and broadcasting ask for it. Ranks and sizes are stated by the op's own types, and a
-    call that broadcasts a symbolic size against a number or another symbol guards their equality.
+    Strides and broadcasting create such guards. They can be ignored: the types of an op state its
+    ranks and sizes, and an op that broadcasts a symbolic size against a number or another symbol
+    guards their equality.
     """
     (size,) = guard.free_symbols if len(guard.free_symbols) == 1 else (None,)
     if size is None:
@@ -169,14 +172,14 @@ def is_of_more_than_one(guard: Any) -> bool:
 
 
 def tensor_type(value: torch.Tensor) -> Attribute:
-    """The type of a (fake) tensor."""
+    """Return the type of a (fake) tensor."""
     if value.layout != torch.strided:
         raise StepwellError(f"a tensor of layout {value.layout} has no type in the IR")
     return tensor([dimension(size) for size in value.shape], element_type(value.dtype))
 
 
 def type_of(value: Any) -> Attribute:
-    """The type of an example value: a tensor, a number or None.
+    """Return the type of an example value: a tensor, a number or None.
 
     Raises:
         StepwellError: the value is of another kind.
@@ -195,7 +198,7 @@ def type_of(value: Any) -> Attribute:
 
 
 def flat_types(value: Any) -> list[Attribute]:
-    """The types of everything an operator returned, lists of tensors spread out."""
+    """Return the types of an operator's results, with lists of tensors flattened."""
     if isinstance(value, torch.Tensor):
         return [tensor_type(value)]
     if isinstance(value, tuple | list):
@@ -210,7 +213,9 @@ _LOGGERS = tuple(
 
 
 def asked_quietly() -> AbstractContextManager[None]:
-    """Torch logs a traceback for every call its shape functions refuse; here it is an answer."""
+    """Silence the tracebacks that torch logs when its shape functions reject a call, which is
+    expected here.
+    """
     return without_logs(_LOGGERS)
 
 
@@ -218,8 +223,8 @@ class Symbols:
     """The symbols of one method, in a shape environment of their own.
 
     Args:
-        ranges: of symbols by name; others have torch's.
-        device: where fake tensors say they are.
+        ranges: the ranges of symbols by name; other symbols have torch's default.
+        device: the device of fake tensors.
     """
 
     def __init__(self, ranges: Ranges | None = None, device: str = "cpu") -> None:
@@ -228,19 +233,19 @@ class Symbols:
         self.mode = FakeTensorMode(shape_env=self.env, static_shapes=False)
         self._ranges = dict(ranges or {})
         self.ranges: dict[sympy.Symbol, Any] = {}
-        """What was stated of each symbol, before any guard."""
+        """The stated range of each symbol, before any guard."""
         self._symbols: dict[str, sympy.Symbol] = {}
         self._expressions: dict[str, Any] = {}
         self._examples = _primes()
 
     @contextmanager
     def on_fakes(self) -> Generator[None]:
-        """Torch's operators compute on fake tensors, in this thread; one thread at a time."""
+        """Run torch's operators on fake tensors in this thread; one thread at a time."""
         with torch_alone(), self.mode, torch.no_grad():
             yield
 
     def symbol(self, name: str) -> sympy.Symbol:
-        """The symbol of a name; `u0`, `u1`, … are known only once the program runs."""
+        """Return the symbol of a name; `u0`, `u1`, … are unbacked."""
         found = self._symbols.get(name)
         if found is None:
             unbacked = is_unbacked(name)
@@ -259,11 +264,11 @@ class Symbols:
         return found
 
     def may_agree(self, one: Any, other: Any) -> bool:
-        """Whether sizes that hang on data (`u0`) are equal for some values within their ranges.
+        """Whether sizes with unbacked symbols (`u0`) are equal for some values within their ranges.
 
-        What makes them equal for all is an assertion of the program: `narrow(0, u0, s1)` has s1
-        rows where the program has checked that `u0 + s1` are there, and torch, asked without the
-        assertion, says `Min(256, s1 + u0) - u0`.
+        An assertion of the program makes them equal for all values: `narrow(0, u0, s1)` has s1 rows
+        if the program asserts that `u0 + s1` rows exist; without the assertion torch infers
+        `Min(256, s1 + u0) - u0`.
         """
         free = one.free_symbols | other.free_symbols
         if not any(is_unbacked(str(symbol)) for symbol in free):
@@ -280,9 +285,9 @@ class Symbols:
         return False
 
     def is_a_guess(self, size: Any, number: Any) -> bool:
-        """Whether torch took a size for the number that it is of the example's sizes.
+        """Whether torch replaced a size by its value for the example's sizes.
 
-        An axis of `(s0 - 1)//32 + 1` is one of one row where s0 is 13, and broadcasts.
+        An axis of size `(s0 - 1)//32 + 1` has size 1 if s0 is 13, and is broadcast.
         """
         if not (self.env.guards and number.is_Integer):
             return False
@@ -295,16 +300,16 @@ class Symbols:
         return low + offset % max(high - low + 1, 1)
 
     def _example(self, low: Any, high: int | None) -> int:
-        """A size in the range that no other symbol has, if there is one."""
+        """Return a size in the range that no other symbol has, if possible."""
         if high is not None and high - low < 1000:
             return low + (next(self._examples) % (high - low + 1))
         return next(self._examples) + max(int(low) - 2, 0)
 
     def expression(self, text: str) -> Any:
-        """The sympy expression that a type spells.
+        """Parse the sympy expression of a type.
 
         Raises:
-            ParseFailure: the text is no arithmetic expression.
+            ParseFailure: the text is not an arithmetic expression.
         """
         found = self._expressions.get(text)
         if found is None:
@@ -341,18 +346,18 @@ class Symbols:
         raise ParseFailure(f"{text!r} is not a symbolic expression")
 
     def _pair(self, tree: ast.expr, text: str) -> Any:
-        """A value of `Piecewise` and where it holds."""
+        """Parse a value of `Piecewise` and its condition."""
         if not isinstance(tree, ast.Tuple) or len(tree.elts) != 2:
             raise ParseFailure(f"{text!r} is not a symbolic expression")
         return tuple(self._read(item, text) for item in tree.elts)
 
     def stated(self, text: str, values: Mapping[str, int]) -> Number | str:
-        """A number as a type spells it once some of its symbols have values."""
+        """Substitute some symbols in a number's text; the result is a number or a text."""
         known = {self.symbol(name): sympy.Integer(value) for name, value in values.items()}
         return _plain(self.expression(text).subs(known))
 
     def size(self, dim: Dim) -> int | torch.SymInt:
-        """A dimension as torch takes it."""
+        """Convert a dimension to an int or a `SymInt`."""
         if isinstance(dim, int):
             return dim
         if dim == UNKNOWN:
@@ -360,7 +365,7 @@ class Symbols:
         return self.env.create_symintnode(self.expression(str(dim)), hint=None)
 
     def number(self, type_: IntType | FloatType | BoolType) -> Any:
-        """A run-time number as torch takes it."""
+        """Convert a dynamic number to torch's representation."""
         expression = self.expression(type_.data)
         if not isinstance(_plain(expression), str):
             kind = {IntType: int, FloatType: float, BoolType: bool}[type(type_)]
@@ -372,7 +377,9 @@ class Symbols:
         return self.env.create_symboolnode(expression)
 
     def fake(self, type_: Attribute, order: Sequence[int] | None = None) -> Any:
-        """A fake tensor of a tensor type, laid out in a dim order; numbers as they are."""
+        """Create a fake tensor of a tensor type in a dim order; numbers are converted
+        by `number`.
+        """
         if isinstance(type_, IntType | FloatType | BoolType):
             return self.number(type_)
         if not isinstance(type_, TensorType):
@@ -392,7 +399,7 @@ _TRIES = 16
 
 
 def _plain(expression: Any) -> Number | str:
-    """An expression as a number where it is one, else as its text."""
+    """Convert a constant expression to a number, and any other to text."""
     if expression in (sympy.true, sympy.false):
         return bool(expression)
     if not expression.is_number:

@@ -1,10 +1,10 @@
-"""torch-mlir's `torch` dialect as text: operators of torch, spelled as torch-mlir spells them.
+"""torch-mlir's `torch` dialect as text: operators of torch in torch-mlir's notation.
 
     %int1 = torch.constant.int 1
     %0 = torch.aten.add.Tensor %a, %b, %int1 : !torch.vtensor<[2],f32>, … -> !torch.vtensor<[2],f32>
 
-An op has values, attributes and types; what they mean is said where programs come in
-(`translate/upstream`). Their classes are made as a text names them.
+An op has values, attributes and types. The importer defines its semantics (`translate/upstream`).
+Op classes are created when a text first uses them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _CONSTANTS = ("int", "float", "bool", "str", "none", "number", "device")
 
 
 class _Sized(ParametrizedAttribute, TypeAttribute):
-    """A tensor: sizes (none: of unknown rank), element type (none: unknown)."""
+    """A tensor type: sizes (none: unknown rank) and element type (none: unknown)."""
 
     shape: ArrayAttr[IntAttr] | StringAttr = param_def()
     element: Attribute = param_def()
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        """`<[2,?],f32>`, `<*,f32>`, or nothing."""
+        """Parse `<[2,?],f32>`, `<*,f32>`, or nothing."""
         if parser.parse_optional_punctuation("<") is None:
             return [StringAttr("*"), StringAttr("unk")]
         shape: Attribute = StringAttr("*")
@@ -65,7 +65,7 @@ class _Sized(ParametrizedAttribute, TypeAttribute):
         return [shape, held]
 
     def print_parameters(self, printer: Printer) -> None:
-        """As torch-mlir prints them."""
+        """Print the parameters as torch-mlir does."""
         if isinstance(self.shape, StringAttr):
             text = "*"
         else:
@@ -83,14 +83,14 @@ def _size(parser: AttrParser) -> int:
 
 @irdl_attr_definition
 class VTensor(_Sized):
-    """A tensor as a value."""
+    """A tensor with value semantics."""
 
     name = "torch.vtensor"
 
 
 @irdl_attr_definition
 class NonValueTensor(_Sized):
-    """A tensor that may be written to."""
+    """A tensor that may be mutated."""
 
     name = "torch.tensor"
 
@@ -102,13 +102,13 @@ class _Plain(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        """Whatever stands between `<` and the `>` that closes it."""
+        """Parse the text between `<` and the matching `>`."""
         if parser.parse_optional_punctuation("<") is None:
             return [StringAttr("")]
         return [StringAttr(TextParser.sharing_state(cast(Parser, parser)).text_to_bracket())]
 
     def print_parameters(self, printer: Printer) -> None:
-        """As they were read."""
+        """Print the parameters unchanged."""
         printer.print_string(f"<{self.text.data}>" if self.text.data else "")
 
 
@@ -125,7 +125,7 @@ PLAIN = {
 
 
 def plain_type(kind: str) -> Attribute:
-    """`!torch.int` and its like."""
+    """Return `!torch.int` and similar types."""
     return PLAIN[kind](StringAttr(""))
 
 
@@ -135,11 +135,11 @@ class TorchOp(IRDLOperation):
     args = var_operand_def()
     res = var_result_def()
     value = opt_prop_def()
-    """Of a constant."""
+    """The value of a constant."""
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """Read the op as torch-mlir prints it."""
+        """Parse the op as torch-mlir prints it."""
         word = cls.name.removeprefix("torch.")
         if word.startswith("constant."):
             return cls._constant(parser, word.removeprefix("constant."))
@@ -169,7 +169,7 @@ class TorchOp(IRDLOperation):
 
     @classmethod
     def _types(cls, parser: Parser) -> tuple[list[Attribute], list[Attribute]]:
-        """`T, T -> R`, `(T, T) -> R`, `T to R`, `T`."""
+        """Parse the types: `T, T -> R`, `(T, T) -> R`, `T to R` or `T`."""
         if parser.parse_optional_punctuation(":") is None:
             return [], []
         given = _listed(parser)
@@ -196,7 +196,7 @@ class TorchOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        """As torch-mlir prints it."""
+        """Print the op as torch-mlir does."""
         if self.value is not None and self.name != "torch.operator":
             self._print_constant(printer, self.value)
             return
@@ -228,7 +228,7 @@ class TorchOp(IRDLOperation):
 
 
 def _literal(parser: Parser, kind: str) -> Attribute:
-    """The number of a constant."""
+    """Parse the number of a constant."""
     if kind == "float" and (bits := TextParser.sharing_state(parser).at_bits()) is not None:
         return FloatAttr(float_of_bits(bits, f64), f64)
     value = parser.parse_number(allow_boolean=True)
@@ -240,7 +240,7 @@ def _literal(parser: Parser, kind: str) -> Attribute:
 
 
 def _listed(parser: Parser) -> list[Attribute]:
-    """Types in brackets or without."""
+    """Parse types, in brackets or without."""
     if TextParser.sharing_state(parser).at_punctuation("("):
         return list(parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type))
     return list(parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type))
@@ -248,7 +248,7 @@ def _listed(parser: Parser) -> list[Attribute]:
 
 @cache
 def find_torch_op(name: str) -> type[Operation] | None:
-    """The class of an op of torch-mlir; None for other names."""
+    """Return the class of an op of torch-mlir; None for other names."""
     if not name.startswith(("torch.", "torch_c.")):
         return None
     return irdl_op_definition(type("TorchOp_", (TorchOp,), {"name": name, "__doc__": f"`{name}`."}))

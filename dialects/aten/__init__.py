@@ -2,7 +2,7 @@
 
 A class is named after its overload: `aten.mul.Scalar` is `MulScalar`, `aten.conv2d.default` is
 `Conv2dDefault`, `quantized_decomposed.quantize_per_tensor.default` is
-`QuantizedDecomposedQuantizePerTensorDefault`. It is imported when it is first named:
+`QuantizedDecomposedQuantizePerTensorDefault`. It is imported on first use:
 
     from stepwell.dialects import aten
 
@@ -25,7 +25,7 @@ from stepwell.dialects.aten.attributes import ComplexArg, Dynamic, NoneArg
 from stepwell.dialects.aten.generated import HOME
 
 Aten = Dialect("aten", [], [NoneArg, Dynamic, ComplexArg])
-"""The attributes of schema ops; the ops themselves are found by name (`registry.find`)."""
+"""The attributes of schema ops; the op classes are found by name (`registry.find`)."""
 
 
 def __getattr__(name: str) -> Any:

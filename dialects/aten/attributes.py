@@ -1,9 +1,9 @@
-"""Schema arguments that are not tensors, as attributes: how each Python value is spelled.
+"""Attributes for schema arguments that are not tensors: the encoding of each Python value.
 
 int → `i64`, bool → `i1`, float → `f64`, str / layout / device / memory format → string, a dtype →
-the element type itself, None → `#aten.none`, a list of ints or floats → `array<…>`, any other
-list → an array attribute. A number known only at run time is `#aten.dyn`; the n-th one in schema
-order stands for the n-th operand of the op's `dynamic` group.
+the element type itself, None → `#aten.none`, a list of ints or floats → `array<…>`, any other list
+→ an array attribute. A number that is computed at run time is `#aten.dyn`; the n-th one in schema
+order refers to the n-th operand of the op's `dynamic` group.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from stepwell.ir.diagnostics import StepwellError
 
 @irdl_attr_definition
 class NoneArg(ParametrizedAttribute):
-    """`#aten.none`: None was passed."""
+    """`#aten.none`: the argument is None."""
 
     name = "aten.none"
 
@@ -70,7 +70,7 @@ def _ints(values: tuple[int, ...]) -> DenseArrayBase:
 
 
 def scalar_attribute(value: Any) -> Attribute:
-    """The attribute of one Python scalar, string, element type or None."""
+    """Convert a Python scalar, string, element type or None to an attribute."""
     if value is None:
         return NONE
     if isinstance(value, bool):
@@ -91,7 +91,7 @@ def scalar_attribute(value: Any) -> Attribute:
 
 
 def attribute(value: Any, argument: Argument | None = None) -> Attribute:
-    """The attribute of an argument's Python value; SSA values become `#aten.dyn`."""
+    """Convert an argument's Python value to an attribute; SSA values become `#aten.dyn`."""
     if not isinstance(value, list | tuple):
         if argument is not None and argument.type.base == "float" and type(value) is int:
             return FloatAttr(float(value), f64)
@@ -109,7 +109,9 @@ def attribute(value: Any, argument: Argument | None = None) -> Attribute:
 
 
 def python_value(attr: Attribute, dynamic: Iterator[SSAValue]) -> Any:
-    """The Python value of an argument's attribute, `#aten.dyn` drawn from `dynamic` in order."""
+    """Convert an argument's attribute to a Python value; each `#aten.dyn` takes the next of
+    `dynamic`.
+    """
     reader = in_place(attr)
     if reader is not None:
         return reader(attr)
@@ -123,7 +125,9 @@ def python_value(attr: Attribute, dynamic: Iterator[SSAValue]) -> Any:
 
 
 def in_place(attr: Attribute) -> Callable[[Any], Any] | None:
-    """What reads an attribute that holds its value whole: nothing of it is known at run time."""
+    """Return the function that reads an attribute without dynamic values; None for other
+    attributes.
+    """
     return _READERS.get(type(attr))
 
 
@@ -151,7 +155,7 @@ _READERS: dict[type[Attribute], Callable[[Any], Any]] = {
 
 
 def count_dynamic(attr: Attribute) -> int:
-    """How many `dynamic` operands an argument's attribute stands for."""
+    """Count the `dynamic` operands to which an argument's attribute refers."""
     if isinstance(attr, Dynamic):
         return 1
     if isinstance(attr, ArrayAttr):
@@ -178,14 +182,15 @@ _SCALAR_TYPES: dict[object, Attribute] = {
     "long": dtypes.i64,
     "float": dtypes.f32,
 }
-"""Element types by the numbers and names that schemas write for a default dtype (PyTorch,
-c10/core/ScalarType.h)."""
+"""Element types by the numbers and names of default dtypes in schemas (PyTorch,
+c10/core/ScalarType.h).
+"""
 
 
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
-"""Memory formats by the number that schemas write for a default (c10/core/MemoryFormat.h)."""
+"""Memory formats by the number of a default in schemas (c10/core/MemoryFormat.h)."""
 
 
 def scalar_type(default: object) -> Attribute | None:
-    """The element type that a schema's default dtype stands for; None for None."""
+    """Return the element type of a schema's default dtype; None for None."""
     return None if default is None else _SCALAR_TYPES[default]

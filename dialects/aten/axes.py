@@ -1,6 +1,7 @@
-"""The axis maps of ATen operators: which axis of which operand each axis of a result is.
+"""The axis maps of ATen operators: which axis of which operand each axis of a result corresponds
+to.
 
-Run-time sizes stand behind the tensors among the operands; no map says anything of them.
+Dynamic sizes follow the tensors among the operands; maps do not cover them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _at(number: int, rank: int) -> int:
 
 
 def _tensors(op: SchemaOp) -> int:
-    """How many of the first operands are tensors."""
+    """Count the leading operands that are tensors."""
     return sum(isinstance(value.type, TensorType) for value in op.operands)
 
 
@@ -90,7 +91,7 @@ def _reshape(op: SchemaOp, result: int) -> AxisMap | None:
 
 @_maps("prelu.default")
 def _prelu(op: SchemaOp, result: int) -> AxisMap | None:
-    """One slope, or one for each place on the second axis."""
+    """One slope, or one for each index of the second axis."""
     shape, slopes = _shape(op.operands[0]), _shape(op.operands[1])
     along = 1 if len(shape) > 1 else 0
     reads = tuple(Once() if size == 1 or not shape else Along(along) for size in slopes)
@@ -129,7 +130,9 @@ def _slice(op: SchemaOp, result: int) -> AxisMap | None:
 
 
 def _sliced(axis: int, start: object, step: object, size: Dim) -> Link:
-    """An axis from `start` on, which counts from the end below 0 and ends where the axis does."""
+    """The link of an axis sliced from `start` on; a negative start counts from the end, and starts
+    are clamped to the axis.
+    """
     start = 0 if start is None else start
     if not isinstance(start, int) or not isinstance(step, int):
         return All(axis)
@@ -151,7 +154,7 @@ def _without(rank: int, number: int) -> Links:
 def _cat(op: SchemaOp, result: int) -> AxisMap | None:
     shapes = [_shape(value) for value in op.operands]
     if len({len(shape) for shape in shapes}) > 1:
-        return None  # Empty tensors of one axis, which torch leaves out.
+        return None  # Empty tensors of rank 1, which torch ignores.
     return mapped(op, *concatenated(shapes, _at(op.arg("dim"), len(shapes[0]))))
 
 
@@ -286,7 +289,9 @@ def _index_select(op: SchemaOp, result: int) -> AxisMap | None:
 
 @_maps("index.Tensor")
 def _index(op: SchemaOp, result: int) -> AxisMap | None:
-    """The axes of indices stand where theirs were if these are neighbors, else they lead."""
+    """Adjacent indexed axes are replaced in place by those of the indices; otherwise the latter
+    lead.
+    """
     indices = op.arg("indices")
     at = [axis for axis, index in enumerate(indices) if index is not None]
     if not at or any(element(indices[axis].type) not in (i32, i64) for axis in at):
@@ -296,9 +301,10 @@ def _index(op: SchemaOp, result: int) -> AxisMap | None:
     first = at[0] if at == list(range(at[0], at[-1] + 1)) else 0
     common = _shape(op.results[0])[first : first + wide]
     others = [axis for axis in range(len(_shape(op.operands[0]))) if axis not in at]
-    stands = {axis: n if n < first else n + wide for n, axis in enumerate(others)}
+    positions = {axis: n if n < first else n + wide for n, axis in enumerate(others)}
     links = tuple(
-        Along(stands[axis]) if axis in stands else All() for axis in range(len(others) + len(at))
+        Along(positions[axis]) if axis in positions else All()
+        for axis in range(len(others) + len(at))
     )
     places = [tuple(_shifted(link, first) for link in broadcast(s, common)) for s in shapes]
     return mapped(op, links, *places)
@@ -325,7 +331,7 @@ def _softmax(op: SchemaOp, result: int) -> AxisMap | None:
 @_maps("diff.default", "slice_scatter.default", "scatter.value", "scatter.src",
       "scatter_add.default")  # fmt: skip
 def _mixed(op: SchemaOp, result: int) -> AxisMap | None:
-    """All tensors along one axis, each of its own length there."""
+    """All tensors have a length of their own along one axis, which is mixed."""
     rank = len(_shape(op.operands[0]))
     rows = along_rows(rank, (_at(op.arg("dim"), rank),))
     return mapped(op, *[rows] * _tensors(op))

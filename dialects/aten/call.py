@@ -1,4 +1,6 @@
-"""How a call is written: by position, by name, with None said aloud; and what every call op has."""
+"""The style of a call: arguments by position or by name, explicit None; and the base class of call
+ops.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from stepwell.dialects.aten.schema import Argument, Schema
 
 SEGMENTS = "operandSegmentSizes"
 KEYWORDS_FROM = "aten.keywords_from"
-"""Attribute: the first argument that was passed by name though it could stand by position."""
+"""Attribute: the first argument that is passed by name although it could be passed by position."""
 EXPLICIT_NONE = "aten.explicit_none"
-"""Attribute: the optional tensors for which None was written where it could be left out."""
+"""Attribute: the optional tensors for which the call has an explicit None that could be omitted."""
 
 Manner = Literal["position", "name", "filler"]
 
@@ -23,9 +25,10 @@ Manner = Literal["position", "name", "filler"]
 def call_layout(
     arguments: Sequence[Argument], given: Container[str], first_keyword: str | None
 ) -> dict[str, Manner]:
-    """How each argument is written in a call: by position, by name, or as a None that fills a gap.
+    """Decide how each argument is written in a call: by position, by name, or as a None that fills
+    a gap.
 
-    Only an optional tensor can fill a gap, since an omitted one and None are the same operand.
+    Only an optional tensor can fill a gap, because an omitted one and None are the same operand.
     """
     layout: dict[str, Manner] = {}
     by_position = True
@@ -42,7 +45,9 @@ def call_layout(
 
 
 def _bridges(rest: Sequence[Argument], given: Container[str], first_keyword: str | None) -> bool:
-    """Whether Nones from the first argument on lead to one that is given by position."""
+    """Whether a sequence of Nones leads from the first argument to one that is passed
+    by position.
+    """
     for argument in rest:
         if argument.keyword_only or argument.name == first_keyword:
             return False
@@ -56,36 +61,38 @@ def _bridges(rest: Sequence[Argument], given: Container[str], first_keyword: str
 def call_style(
     arguments: Sequence[Argument], written: dict[str, Manner], nones: Sequence[str]
 ) -> dict[str, Attribute]:
-    """The attributes that a written call implies: what was passed by name, which None was said."""
+    """Return the attributes that record a call's style: arguments by name, explicit Nones."""
     keyword: str | None = None
     if call_layout(arguments, written, None) != written:
         names = (a.name for a in arguments if not a.keyword_only)
         keyword = next((name for name in names if written.get(name) == "name"), None)
-    said: list[str] = []
+    explicit: list[str] = []
     if nones:
         fillers = call_layout(arguments, [n for n in written if n not in nones], keyword)
-        said = [name for name in nones if fillers.get(name) != "filler"]
+        explicit = [name for name in nones if fillers.get(name) != "filler"]
     style: dict[str, Attribute] = {}
     if keyword is not None:
         style[KEYWORDS_FROM] = StringAttr(keyword)
-    if said:
-        style[EXPLICIT_NONE] = ArrayAttr([StringAttr(name) for name in said])
+    if explicit:
+        style[EXPLICIT_NONE] = ArrayAttr([StringAttr(name) for name in explicit])
     return style
 
 
 class CallOp(IRDLOperation):
-    """An op that is a call of its schema."""
+    """An op that represents a call by its schema."""
 
     SCHEMA: ClassVar[Schema]
     HAS_SEGMENTS: ClassVar[bool]
 
     def group_sizes(self) -> tuple[int, ...]:
-        """How many operands each group has: one group a tensor argument, then `dynamic`."""
+        """Return the number of operands of each group: one group per tensor argument, then
+        `dynamic`.
+        """
         raise NotImplementedError
 
     @classmethod
     def from_arguments(
         cls, given: dict[str, Any], result_types: Sequence[Attribute] | None = None
     ) -> Self:
-        """An op from a dictionary of schema arguments; omitted ones keep their default."""
+        """Create an op from a dictionary of schema arguments; omitted ones keep their default."""
         raise NotImplementedError

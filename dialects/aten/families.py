@@ -1,8 +1,7 @@
-"""The families of ATen's operators: `stepwell.ir.declared.families` says what each of them means.
+"""The families of ATen's operators; `stepwell.ir.declared.families` defines them.
 
-An overload is named as in a schema, without `.default`. What PyTorch tags it says itself:
-`tests/aten/test_families.py` compares `elementwise` and `random` with `torch.Tag`, and runs what
-moves.
+An overload is named as in its schema, without `.default`. `tests/aten/test_families.py` compares
+`elementwise` and `random` with PyTorch's tags (`torch.Tag`) and runs the data movements.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ _COPIED = frozenset(
     """alias detach diagonal expand lift_fresh narrow permute select slice split split_with_sizes
     squeeze t transpose unbind unsqueeze view""".split()
 )
-"""Views that torch has a copying form of."""
+"""Views with a copying variant in torch."""
 
 
 def _name(overload: str, form: str = "") -> str:

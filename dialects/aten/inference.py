@@ -1,11 +1,11 @@
-"""Result types of schema ops: by rules of our own for hot operators, else by torch's own kernels.
+"""Result types of schema ops: by rules for frequent operators, else by torch's meta kernels.
 
-Torch knows the shape of every operator's result: it runs the operator on fake tensors, with
-symbolic sizes where a dimension is not a number. What it found is kept for each (op, types,
-arguments), so the repeated blocks of a network cost a dictionary look-up.
+Torch infers the shape of every operator's result: it runs the operator on fake tensors, with
+symbolic sizes for dynamic dimensions. Results are cached for each (op, types, arguments), so that
+the repeated blocks of a network cost a dictionary look-up.
 
-With symbolic sizes the answer may hang on a decision (are `s0` and `s1` equal?) that export took
-with the example inputs at hand. Where torch cannot decide, the op's own statement stands.
+With symbolic sizes the result may depend on a decision (are `s0` and `s1` equal?) that export made
+with the example inputs. If torch cannot decide, the op's stated types are used.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 Key = tuple[Any, ...]
 _BY_IDENTITY: dict[Key, tuple[Sequence[Attribute], Any]] = {}
-"""Result types by the identity of types and properties; what the identities name is held too."""
+"""Result types by the identity of types and properties, which are stored too to keep them alive."""
 _BY_VALUE: dict[Key, Sequence[Attribute]] = {}
 _SYMBOLIC: dict[Key, Sequence[Attribute]] = {}
-"""Result types where sizes are expressions."""
+"""Result types with symbolic sizes."""
 _CAPACITY = 100_000
 
 
 @infers(SchemaOp)
 def infer_schema_op(op: SchemaOp) -> Sequence[Attribute]:
-    """The result types of an op.
+    """Infer the result types of an op.
 
     Raises:
-        StepwellError: torch refuses such operands; or an op that states no results has results
-            that depend on what is only known at run time.
+        StepwellError: torch rejects such operands; or an op without stated results has results that
+            depend on what is only known at run time.
     """
     held = (*(value.type for value in op.operands), *op.properties.values())
     identity = (type(op), *op.properties, *map(id, held))
@@ -57,7 +57,7 @@ def infer_schema_op(op: SchemaOp) -> Sequence[Attribute]:
     types = _BY_VALUE.get(key)
     if types is None:
         types = _static_types(op)
-        if any(_is_symbolic(type_) for type_ in types):  # Only data say how many there are.
+        if any(_is_symbolic(type_) for type_ in types):  # The number of elements depends on data.
             return _symbolic(op)
     if len(_BY_IDENTITY) >= _CAPACITY:
         _BY_IDENTITY.clear()
@@ -85,7 +85,7 @@ def _static_types(op: SchemaOp) -> Sequence[Attribute]:
 
 
 def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute]:
-    """What torch's own kernels give for fake operands of these types."""
+    """Return the result types of torch's kernels for fake operands of these types."""
     from stepwell.dialects.symbols import Symbols, asked_quietly, flat_types
     from stepwell.ir.compat.torch.torch_private import UnsupportedOperatorException
 
@@ -104,7 +104,7 @@ def by_torch(op: SchemaOp, symbols: Symbols | None = None) -> Sequence[Attribute
         raise
     except UnsupportedOperatorException:
         return _stated(op, "torch has no shape function for it")
-    except Exception as error:  # the kernels raise whatever they like
+    except Exception as error:  # the kernels raise any class
         lines = str(error).splitlines() or [type(error).__name__]
         raise StepwellError(lines[0]) from error
 
@@ -116,7 +116,7 @@ def _stated(op: SchemaOp, reason: str) -> list[Attribute]:
 
 
 def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
-    """Types where sizes are expressions: torch's answer if it needed no guess."""
+    """Infer types with symbolic sizes: torch's result if it needed no guess."""
     if any(UNKNOWN in dims(v.type) for v in op.operands if isinstance(v.type, TensorType)):
         return _stated(op, "a dimension of an operand is unknown")
     ruled = _by_rule(op)
@@ -137,10 +137,10 @@ def _symbolic(op: SchemaOp) -> Sequence[Attribute]:
 
 
 def _ends_within(op: SchemaOp) -> Sequence[Attribute] | None:
-    """What a slice gives up to an end of run time that the program states to lie on the axis.
+    """Infer a slice up to a dynamic end that the program asserts to be within the axis.
 
-    A table of 17 rows, cut to the `h*w + 1` of an image, is as long as the program says; torch,
-    which does not know what it exported, takes the example's size for the lesser one.
+    A table of 17 rows, cut to the `h*w + 1` of an image, has that length in the program. Torch does
+    not know the assertion and takes the example's size for the lesser one.
     """
     if op.name != "aten.slice.Tensor" or op.arg("step") not in (None, 1):
         return None
@@ -158,7 +158,9 @@ def _ends_within(op: SchemaOp) -> Sequence[Attribute] | None:
 
 
 def _by_rule(op: SchemaOp) -> Sequence[Attribute] | None:
-    """A rule of our own moves sizes or compares their expressions; it decides nothing of them."""
+    """Apply a rule, which moves sizes or compares their expressions and decides nothing
+    about them.
+    """
     rule = rule_for(op.name)
     if rule is None or (op.SCHEMA.takes_runtime_scalars and op.group_sizes()[-1]):
         return None
@@ -166,7 +168,9 @@ def _by_rule(op: SchemaOp) -> Sequence[Attribute] | None:
 
 
 def _symbolic_key(op: SchemaOp) -> Key:
-    """What the answer hangs on: types, arguments, what is stated, and the symbols' ranges."""
+    """Return what the result depends on: types, arguments, stated types, and the
+    symbols' ranges.
+    """
     method = method_of(op)
     return (
         type(op),
@@ -178,7 +182,7 @@ def _symbolic_key(op: SchemaOp) -> Key:
 
 
 def _asked(op: SchemaOp) -> Sequence[Attribute]:
-    """Torch's answer if it needed no guess, else what the op states."""
+    """Return torch's result if it needed no guess, else what the op states."""
     from stepwell.dialects.symbols import Symbols
     from stepwell.ir.compat.torch.torch_private import enable_python_dispatcher
 
@@ -190,7 +194,7 @@ def _asked(op: SchemaOp) -> Sequence[Attribute]:
     found = _judged(op, inferred, symbols)
     if not symbols.env.guards or list(found) == [result.type for result in op.results]:
         return found
-    # Kernels in C++ want some sizes as plain integers, and take the example's for them.
+    # C++ kernels require some sizes as plain integers, and use the example's.
     again = Symbols(ranges_around(op))
     try:
         with enable_python_dispatcher():
@@ -200,7 +204,7 @@ def _asked(op: SchemaOp) -> Sequence[Attribute]:
 
 
 def _judged(op: SchemaOp, inferred: Sequence[Attribute], symbols: Symbols) -> Sequence[Attribute]:
-    """What torch says, where the op does not state one of the types that it allows."""
+    """Return torch's types, except where the op states another type that they allow."""
     if not op.results:
         if symbols.env.replacements:
             _stated(op, "they depend on which sizes are equal")
@@ -216,7 +220,7 @@ def _judged(op: SchemaOp, inferred: Sequence[Attribute], symbols: Symbols) -> Se
 
 
 def _agree(stated: Attribute, attribute: Attribute, symbols: Symbols, known: set[Any]) -> bool:
-    """Whether a stated type is one that torch's answer allows."""
+    """Whether torch's result allows a stated type."""
     if stated == attribute:
         return True
     if isinstance(stated, IntType | FloatType | BoolType):
@@ -235,7 +239,7 @@ def _agree(stated: Attribute, attribute: Attribute, symbols: Symbols, known: set
 
 
 def _same(stated: str, found: str, symbols: Symbols, known: set[Any]) -> bool:
-    """Whether two expressions are equal, or one hangs on a guess or on data."""
+    """Whether two expressions are equal, or one depends on a guess or on data."""
     ours, theirs = symbols.expression(stated), symbols.expression(found)
     if ours == theirs or bool(symbols.env.replacements):
         return True

@@ -1,8 +1,8 @@
-"""The meaning of a schema op: call the torch operator it is made from.
+"""Interpretation of schema ops by calls of the torch operators.
 
-Each class has a plan, made on first use: the overload and, for every argument, how its attribute
-becomes the Python object that torch takes. Views come back as views; the caller of a program
-never sees one of its weights (`Interpreter.call` copies what could be written to).
+Each class has a plan, created on first use: the overload, and for every argument the conversion of
+its attribute to a Python object of torch. Views are returned as views; the caller of a program
+never receives one of its weights (`Interpreter.call` copies what could be written to).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WRITES_UNDECLARED: dict[str, tuple[str, ...]] = {
     "aten.miopen_batch_norm.default": _RUNNING_STATISTICS,
     "aten.native_batch_norm.default": _RUNNING_STATISTICS,
 }
-"""Operators that write to arguments which their schema does not mark; they are given copies."""
+"""Operators that write to arguments without an annotation in their schema; they receive copies."""
 
 
 def _view(self: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
@@ -54,11 +54,11 @@ BY_VALUE: dict[str, Callable[..., Any]] = {
     "aten.view.default": _view,
     "aten._unsafe_view.default": _view,
 }
-"""Operators that torch refuses for some strides: values here have none."""
+"""Operators that torch rejects for some strides; values of the interpreter have no strides."""
 
 
 def torch_object(name: str) -> Any:
-    """`strided`, `torch.channels_last` … → the layout or memory format of that name."""
+    """Return the layout or memory format of a name: `strided`, `torch.channels_last`, …."""
     found = getattr(torch, name.removeprefix("torch."), None)
     if not isinstance(found, torch.layout | torch.memory_format):
         raise StepwellError(f"torch has no layout or memory format {name!r}")
@@ -85,16 +85,19 @@ class Plan:
 
     overload: Callable[..., Any]
     shape: Callable[..., Any]
-    """What gives results for operands without data: the operator itself, or what was registered."""
+    """The function that infers results from meta tensors: the operator, or a registered
+    function.
+    """
     arguments: tuple[tuple[Argument, Callable[[Any], Any] | None], ...]
     copied: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a user says of an operator, where torch says nothing or something else.
+    """A user's implementation of an operator that torch lacks, or computes differently.
 
-    Both are called as the operator is; what it writes to are copies of its own, which they write.
+    Both functions have the operator's parameters; arguments that it writes to are passed as copies,
+    to which they write.
     """
 
     meaning: Callable[..., Any] | None = None
@@ -106,10 +109,10 @@ _REGISTERED: dict[str, Meaning] = {}
 
 
 def register_meaning(cls: type[SchemaOp], meaning: Meaning) -> None:
-    """Say what an op computes.
+    """Register the implementation of an op.
 
     Raises:
-        StepwellError: it has been said before.
+        StepwellError: it is registered already.
     """
     if cls.name in _REGISTERED:
         raise StepwellError(f"{cls.name} has a meaning registered already")
@@ -118,7 +121,7 @@ def register_meaning(cls: type[SchemaOp], meaning: Meaning) -> None:
 
 
 def plan_of(cls: type[SchemaOp]) -> Plan:
-    """The plan of a class.
+    """Return the plan of a class.
 
     Raises:
         StepwellError: torch does not know the operator.
@@ -128,7 +131,7 @@ def plan_of(cls: type[SchemaOp]) -> Plan:
         arguments = tuple((a, _CONVERTERS.get(a.type.base)) for a in cls.SCHEMA.arguments)
         copied = WRITES_UNDECLARED.get(cls.name, ()) + tuple(a.name for a in cls.SCHEMA.written)
         overload = BY_VALUE.get(cls.name) or torch_overload(cls)
-        if "uninitialized" in families_of(cls.name):  # Zeros are as good, and the same each time.
+        if "uninitialized" in families_of(cls.name):  # Zeros are valid, and reproducible.
             overload = _zeroed(overload)
         held = _REGISTERED.get(cls.name, Meaning())
         meaning, shape = held.meaning or overload, held.shape or overload
@@ -137,7 +140,9 @@ def plan_of(cls: type[SchemaOp]) -> Plan:
 
 
 def call_arguments(op: SchemaOp, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The positional and keyword arguments of the torch call, from the op's evaluated operands."""
+    """Return the positional and keyword arguments of the torch call from the op's evaluated
+    operands.
+    """
     plan = plan_of(type(op))
     sizes = op.group_sizes()
     properties = op.properties
@@ -191,7 +196,7 @@ def _tensors(op: SchemaOp, name: str, values: Sequence[Any]) -> list[Any] | None
 
 
 def flat_results(returned: Any) -> tuple[Any, ...]:
-    """What an operator returned, one entry a result: lists of tensors are spread out."""
+    """Flatten what an operator returned to one entry per result."""
     if returned is None:
         return ()
     if not isinstance(returned, tuple | list):
@@ -207,7 +212,7 @@ def flat_results(returned: Any) -> tuple[Any, ...]:
 
 @interprets(SchemaOp)
 def interpret(op: SchemaOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
-    """Call the operator. Its results are as torch gives them: views where it returns views."""
+    """Call the operator. Its results are torch's: views if the operator returns views."""
     positional, keywords = call_arguments(op, args)
     try:
         returned = plan_of(type(op)).overload(*positional, **keywords)
@@ -219,7 +224,7 @@ def interpret(op: SchemaOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
 def written_values(
     op: SchemaOp, positional: Sequence[Any], keywords: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments that a call has written to (they were copies), in the schema's order."""
+    """Return the arguments to which a call has written (copies), in the schema's order."""
     if not op.SCHEMA.is_mutable:
         return ()
     names = [argument.name for argument in op.SCHEMA.arguments]

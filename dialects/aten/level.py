@@ -1,4 +1,4 @@
-"""The `aten` level: programs as PyTorch states them."""
+"""The `aten` level: programs in PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from stepwell.dialects.aten.op import SchemaOp
 from stepwell.ir.levels import Level, register_level
 
 _NEIGHBORS = ("sym.", "control.", "quant.")
-"""Dialects whose ops stand beside torch's operators: scalars, control flow, quantized types."""
+"""Dialects whose ops may be next to torch's operators: scalars, control flow, quantized types."""
 
 
 def _refuses(op: Operation) -> str | None:
-    """Why an op may not stand at the aten level, or None."""
+    """Return why an op is not allowed at the aten level, or None."""
     if isinstance(op, SchemaOp) or op.name.startswith(_NEIGHBORS):
         return None
     return "it is not an operator of torch, a run-time scalar or control flow"
 
 
 ATEN_LEVEL = register_level(Level("aten", _refuses))
-"""What import gives: torch's operators in SSA form, nothing decomposed."""
+"""The level after import: torch's operators in SSA form, not decomposed."""

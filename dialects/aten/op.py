@@ -1,8 +1,9 @@
-"""`SchemaOp`: the base of every op made from a PyTorch schema.
+"""`SchemaOp`: the base class of all ops with a PyTorch schema.
 
-Tensor arguments are operands (`Tensor?` optional, `Tensor[]` variadic), everything else is a
-property named as in the schema; a missing property is an omitted argument. Numbers known only at
-run time are operands of the last group, `dynamic`. The text form follows the schema's order:
+Tensor arguments are operands (`Tensor?` optional, `Tensor[]` variadic). All other arguments are
+properties named as in the schema; a missing property is an omitted argument. Numbers that are
+computed at run time are operands of the last group, `dynamic`. The textual form follows the
+schema's order:
 
     %y = aten.conv2d.default(%x, %w, %b, [2, 2], [3, 3], groups=4) : (…) -> tensor<…>
 """
@@ -62,9 +63,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
     """An op whose operands, properties and results follow `SCHEMA`."""
 
     def does_as_family(self, family: Family) -> bool:
-        """A dropout draws while training and moves otherwise; of complex numbers, `adjoint`
-        gives others.
-        """
+        """Dropout is random in training; `adjoint` of complex numbers conjugates."""
         if "train" in self.SCHEMA.by_name:
             return (self.arg("train") is not False) == (family == "random")
         if self.name in _CONJUGATE:
@@ -74,7 +73,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
     # -- reading -----------------------------------------------------------------------------
 
     def group_sizes(self) -> tuple[int, ...]:
-        """How many operands each group has: one group a tensor argument, then `dynamic`."""
+        """Return the operand count of each tensor argument, then of `dynamic`."""
         if self.HAS_SEGMENTS:
             sizes = self.properties.get(SEGMENTS)
             if not isinstance(sizes, DenseArrayBase):
@@ -88,10 +87,10 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         return _implied_sizes(type(self), len(operands_of(self)))
 
     def present(self) -> dict[str, Any]:
-        """The arguments that were passed, by schema name, as Python and SSA values.
+        """Return the arguments that were passed, by schema name, as Python and SSA values.
 
-        Tensor lists are lists of values (None where an optional element is absent), dtypes are
-        element types, everything else is the plain Python value.
+        Tensor lists are lists of values (None for an absent optional element), dtypes are element
+        types, everything else is the plain Python value.
         """
         sizes = self.group_sizes()
         operands = operands_of(self)
@@ -136,12 +135,12 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         return list(values)
 
     def arg(self, name: str) -> Any:
-        """One argument, with its default where it was omitted; lists of fixed size expanded."""
+        """Return an argument or its default; lists of fixed size are expanded."""
         readers = _READERS.get(type(self))
         return (_readers(type(self)) if readers is None else readers)[name](self)
 
     def operand(self, name: str) -> SSAValue | None:
-        """A tensor argument as an SSA value, None where it was omitted or None."""
+        """Return a tensor argument as an SSA value, or None if it was omitted or None."""
         argument = self.SCHEMA.by_name.get(name)
         if argument is None:
             return None
@@ -152,7 +151,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         return value if isinstance(value, SSAValue) else None
 
     def _group(self, argument: Argument) -> Sequence[SSAValue]:
-        """The operands of one tensor argument."""
+        """Return the operands of one tensor argument."""
         sizes = self.group_sizes()
         at = _group_numbers(type(self))[argument.name]
         offset = sum(sizes[:at])
@@ -167,7 +166,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         raise StepwellError(f"{self.name}: argument {argument.name} is missing")
 
     def bind(self) -> tuple[list[Any], dict[str, Any]]:
-        """The positional and keyword arguments as the program passed them."""
+        """Return the positional and keyword arguments as in the program's call."""
         found = self.present()
         marker = self.attributes.get(KEYWORDS_FROM)
         first_keyword = marker.data if isinstance(marker, StringAttr) else None
@@ -186,11 +185,11 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
     def make(
         cls, *args: Any, result_types: Sequence[Attribute] | None = None, **kwargs: Any
     ) -> Self:
-        """An op from Python and SSA values, as one would call the operator.
+        """Create an op from Python and SSA values, like a call of the operator.
 
         Args:
             args, kwargs: schema arguments; tensors are SSA values (or ops with one result).
-            result_types: stated types; inferred from the operands if None.
+            result_types: the result types; inferred from the operands if None.
 
         Raises:
             StepwellError: an argument is missing, unknown, or of the wrong kind.
@@ -198,7 +197,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         positional = _positional(cls)
         if len(args) > len(positional):
             raise StepwellError(
-                f"{cls.name}: {len(args)} positional arguments, at most {len(positional)} taken"
+                f"{cls.name}: {len(args)} positional arguments, the limit is {len(positional)}"
             )
         given = dict(zip(positional, args, strict=False))
         for name, value in kwargs.items():
@@ -211,7 +210,7 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
     def from_arguments(
         cls, given: dict[str, Any], result_types: Sequence[Attribute] | None = None
     ) -> Self:
-        """An op from a dictionary of schema arguments; omitted ones keep their default."""
+        """Create an op from a dictionary of schema arguments; omitted ones keep their default."""
         operands: list[SSAValue] = []
         sizes: list[int] = []
         properties: dict[str, Attribute] = {}
@@ -270,11 +269,11 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
     # -- text --------------------------------------------------------------------------------
 
     def pretty_text(self, printer: TextPrinter) -> str | None:
-        """The op as the call of its operator; None where it breaks its schema."""
+        """Print the op as the call of its operator; None if it does not follow its schema."""
         return spell(self, printer)
 
     def print(self, printer: Printer) -> None:
-        """The op as the call of its operator, for a printer that is not ours."""
+        """Print the op as the call of its operator, with a printer of xDSL."""
         text = self.pretty_text(TextPrinter.sharing_names(printer))
         if text is None:
             printer.print_op_with_default_format(self)
@@ -283,13 +282,13 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        """Read what `pretty_text` writes."""
+        """Parse the output of `pretty_text`."""
         return parse_call(cls, parser)
 
     # -- checking ----------------------------------------------------------------------------
 
     def verify_(self) -> None:
-        """Arguments are of the schema's kinds and `#aten.dyn`s match the `dynamic` group."""
+        """Check the kinds of arguments, and `#aten.dyn`s against the `dynamic` group."""
         schema = self.SCHEMA
         known = {a.name for a in schema.arguments if not a.type.is_tensor}
         needed = 0
@@ -311,12 +310,12 @@ class SchemaOp(Verifies, HasAxes, HasFamilies, CallOp):
         have = self.group_sizes()[-1] if schema.takes_runtime_scalars else 0
         if needed != have:
             raise VerifyException(
-                f"{self.name}: {needed} arguments are run-time values, {have} operands give them"
+                f"{self.name}: {needed} arguments are dynamic, there are {have} such operands"
             )
 
 
 def stated_default(argument: Argument) -> Any:
-    """What an argument is where it is not passed; None if the schema states nothing."""
+    """Return the value of an omitted argument; None if the schema has no default."""
     if not argument.default:
         return None
     value = argument.default[0]
@@ -332,7 +331,7 @@ _READERS: dict[type[SchemaOp], dict[str, Reader]] = {}
 
 
 def _readers(cls: type[SchemaOp]) -> dict[str, Reader]:
-    """What reads each argument of a class of op."""
+    """Build the reader of each argument of an op class."""
     readers = {a.name: _reader(cls, a) for a in cls.SCHEMA.arguments}
     return _READERS.setdefault(cls, readers)
 
@@ -341,8 +340,8 @@ def _reader(cls: type[SchemaOp], argument: Argument) -> Reader:
     name, is_list = argument.name, argument.type.is_list
     if argument.type.is_tensor:
         at = _group_numbers(cls)[name]
-        ahead = cls.SCHEMA.tensor_arguments[: at + 1]
-        if not cls.HAS_SEGMENTS and not any(a.type.is_list or a.type.nullable for a in ahead):
+        leading = cls.SCHEMA.tensor_arguments[: at + 1]
+        if not cls.HAS_SEGMENTS and not any(a.type.is_list or a.type.nullable for a in leading):
             return lambda op: operands_of(op)[at]
         if is_list:
             return lambda op: op._tensor_list(argument, op._group(argument))
@@ -376,19 +375,19 @@ _NOTHING: Iterator[SSAValue] = iter(())
 
 @cache
 def _positional(cls: type[SchemaOp]) -> tuple[str, ...]:
-    """The names of the arguments that may be passed by order."""
+    """Return the names of the arguments that may be passed by position."""
     return tuple(a.name for a in cls.SCHEMA.arguments if not a.keyword_only)
 
 
 @cache
 def _group_numbers(cls: type[SchemaOp]) -> dict[str, int]:
-    """Which group of operands holds each tensor argument."""
+    """Return the index of the operand group of each tensor argument."""
     return {a.name: number for number, a in enumerate(cls.SCHEMA.tensor_arguments)}
 
 
 @cache
 def _implied_sizes(cls: type[SchemaOp], total: int) -> tuple[int, ...]:
-    """The sizes of operand groups of which at most one varies."""
+    """Compute the sizes of operand groups of which at most one varies."""
     sizes: list[int] = []
     for argument in cls.SCHEMA.tensor_arguments:
         variadic = argument.type.is_list or argument.type.nullable
@@ -404,7 +403,7 @@ _SEGMENT_CACHE: dict[tuple[int, ...], DenseArrayBase] = {}
 
 
 def segments(sizes: tuple[int, ...]) -> DenseArrayBase:
-    """The interned `operandSegmentSizes`."""
+    """Return the interned `operandSegmentSizes`."""
     found = _SEGMENT_CACHE.get(sizes)
     if found is None:
         found = _SEGMENT_CACHE[sizes] = DenseArrayBase.from_list(i32, sizes)
@@ -431,7 +430,7 @@ def _tensor_values(name: str, argument: Argument, value: Any) -> Iterator[SSAVal
 
 
 STATED = frozenset((int, float, bool, str, type(None)))
-"""Types of arguments that a program states: asking what else they could be takes longer."""
+"""Types of arguments without dynamic values; this check is the fastest."""
 
 
 def _collect_dynamic(value: Any, into: list[SSAValue]) -> None:
@@ -444,7 +443,7 @@ def _collect_dynamic(value: Any, into: list[SSAValue]) -> None:
 
 
 def _expand(value: Any, argument: Argument) -> Any:
-    """`2` given for an `int[2]` means `[2, 2]`, as in torch."""
+    """Expand `2` for an `int[2]` to `[2, 2]`, as torch does."""
     size = argument.type.size
     if argument.type.is_list and size:
         if isinstance(value, int) and not isinstance(value, bool):
@@ -471,12 +470,12 @@ _EXPECTED: dict[str, tuple[type, ...]] = {
 
 
 def kind_mismatch(attr: Attribute, argument: Argument) -> str | None:
-    """Why an attribute cannot be a value of an argument's type, or None."""
+    """Return why an attribute cannot be a value of an argument's type, or None."""
     value = python_value(attr, _placeholders())
     if value is None:
         return None if argument.type.nullable else "None is not allowed"
     if argument.type.base in ("Generator", "Stream"):
-        return "generators and streams have no place in a program"
+        return "a program cannot contain generators and streams"
     items = cast(list[Any], value) if isinstance(value, list) else [value]
     if isinstance(value, list) and not argument.type.is_list:
         return f"a list is not a {argument.type}"

@@ -1,4 +1,4 @@
-"""Reading the text form of a schema op: the schema says what each argument may be."""
+"""Parsing of a schema op's textual form by its schema."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _C = TypeVar("_C", bound=CallOp)
 
 @dataclass
 class _Operand:
-    """A value by name; its type is known at the end of the op."""
+    """An operand's name; its type follows at the end of the op."""
 
     unresolved: UnresolvedOperand
     value: SSAValue | None = None
 
 
 def parse_call(cls: type[_C], parser: Parser) -> _C:
-    """Read what `text.spell` writes, after the op's name; the schema says what each argument is."""
+    """Parse the output of `text.spell`, after the op's name; the schema defines each argument."""
     parser = TextParser.sharing_state(parser)
     given, written = _parse_arguments(cls, parser)
     properties = parser.parse_optional_properties_dict()
@@ -79,7 +79,7 @@ def _parse_arguments(
         name = parser.word_before("=")
         if name is None:
             if count != len(given):
-                parser.raise_error("a positional argument after one given by name")
+                parser.raise_error("a positional argument after one passed by name")
             if count == len(positional):
                 parser.raise_error(f"{cls.name} takes {count} positional arguments")
             argument = positional[count]
@@ -171,7 +171,7 @@ def _resolve(
     parser: TextParser,
     position: int,
 ) -> None:
-    """Give every operand its value: tensors in schema order, then run-time numbers."""
+    """Resolve every operand to its value: tensors in schema order, then dynamic numbers."""
     tensors: list[_Operand] = []
     numbers: list[_Operand] = []
     for argument in cls.SCHEMA.arguments:

@@ -1,4 +1,4 @@
-"""Op classes by name: generated ones at once, the long tail from torch's schema on demand."""
+"""Op classes by name: generated ones, and others created from torch's schema on demand."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ from stepwell.ir.diagnostics import StepwellError
 _C = TypeVar("_C", bound=SchemaOp)
 _CLASSES: dict[str, type[SchemaOp]] = {}
 _MAKING = threading.RLock()
-"""Held while a class is made on demand: two threads may ask for the same one."""
+"""Held while a class is created on demand: two threads may need the same one."""
 
 
 def class_name(schema: Schema) -> str:
-    """`aten.mul.Scalar` → `MulScalar`; other namespaces lead: `TorchaoQuantizeAffineDefault`."""
+    """Return a class name: `aten.mul.Scalar` → `MulScalar`; other namespaces are a prefix:
+    `TorchaoQuantizeAffineDefault`.
+    """
     return spelled_class(schema.namespace, schema.operator, schema.overload or "default")
 
 
 def spelled_class(namespace: str, operator: str, overload: str) -> str:
-    """The class name of `namespace.operator.overload`."""
+    """Return the class name of `namespace.operator.overload`."""
     parts = [operator, overload]
     if namespace != "aten":
         parts.insert(0, namespace)
@@ -47,12 +49,12 @@ def spelled_class(namespace: str, operator: str, overload: str) -> str:
 
 
 def schema_op(cls: type[_C]) -> type[_C]:
-    """Finish and register an op class whose docstring is the schema it is declared after."""
+    """Finish and register an op class whose docstring is its schema."""
     schema = parse_schema(" ".join((cls.__doc__ or "").split()))
     if schema.is_mutable and (reason := _no_value(schema)) is not None:
         raise StepwellError(
             f"{schema.op_name} writes to its arguments{reason}",
-            help="import makes such ops functional; use the functional overload",
+            help="the importer functionalizes such ops; use the functional overload",
         )
     if schema.op_name in _CLASSES:
         raise StepwellError(f"{schema.op_name} is defined twice")
@@ -64,9 +66,9 @@ def schema_op(cls: type[_C]) -> type[_C]:
 
 
 def _define_later(cls: type[SchemaOp]) -> None:
-    """Let xDSL read the fields of a class when the first op of it is made, or its definition asked.
+    """Let xDSL read the fields of a class when its first op or its definition is needed.
 
-    A program has ops of a few dozen classes out of the hundreds that are declared.
+    A program has ops of a few dozen of the hundreds of declared classes.
     """
     changed, stated = cast(Any, cls), frozenset(cls.__dict__)
     if "traits" not in cls.__dict__:
@@ -76,7 +78,8 @@ def _define_later(cls: type[SchemaOp]) -> None:
         with _MAKING:
             if "create" in cls.__dict__:
                 added = [name for name in cls.__dict__ if name not in stated and name.isupper()]
-                cls.__annotations__ = dict.fromkeys(added, ClassVar[Any])  # No fields, to xDSL.
+                # xDSL does not treat these as fields.
+                cls.__annotations__ = dict.fromkeys(added, ClassVar[Any])
                 irdl_op_definition(cls)
                 del changed.create
         return of
@@ -86,10 +89,10 @@ def _define_later(cls: type[SchemaOp]) -> None:
 
 
 def _no_value(schema: Schema) -> str | None:
-    """Why what an operator writes is no result of an op, or None.
+    """Return why what an operator writes cannot be a result of an op, or None.
 
-    An operator that somebody wrote for a library of their own may have no other form than the one
-    that writes. As an op it takes what was there and gives what is there then, like every other.
+    An operator of a user's library may exist only in a form that writes to an argument. As an op it
+    takes the value before and returns the value after the call, like any other op.
     """
     if schema.namespace == "aten":
         return ""
@@ -100,11 +103,11 @@ def _no_value(schema: Schema) -> str | None:
 
 
 def define(text: str, pure: bool = True) -> type[SchemaOp]:
-    """Make and register the op class of a schema declaration.
+    """Create and register the op class of a schema declaration.
 
     Args:
         text: the declaration, as torch prints it.
-        pure: whether equal calls give equal results and an unused one may go.
+        pure: whether equal calls return equal results and an unused call may be removed.
 
     Raises:
         StepwellError: the schema writes to an argument, it returns several lists, or the name is
@@ -113,7 +116,7 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
     schema = parse_schema(text)
     if sum(returned.type.is_list for returned in schema.returns) > 1:
         raise StepwellError(
-            f"{schema.op_name} gives several lists of tensors, which no exported program holds"
+            f"{schema.op_name} returns several lists of tensors, which no exported program contains"
         )
     body: dict[str, Any] = {"name": schema.op_name, "__doc__": text, "__module__": __name__}
     variadic = 0
@@ -145,7 +148,7 @@ def define(text: str, pure: bool = True) -> type[SchemaOp]:
 
 
 def _generated(operator_name: str) -> type[SchemaOp] | None:
-    """The checked-in class of an op, imported if there is one."""
+    """Return the checked-in class of an op, importing its module; None if there is none."""
     parts = operator_name.split(".")
     if len(parts) != 3:
         return None
@@ -157,23 +160,29 @@ def _generated(operator_name: str) -> type[SchemaOp] | None:
 
 
 def find(name: str) -> type[SchemaOp] | None:
-    """The class of an op by its name in the IR, made from torch's schema if need be."""
+    """Return the class of an op by its name in the IR, created from torch's schema if necessary."""
     return _CLASSES.get(name) or _generated(name) or _define_from_torch(name)
 
 
 def op_class(name: str) -> type[SchemaOp]:
-    """The class of an op by its name; an unknown name is an error."""
+    """Return the class of an op by its name.
+
+    Raises:
+        StepwellError: the name is unknown.
+    """
     found = find(name)
     if found is None:
         raise StepwellError(
-            f"{name} is not an operator torch knows",
+            f"{name} is not registered in torch",
             help="import the library that registers it before reading this program",
         )
     return found
 
 
 def of_overload(overload: Any) -> type[SchemaOp]:
-    """The class of a torch `OpOverload` (also ExecuTorch's edge wrappers, by their schema)."""
+    """Return the class of a torch `OpOverload` (also of ExecuTorch's edge wrappers, by their
+    schema).
+    """
     schema = schema_of(overload)
     name = schema.name.replace("::", ".") + "." + (schema.overload_name or "default")
     return _CLASSES.get(name) or _generated(name) or _define_once(name, overload)
@@ -188,31 +197,31 @@ LIBRARIES = {
     "tosa_mxfp": "executorch.backends.arm.ao_ext",
     "torch_nn": "torch.nn.modules.linear_cross_entropy",
 }
-"""The module that registers a namespace's operators, imported when one of them is named."""
+"""The module that registers a namespace's operators, imported when one of them is used."""
 
 FURTHER_LIBRARIES = {
     "quantized_decomposed": "executorch.exir.passes._quant_patterns_and_replacements",
 }
-"""Slower to import: registers those operators of a namespace that the first module does not."""
+"""Modules that take longer to import and register the rest of a namespace's operators."""
 
 
 def torch_overload(cls: type[SchemaOp]) -> Any:
-    """The `OpOverload` that a class is made from.
+    """Return the `OpOverload` of a class.
 
     Raises:
-        StepwellError: no library that is loaded registers it.
+        StepwellError: no loaded library registers it.
     """
     overload = overload_of(cls.SCHEMA.op_name)
     if overload is None:
         raise StepwellError(
-            f"{cls.name} is not an operator torch knows",
+            f"{cls.name} is not registered in torch",
             help="import the library that registers it",
         )
     return overload
 
 
 def overload_of(name: str) -> Any:
-    """The `OpOverload` of an op's name, its library imported; None where torch knows none."""
+    """Return the `OpOverload` of an op's name, importing its library; None if it does not exist."""
     parts = name.split(".")
     if len(parts) != 3 or parts[0].startswith("_") or not all(p.isidentifier() for p in parts):
         return None
@@ -250,7 +259,7 @@ def _define_once(name: str, overload: Any) -> type[SchemaOp]:
 
 
 def is_pure(overload: Any) -> bool:
-    """Whether equal calls give equal results and an unused call may go."""
+    """Whether equal calls return equal results and an unused call may be removed."""
     import torch
 
     tags = getattr(overload, "tags", ())

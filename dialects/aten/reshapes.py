@@ -1,4 +1,4 @@
-"""Which ops give the elements of a tensor another shape, or hand them on as they are."""
+"""Ops that reshape a tensor or return its elements unchanged."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from stepwell.ir.types import dims, element, is_static
 
 
 def only_reshapes(op: Operation | Block) -> TypeGuard[SchemaOp]:
-    """Whether a result is the first operand's elements in the same row-major order.
+    """Whether a result has the first operand's elements in the same row-major order.
 
-    What may repeat or convert elements does neither where there are as many, of the same type.
+    An op that may repeat or convert elements does neither if the number and the type of elements
+    stay the same.
     """
     if not isinstance(op, SchemaOp):
         return False

@@ -1,9 +1,10 @@
-"""Operator schemas as data: PyTorch's own declaration strings, read without torch.
+"""Operator schemas: PyTorch's declaration strings, parsed without torch.
 
     aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, ...) -> Tensor
 
-The grammar is the one of `native_functions.yaml` and `torch.library` (PyTorch,
-aten/src/ATen/native/README.md): alias annotations such as `Tensor(a!)` say what is written.
+The grammar is that of `native_functions.yaml` and `torch.library` (PyTorch,
+aten/src/ATen/native/README.md): alias annotations such as `Tensor(a!)` mark arguments that are
+written to.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ BaseKind = Literal[
 ]
 _KNOWN = frozenset(BaseKind.__args__)  # pyright: ignore
 RUNTIME_KINDS = frozenset({"SymInt", "int", "float", "Scalar", "bool", "SymBool"})
-"""Kinds that may be given by a value known only at run time."""
+"""Kinds of arguments that may be computed at run time."""
 
 _PYTHON_WORDS = frozenset(
     "self name parent operands results regions attributes properties location successors arg "
@@ -47,7 +48,9 @@ _PYTHON_WORDS = frozenset(
 
 @dataclass(frozen=True)
 class Type:
-    """`SymInt[2]?` is base `SymInt`, a list of size 2, nullable."""
+    """The type of an argument: `SymInt[2]?` has base `SymInt`, is a list of size 2, and
+    nullable.
+    """
 
     base: str
     is_list: bool = False
@@ -69,7 +72,7 @@ class Type:
 
 @dataclass(frozen=True)
 class Argument:
-    """One parameter of a schema; `default` is a 1-tuple, empty where it must be given."""
+    """One parameter of a schema; `default` is a 1-tuple, empty if the argument is required."""
 
     name: str
     type: Type
@@ -79,7 +82,7 @@ class Argument:
 
     @property
     def field(self) -> str:
-        """The Python attribute that names it on the op class."""
+        """The Python attribute of the argument on the op class."""
         return f"{self.name}_" if self.name in _PYTHON_WORDS else self.name
 
 
@@ -94,7 +97,7 @@ class Return:
 
 @dataclass(frozen=True)
 class Schema:
-    """A parsed declaration. `op_name` is how the op is spelled in the IR: `aten.add.Tensor`."""
+    """A parsed declaration. `op_name` is the op's name in the IR: `aten.add.Tensor`."""
 
     namespace: str
     operator: str
@@ -105,7 +108,7 @@ class Schema:
 
     @cached_property
     def op_name(self) -> str:
-        """`aten.conv2d.default`, as torch spells the overload."""
+        """The overload's name in torch's notation: `aten.conv2d.default`."""
         return f"{self.namespace}.{self.operator}.{self.overload or 'default'}"
 
     @cached_property
@@ -115,12 +118,14 @@ class Schema:
 
     @cached_property
     def written(self) -> tuple[Argument, ...]:
-        """The arguments it writes to: an op gives what each becomes, after its returns."""
+        """The arguments that it writes to: the op returns their new values after its
+        other results.
+        """
         return tuple(a for a in self.arguments if a.written)
 
     @cached_property
     def result_count(self) -> int:
-        """How many results an op has that returns no list: its returns, then what it writes."""
+        """The number of results of an op without lists: its returns, then the written arguments."""
         return len(self.returns) + len(self.written)
 
     @cached_property
@@ -135,7 +140,7 @@ class Schema:
 
     @cached_property
     def takes_runtime_scalars(self) -> bool:
-        """Whether an argument may be a number known only at run time."""
+        """Whether an argument may be a number that is computed at run time."""
         return any(a.type.base in RUNTIME_KINDS for a in self.arguments)
 
 
@@ -147,7 +152,7 @@ _TYPE = re.compile(
 
 
 def parse_schema(text: str) -> Schema:
-    """Read one declaration.
+    """Parse one declaration.
 
     Raises:
         ParseFailure: the text is not a schema, or uses a type that no op of a graph can have.
@@ -205,7 +210,7 @@ def _split_commas(body: str) -> list[str]:
 def _type(text: str, schema: str) -> tuple[Type, str]:
     match = _TYPE.match(text)
     if match is None or match["base"] not in _KNOWN:
-        raise ParseFailure(f"type {text!r} has no place in a graph", help=f"schema: {schema}")
+        raise ParseFailure(f"type {text!r} cannot occur in a graph", help=f"schema: {schema}")
     is_list = match["list"] is not None
     nullable = match["null"] is not None
     element_nullable = match["enull"] is not None

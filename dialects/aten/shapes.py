@@ -1,8 +1,8 @@
-"""Shapes of the hot operators, by hand: the rules that torch's kernels implement.
+"""Shape inference of frequent operators, as torch's kernels define it.
 
-Rules that compute with sizes take numbers only; those that move or compare them hold for symbolic
-sizes too. A rule gives None where it does not apply (promotion, an unusual argument, operands that
-torch refuses); torch is asked then. A test compares every rule with torch's kernels.
+Rules that compute with sizes accept numbers only; those that move or compare them accept symbolic
+sizes too. A rule returns None if it does not apply (promotion, an unusual argument, operands that
+torch rejects); then torch is used. A test compares every rule with torch's kernels.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from stepwell.ir.sizes.size import UNKNOWN
 from stepwell.ir.types import Dim, dims, element, tensor
 
 Rule = Callable[[SchemaOp], Sequence[Attribute] | None]
-_RULES: dict[str, Rule] = {}
+_SHAPE_INFERENCE: dict[str, Rule] = {}
 
 
 def is_float(kind: Attribute) -> bool:
-    """A float that torch computes with; operators on 8-bit floats are left to torch."""
+    """Whether torch computes in this float type; operators on 8-bit floats are left to torch."""
     return kind in (f32, f16, bf16, f64)
 
 
 def rule_for(name: str) -> Rule | None:
-    """The rule of an operator."""
-    return _RULES.get(name)
+    """Return the rule of an operator."""
+    return _SHAPE_INFERENCE.get(name)
 
 
 def _rule(*names: str) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for name in names:
             full = name if name.startswith("quantized_decomposed.") else f"aten.{name}"
-            assert full not in _RULES, full
-            _RULES[full] = rule
+            assert full not in _SHAPE_INFERENCE, full
+            _SHAPE_INFERENCE[full] = rule
         return rule
 
     return register
 
 
 def _sizes(value: SSAValue | None) -> tuple[Dim, ...] | None:
-    """The sizes, symbolic ones as expressions; for rules that move them or compare them."""
+    """Return the sizes, symbolic ones as expressions; for rules that move or compare them."""
     if value is None or not isinstance(value.type, TensorType):
         return None
     value_dims = dims(value.type)
@@ -53,7 +53,7 @@ def _sizes(value: SSAValue | None) -> tuple[Dim, ...] | None:
 
 
 def _shape(value: SSAValue | None) -> tuple[int, ...] | None:
-    """The sizes, if all are numbers; for rules that compute with them."""
+    """Return the sizes if all are numbers; for rules that compute with them."""
     sizes = _sizes(value)
     if sizes is None or not _are_numbers(sizes):
         return None
@@ -135,7 +135,7 @@ def _view(op: SchemaOp) -> Sequence[Attribute] | None:
     shape = _shape(op.operands[0])
     sizes = op.arg("size" if op.name == "aten.view.default" else "shape")
     if -1 in sizes and 0 in sizes:
-        return None  # Of no elements -1 may be any size, which torch refuses.
+        return None  # With no elements -1 may be any size, which torch rejects.
     if shape is None or len(op.operands) != 1 or any(size < -1 for size in sizes):
         return None
     count = prod(shape)
@@ -240,10 +240,10 @@ def _convolution(op: SchemaOp) -> Sequence[Attribute] | None:
         return None
     for axis in range(spatial):
         reach = dilations[axis] * (weight[2 + axis] - 1) + 1
-        room = cells[1 + axis] + 2 * paddings[axis] - reach
-        if room < 0 or strides[axis] < 1 or dilations[axis] < 1 or paddings[axis] < 0:
+        slack = cells[1 + axis] + 2 * paddings[axis] - reach
+        if slack < 0 or strides[axis] < 1 or dilations[axis] < 1 or paddings[axis] < 0:
             return None
-        sizes.append(room // strides[axis] + 1)
+        sizes.append(slack // strides[axis] + 1)
     return [tensor([batch, weight[0], *sizes], element(op.operands[0].type))]
 
 
@@ -291,7 +291,7 @@ def _reduction(op: SchemaOp) -> Sequence[Attribute] | None:
 
 @_rule("istft.default")
 def _istft(op: SchemaOp) -> Sequence[Attribute] | None:
-    """Whose own function looks at its window's elements, which no type has."""
+    """The meta function of torch reads the elements of the window, which a type does not have."""
     shape, length = _shape(op.operands[0]), op.arg("n_fft")
     numbers = (length, op.arg("hop_length") or length // 4, op.arg("length") or 0)
     if shape is None or len(shape) < 2 or not all(isinstance(number, int) for number in numbers):

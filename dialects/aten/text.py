@@ -1,12 +1,12 @@
-"""The text form of a `SchemaOp`: it reads as the call that the PyTorch program makes.
+"""The textual form of a `SchemaOp`: the call in the PyTorch program.
 
     %y = aten.conv2d.default(%x, %w, %b, [2, 2], [3, 3], groups=4) : (…) -> tensor<…>
 
-Arguments stand in schema order. Those left out are omitted arguments; after a gap, from the first
-one that was passed by name, and for keyword-only ones they are written `name=value`. The types
-are the operands' in the op's order: tensors first, then numbers known only at run time, which
-stand inline like any other value. What the call cannot say follows it: `<{properties}>`, then
-`{attributes}`. An op that breaks its schema has no such form and prints in the generic one.
+Arguments are in schema order. Missing ones are omitted arguments. After a gap, from the first
+argument that was passed by name, and for keyword-only ones the form is `name=value`. The types are
+those of the operands in the op's order: tensors first, then dynamic numbers, which are inline like
+any other value. Information that the call cannot express follows it: `<{properties}>`, then
+`{attributes}`. An op that does not follow its schema is printed in the generic form.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _NAN = FloatAttr(math.nan, f64)
 
 
 class _NoPrettyForm(Exception):
-    """The op breaks its schema; only the generic form can show it."""
+    """The op does not follow its schema; only the generic form can express it."""
 
 
 class _NotCanonical(Exception):
-    """A property that is not what its argument's value would be stored as."""
+    """A property differs from the attribute that its argument's value would be stored as."""
 
 
 def spell(op: CallOp, printer: TextPrinter) -> str | None:
-    """The call, or None where the op does not follow its schema."""
+    """Format the call, or return None if the op does not follow its schema."""
     if op.regions or op.successors:
         return None
     try:
@@ -107,7 +107,9 @@ def _dictionary(attributes: dict[str, Attribute], printer: TextPrinter) -> str:
 def _values(
     op: CallOp, printer: TextPrinter
 ) -> tuple[dict[str, str], list[str], dict[str, Attribute]]:
-    """(text of each given argument, tensors given as None, properties that a call cannot say)."""
+    """Return (text of each passed argument, tensors passed as None, properties that a call cannot
+    express).
+    """
     sizes = op.group_sizes()
     operands = op.operands
     if sum(sizes) != len(operands) or any(size < 0 for size in sizes):
@@ -117,7 +119,7 @@ def _values(
         raise _NoPrettyForm
     first_dynamic = len(operands) - (sizes[-1] if schema.takes_runtime_scalars else 0)
     dynamic = iter(operands[first_dynamic:])
-    said = _explicit_none(op)
+    explicit = _explicit_none(op)
     values: dict[str, str] = {}
     nones: list[str] = []
     properties = dict(op.properties)
@@ -134,7 +136,7 @@ def _values(
                 raise _NoPrettyForm
             elif names:
                 values[name] = names[0]
-            elif name in said:
+            elif name in explicit:
                 values[name] = "none"
                 nones.append(name)
         elif (attr := properties.get(name)) is not None:

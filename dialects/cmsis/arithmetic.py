@@ -1,7 +1,8 @@
-"""Ahead-of-time arithmetic: from real scales to the integers that CMSIS-NN's kernels take.
+"""Ahead-of-time arithmetic: from real scales to the integer parameters of CMSIS-NN's kernels.
 
-All functions work on numbers, not IR. Sources: CMSIS-NN's `arm_nnfunctions.h` (parameter ranges),
-gemmlowp (quantized multipliers), ExecuTorch's `cortex_m` operator library (argument conventions).
+All functions work on numbers, not on IR. Sources: CMSIS-NN's `arm_nnfunctions.h` (parameter
+ranges), gemmlowp (quantized multipliers), ExecuTorch's `cortex_m` operator library (argument
+conventions).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from stepwell.ir.compat.torch.lazy_imports import torch
 
 Q31_ONE = 1 << 31
 SHIFT_RANGE = (-31, 30)
-"""Shifts that `arm_nn_requantize` defines."""
+"""The shifts for which `arm_nn_requantize` is defined."""
 
 SOFTMAX_INTEGER_BITS = 5
 SOFTMAX_SCALE, SOFTMAX_ZERO_POINT = 1.0 / 256.0, -128
-"""The output quantization that `arm_softmax_s8` is written for."""
+"""The output quantization that `arm_softmax_s8` requires."""
 
 SOFTMAX_SAFE_TOTAL = 1 << 28
-"""The sum of exponentials (Q12.19) at which the exponent of its reciprocal turns negative."""
+"""The sum of exponentials (Q12.19) from which on the exponent of its reciprocal is negative."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,17 @@ class Multiplier:
 
     @property
     def real(self) -> float:
-        """The factor that the kernel really applies."""
+        """The factor that the kernel applies."""
         return math.ldexp(self.multiplier, self.shift - 31)
 
     def negated(self) -> Multiplier:
-        """The factor with its sign turned."""
+        """Return the negated factor."""
         return Multiplier(-self.multiplier, self.shift)
 
 
 @lru_cache(maxsize=1 << 16)
 def quantize_multiplier(factor: float) -> Multiplier:
-    """The closest `Multiplier` of a non-negative real factor; 0 for 0."""
+    """Return the closest `Multiplier` of a non-negative real factor; 0 for 0."""
     if factor == 0.0:
         return Multiplier(0, 0)
     mantissa, shift = math.frexp(factor)
@@ -68,9 +69,10 @@ class AddParameters:
 def add_parameters(
     first_scale: float, second_scale: float, output_scale: float, coefficient: float = 1.0
 ) -> AddParameters:
-    """Parameters of `first + coefficient · second`; subtraction has coefficient −1.
+    """Compute the parameters of `first + coefficient · second`; subtraction has coefficient −1.
 
-    Both operands are brought to twice the larger scale at 2²⁰ of headroom, then to the output's.
+    Both operands are rescaled to twice the larger scale with 20 bits of headroom, then to the
+    output's scale.
     """
     second_real = abs(coefficient) * second_scale
     common = 2 * max(first_scale, second_real)
@@ -84,14 +86,16 @@ def add_parameters(
 
 @dataclass(frozen=True)
 class SoftmaxParameters:
-    """How `arm_softmax_s8` scales differences of logits, and below which it stops counting."""
+    """The scaling of differences of logits in `arm_softmax_s8`, and the difference below which
+    terms are ignored.
+    """
 
     input: Multiplier
     diff_min: int
 
 
 def softmax_parameters(input_scale: float) -> SoftmaxParameters:
-    """Parameters for logits of a scale (softmax's beta is 1)."""
+    """Compute the parameters for logits of a scale (softmax's beta is 1)."""
     factor = min(input_scale * (1 << (31 - SOFTMAX_INTEGER_BITS)), float(Q31_ONE - 1))
     scaled = quantize_multiplier(factor)
     span = ((1 << SOFTMAX_INTEGER_BITS) - 1) * (1 << (31 - SOFTMAX_INTEGER_BITS))
@@ -109,7 +113,9 @@ def softmax_row_is_safe(row: int) -> bool:
 def kernel_sum(
     weight: torch.Tensor, bias: torch.Tensor | None, input_offset: int, filter_offset: int
 ) -> torch.Tensor:
-    """int32 [1, N]: `input_offset · Σₖ (w[n, k] + filter_offset) + bias[n]`, wrapping as int32."""
+    """Compute int32 [1, N]: `input_offset · Σₖ (w[n, k] + filter_offset) + bias[n]`, wrapping as
+    int32.
+    """
     rows = (weight.to(torch.int64) + filter_offset).sum(dim=1) * input_offset
     if bias is not None:
         rows = rows + bias.reshape(-1).to(torch.int64)
@@ -122,10 +128,11 @@ def accumulator_bounds(
     input_low: int,
     input_high: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Exact int64 (lowest, highest) accumulator of every output row, from the actual weights.
+    """Compute the exact int64 (lowest, highest) accumulator of every output row from the actual
+    weights.
 
-    `weight_rows` is [N, K] with the filter offset added; the inputs, with their offset added, lie
-    in [input_low, input_high], which must contain 0 where padding can occur.
+    `weight_rows` is [N, K] with the filter offset added. The inputs, with their offset added, are
+    in [input_low, input_high], which must contain 0 if padding can occur.
     """
     positive = weight_rows.clamp(min=0).sum(dim=1, dtype=torch.int64)
     negative = weight_rows.sum(dim=1, dtype=torch.int64) - positive
@@ -137,13 +144,15 @@ def accumulator_bounds(
 
 
 def offset_rows(weight_rows: torch.Tensor, filter_offset: int) -> torch.Tensor:
-    """int8 weight rows with the filter offset added, in integers that hold the sums."""
+    """Add the filter offset to int8 weight rows, in integers that are wide enough for the sums."""
     return weight_rows.to(torch.int16) + filter_offset if filter_offset else weight_rows
 
 
 @dataclass(frozen=True)
 class RowOverflow:
-    """An output row that some input takes past int32, in its sum or when that is scaled up."""
+    """An output row that overflows int32 for some input, in its sum or when the sum is
+    scaled up.
+    """
 
     row: int
     low: int
@@ -152,7 +161,7 @@ class RowOverflow:
 
     @property
     def in_sum(self) -> bool:
-        """Whether the accumulator itself is too small."""
+        """Whether the accumulator itself overflows."""
         return self.low < -Q31_ONE or self.high >= Q31_ONE
 
 
@@ -163,7 +172,7 @@ def row_overflows(
     input_high: int,
     shifts: Sequence[int],
 ) -> list[RowOverflow]:
-    """Every row that overflows; `shifts` has one entry, or one for each row."""
+    """List every row that overflows; `shifts` has one entry, or one for each row."""
     low, high = accumulator_bounds(weight_rows, bias, input_low, input_high)
     lefts = torch.tensor(shifts, dtype=torch.int64).clamp(min=0)
     reach = torch.maximum(low.abs(), high.abs())
@@ -178,6 +187,8 @@ def row_overflows(
 
 
 def requantize_overflows(low: int, high: int, scale: Multiplier) -> bool:
-    """Whether `arm_nn_requantize` of a value in [low, high] shifts or multiplies past int32."""
+    """Whether `arm_nn_requantize` of a value in [low, high] overflows int32 in a shift
+    or product.
+    """
     reach = max(abs(low), abs(high))
     return reach << max(scale.shift, 0) >= Q31_ONE

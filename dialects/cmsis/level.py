@@ -1,4 +1,4 @@
-"""The cmsis level: the library's operators, and float ops that stay correct floats beside them."""
+"""The cmsis level: the library's operators, and float ops that are correct on real values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ COMPARING = (
         for kind in ("Scalar", "Tensor")
     ),
 )
-"""What says the same of stored integers of one quantization, which are ordered as the reals are."""
+"""Comparisons with the same result on stored integers of one quantization, which preserve the order
+of the reals.
+"""
 _BOUNDARY = ("quantized_decomposed.", "torchao.", "ethosu.")
 
 
@@ -34,7 +36,7 @@ def _refuses(op: Operation) -> str | None:
     if isinstance(op, StorageCast):
         names = (user.name for user in misusers(op))
         return next(
-            (f"{x} reads its stored integers as if they were the numbers" for x in names), None
+            (f"{x} reads its stored integers as if they were real values" for x in names), None
         )
     if isinstance(op, CmsisOp):
         return None
@@ -43,15 +45,17 @@ def _refuses(op: Operation) -> str | None:
     if isinstance(op, SchemaOp):
         for value in op.operands:
             if isinstance(value.type, TensorType) and quantization(value.type) is not None:
-                return f"it computes with reals, its operand is {value.type}"
+                return f"it computes with reals, but its operand is {value.type}"
         return None
     if op.name.startswith(("sym.", "control.")):
-        return None  # A number that an ATen op takes as an operand, a choice, a loop.
-    return "it is neither of the cmsis level nor an ATen op beside it"
+        return None  # A dynamic number that is an operand of an ATen op, or control flow.
+    return "it is neither an op of the cmsis level nor an ATen op"
 
 
 def misusers(op: StorageCast) -> Iterator[Operation]:
-    """Who reads the plain integers of a quantized value as if they were numbers."""
+    """Yield the ops that use the stored integers of a quantized value as if they were
+    real values.
+    """
     if quantization(op.input.type) is None:
         return
     pending: list[SSAValue] = [op.result]

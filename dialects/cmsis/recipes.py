@@ -1,4 +1,4 @@
-"""Derived weights of the cmsis level alone; those of any integers stand in `quant/recipes.py`."""
+"""Derived weights that only the cmsis level uses; `quant/recipes.py` has those for any integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def kernel_sum(
     input_offset: int = 0,
     filter_offset: int = 0,
 ) -> torch.Tensor:
-    """int32 [1, N]: what `arm_fully_connected_s8` reads on MVE, the bias in it."""
-    if weight.is_meta:  # Its shape is plain; torch's meta kernels take milliseconds to say so.
+    """Compute the kernel sum that `arm_fully_connected_s8` reads on MVE, including the bias: int32
+    [1, N].
+    """
+    # The shape is simple; torch's meta kernels would take milliseconds to infer it.
+    if weight.is_meta:
         return weight.new_empty((1, weight.shape[0]), dtype=torch.int32)
     return arithmetic.kernel_sum(weight, bias, input_offset, filter_offset)

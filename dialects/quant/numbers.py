@@ -1,7 +1,7 @@
-"""Scales and zero points by the thousand, kept in up to eight bytes each instead of thirty.
+"""Compact storage of many scales and zero points: up to eight bytes each instead of thirty.
 
-A layer of four-bit weights in groups has a scale for every 32 of them; of a billion weights, tuples
-of scales would take a gigabyte.
+A layer of four-bit weights in groups has a scale for every 32 weights; for a billion weights,
+tuples of scales would take a gigabyte.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ N = TypeVar("N", float, int)
 
 _MANY = 64
 _TYPES = {float: ("float64", "float32"), int: ("int64", "int8")}
-"""That which holds every number, and the short one that holds most."""
+"""The dtype that can represent every number, and the short one that usually suffices."""
 _UPPER = "uint16"
-"""What holds the upper half of a single: a bfloat16, of which numpy has no type."""
+"""The dtype of the upper half of a float32: a bfloat16, which numpy does not have."""
 
 
 def compact(values: Sequence[N], kind: type[N]) -> Sequence[N]:
-    """The same numbers: a tuple, or if they are many and fit into 64 bits, something shorter."""
+    """Return the same numbers: a tuple, or a compact sequence if they are many and fit into 64
+    bits.
+    """
     if isinstance(values, Numbers):
         return values
     if len(values) > _MANY:
@@ -34,9 +36,9 @@ def compact(values: Sequence[N], kind: type[N]) -> Sequence[N]:
 
 
 def from_tensor(tensor: torch.Tensor, kind: type[N]) -> Sequence[N]:
-    """The elements of a tensor, as `compact` gives numbers, without one object for each.
+    """Convert the elements of a tensor like `compact`, without a Python object for each.
 
-    Floats that are to be ints lose their fraction.
+    Floats are truncated if the kind is int.
     """
     flat = tensor.detach().reshape(-1)
     if kind is float:
@@ -49,26 +51,26 @@ def from_tensor(tensor: torch.Tensor, kind: type[N]) -> Sequence[N]:
 
 
 def all_positive(values: Sequence[float]) -> bool:
-    """Whether every number is more than 0 and finite."""
+    """Whether every number is greater than 0 and finite."""
     if isinstance(values, Numbers):
         return bool(((values.held > 0) & (values.held < math.inf)).all())
     return all(0 < value < math.inf for value in values)
 
 
 def extent(values: Sequence[int]) -> tuple[int, int]:
-    """The least and the greatest of some integers."""
+    """Return the minimum and the maximum of some integers."""
     if isinstance(values, Numbers):
         return values.held.min().item(), values.held.max().item()
     return min(values), max(values)
 
 
 class Numbers(Sequence[N]):
-    """Immutable numbers of one kind, in as few bytes as hold them.
+    """Immutable numbers of one kind, in as few bytes as possible.
 
     Args:
         values: the numbers; an array may be of any width.
-        kind: float or int. Floats that bfloat16 holds take two bytes, those of single precision
-            four, ints of eight bits one, all others eight; where all are equal, one is kept.
+        kind: float or int. Floats that are exact in bfloat16 take two bytes, in float32 four; ints
+            of eight bits take one; all others take eight. If all are equal, one is stored.
 
     Raises:
         OverflowError: an int does not fit into 64 bits.
@@ -93,12 +95,12 @@ class Numbers(Sequence[N]):
 
     @property
     def held(self) -> Any:
-        """The numbers as an array that cannot be written."""
+        """The numbers as a read-only array."""
         return np.broadcast_to(_widened(self._kept), (self._count,))
 
     @property
     def kept_bytes(self) -> int:
-        """How much memory they take."""
+        """The size of the stored numbers in bytes."""
         return self._kept.nbytes
 
     def __len__(self) -> int:
@@ -130,10 +132,10 @@ class Numbers(Sequence[N]):
 
 
 def _bits(held: Any) -> Any:
-    """Numbers as unsigned integers, of which two zeros are two."""
+    """View numbers as unsigned integers, which distinguishes the two zeros."""
     return held.view(f"u{held.itemsize}")
 
 
 def _widened(kept: Any) -> Any:
-    """Upper halves of singles as singles; other numbers as they are."""
+    """Widen upper halves of float32 to float32; return other numbers unchanged."""
     return (kept.astype(np.uint32) << 16).view(np.float32) if kept.dtype == _UPPER else kept

@@ -1,6 +1,7 @@
-"""`quant.qcast`, `quant.dcast`, `quant.scast`: into, out of, and past the quantized types.
+"""`quant.qcast`, `quant.dcast`, `quant.scast`: casts to, from and between quantized types and their
+storage.
 
-Upstream MLIR's three casts. At run time a quantized value is its stored integers.
+These are upstream MLIR's three casts. At run time a quantized value is its stored integers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from stepwell.ir.types import AnyTensor, dims, element, with_element
 
 
 class _Cast(HasAxes, IRDLOperation):
-    """One tensor in, the same shape out."""
+    """A cast of one tensor to one of the same shape."""
 
     input = operand_def(TensorType)
     result = result_def(TensorType)
@@ -39,7 +40,7 @@ class _Cast(HasAxes, IRDLOperation):
     assembly_format: ClassVar[str] = "$input attr-dict `:` type($input) `to` type($result)"
 
     def __init__(self, input: SSAValue, type_: Attribute) -> None:
-        # Nothing is left for IRDL to sort out, and there are many casts.
+        # IRDL's general constructor has nothing to do here, and a program has many casts.
         Operation.__init__(self, operands=(input,), result_types=(type_,))
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
@@ -63,7 +64,7 @@ def _quantized(type_: Attribute) -> Quantization:
 
 @irdl_op_definition
 class QuantizeCast(_Cast):
-    """Real values → quantized: round to nearest even, clamp to the storage range."""
+    """Quantize real values: round to nearest even, clamp to the storage range."""
 
     name = "quant.qcast"
 
@@ -71,12 +72,14 @@ class QuantizeCast(_Cast):
         self._check()
         expressed = _quantized(self.result.type).expressed
         if element(self.input.type) != expressed:
-            raise VerifyException(f"{self.input.type} is not what the type expresses, {expressed}")
+            raise VerifyException(
+                f"{self.input.type} is not the type's expressed type, {expressed}"
+            )
 
 
 @irdl_op_definition
 class DequantizeCast(_Cast):
-    """Quantized → the real values they stand for."""
+    """Dequantize to the real values that the integers represent."""
 
     name = "quant.dcast"
 
@@ -84,12 +87,16 @@ class DequantizeCast(_Cast):
         self._check()
         expressed = _quantized(self.input.type).expressed
         if element(self.result.type) != expressed:
-            raise VerifyException(f"{self.result.type} is not what the type expresses, {expressed}")
+            raise VerifyException(
+                f"{self.result.type} is not the type's expressed type, {expressed}"
+            )
 
 
 @irdl_op_definition
 class StorageCast(_Cast):
-    """Stored integers ↔ the quantized type they are the storage of. Moves nothing."""
+    """Cast between stored integers and the quantized type of which they are the storage, without
+    computation.
+    """
 
     name = "quant.scast"
 
@@ -97,7 +104,7 @@ class StorageCast(_Cast):
         self._check()
         given, result_quantization = quantization(self.input.type), quantization(self.result.type)
         if (given is None) == (result_quantization is None):
-            raise VerifyException("one side is quantized, the other its stored integers")
+            raise VerifyException("one side must be quantized, and the other its stored integers")
         held, plain = (given, self.result) if given else (result_quantization, self.input)
         assert held is not None
         if element(plain.type) != storage_element(held):
@@ -108,14 +115,14 @@ belong("cast", QuantizeCast.name, DequantizeCast.name)
 
 
 def quantized_type(type_: Attribute, uniform_quantized_type: UniformQuantizedType) -> AnyTensor:
-    """The tensor type of the same shape with quantized elements."""
+    """Return the tensor type of the same shape with quantized elements."""
     return with_element(type_, uniform_quantized_type)
 
 
 def block_values(
     parameters: Quantization, values: torch.Tensor, shape: Sequence[int]
 ) -> torch.Tensor:
-    """A number for each block, spread over a tensor shape (broadcastable against it)."""
+    """Expand a number for each block to a tensor that is broadcastable against a shape."""
     if parameters.is_per_tensor:
         return values.reshape(())
     view = [1] * len(shape)
@@ -132,7 +139,7 @@ def block_values(
 
 
 def quantize(real: torch.Tensor, parameters: Quantization) -> torch.Tensor:
-    """The stored integers of real values: clamp(round(x / scale) + zero_point), ties to even."""
+    """Quantize real values: clamp(round(x / scale) + zero_point), ties to even."""
     scales = block_values(parameters, parameters.scale_values(torch.float64), real.shape)
     zeros = block_values(parameters, parameters.zero_point_values(torch.float32), real.shape)
     inverse = (1.0 / scales).to(torch.float32)
@@ -141,7 +148,7 @@ def quantize(real: torch.Tensor, parameters: Quantization) -> torch.Tensor:
 
 
 def dequantize(stored: torch.Tensor, parameters: Quantization) -> torch.Tensor:
-    """The real values of stored integers, in float32."""
+    """Dequantize stored integers to float32."""
     scales = block_values(parameters, parameters.scale_values(), stored.shape)
     zeros = block_values(parameters, parameters.zero_point_values(), stored.shape)
     return (stored.to(torch.int32) - zeros).to(torch.float32) * scales

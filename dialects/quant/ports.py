@@ -1,4 +1,5 @@
-"""What the integers mean that a method takes and gives: text in its attributes, a port each.
+"""Quantization parameters of a method's integer inputs and outputs: text in its attributes, one per
+port.
 
 `tosa.input_quantization = ["scale=0.5 zero_point=3", ""]`: the second input is as in the model.
 """
@@ -18,23 +19,25 @@ from stepwell.ir.types import element
 
 INPUT, OUTPUT = "input", "output"
 LEVELS = ("tosa", "cmsis")
-"""Levels at which methods take and give integers."""
+"""Levels whose methods may have integer inputs and outputs."""
 
 
 def attribute_name(level: str, side: str) -> str:
-    """`tosa.input_quantization`."""
+    """Return an attribute's name: `tosa.input_quantization`."""
     return f"{level}.{side}_quantization"
 
 
 def state_meanings(func: FuncOp, level: str, side: str, types: Sequence[Attribute | None]) -> None:
-    """Note the meaning of a side's integers; None is a port that is as in the model."""
+    """Record the quantization of one side's integers; None is a port as in the model."""
     func.attributes[attribute_name(level, side)] = ArrayAttr(
         [StringAttr("" if type_ is None else _described(type_)) for type_ in types]
     )
 
 
 def meanings(func: FuncOp, side: str) -> list[Quantization | None]:
-    """What each integer of a side means; nothing where all ports are as in the model."""
+    """Return the quantization of one side's integers; an empty list if all ports are as in the
+    model.
+    """
     attribute = next(
         filter(None, (func.attributes.get(attribute_name(x, side)) for x in LEVELS)), None
     )

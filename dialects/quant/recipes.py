@@ -1,6 +1,6 @@
 """Derived weights of quantized programs: stored integers, integers in another layout, biases.
 
-Names that begin with `cmsis.` are older than the sharing of what they do.
+Names that begin with `cmsis.` predate the use by other targets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def store(
     grid: Sequence[int],
     sub_channel: bool,
 ) -> torch.Tensor:
-    """The integers of a real weight under a quantization given as plain numbers."""
+    """Quantize a real weight; the quantization is given as plain numbers."""
     quantization = Quantization(
         bits,
         signed,
@@ -48,7 +48,7 @@ def store(
 
 @recipe("quant.reals")
 def reals(stored: torch.Tensor, **parameters: Any) -> torch.Tensor:
-    """The float32 values of stored integers, under a quantization given as plain numbers."""
+    """Dequantize stored integers to float32; the quantization is given as plain numbers."""
     if stored.is_meta:
         return torch.empty_like(stored, dtype=torch.float32)
     blocks = tuple((axis, block) for axis, block in parameters.pop("blocks"))
@@ -57,7 +57,7 @@ def reals(stored: torch.Tensor, **parameters: Any) -> torch.Tensor:
 
 
 def store_parameters(quantization: Quantization) -> dict[str, object]:
-    """The keyword parameters of both recipes for a quantization."""
+    """Return the keyword parameters of both recipes for a quantization."""
     return {
         "bits": quantization.bits,
         "signed": quantization.signed,
@@ -73,13 +73,13 @@ def store_parameters(quantization: Quantization) -> dict[str, object]:
 
 @recipe("cmsis.permute")
 def permute(weight: torch.Tensor, permutation: Sequence[int]) -> torch.Tensor:
-    """The weight under permuted dimensions, dense."""
+    """Permute the dimensions of a weight, dense."""
     return weight.permute(tuple(permutation)).contiguous()
 
 
 @recipe("cmsis.reshape")
 def reshape(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """The weight under another shape."""
+    """Reshape a weight."""
     return weight.reshape(tuple(shape))
 
 
@@ -87,13 +87,14 @@ def reshape(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 def spread(
     weight: torch.Tensor, groups: int, dilation: Sequence[int], behind: Sequence[int]
 ) -> torch.Tensor:
-    """A filter `[inputs, outputs, h, w]` with zeros for what it is dilated by and lacks.
+    """Insert the zeros of dilation, of the trailing rows and columns and of the other groups into a
+    filter `[inputs, outputs, h, w]`.
 
     Args:
-        weight: of a transposed convolution, `outputs` those of one group.
-        groups: how many; a group's outputs get zeros for the others' inputs.
-        dilation: of height and width.
-        behind: further rows and columns of zeros at the end.
+        weight: the filter of a transposed convolution; `outputs` are those of one group.
+        groups: the number of groups; a group's outputs get zeros for the inputs of the others.
+        dilation: the dilation of height and width.
+        behind: the number of rows and columns of zeros to append.
     """
     inputs, outputs, *sides = weight.shape
     spans = [(side - 1) * step + 1 for side, step in zip(sides, dilation, strict=True)]
@@ -106,13 +107,13 @@ def spread(
 
 @recipe("cmsis.expand")
 def expand(weight: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """The weight broadcast to a shape, written out."""
+    """Broadcast a weight to a shape, dense."""
     return weight.expand(tuple(shape)).contiguous()
 
 
 @recipe("cmsis.compose")
 def compose(outer: torch.Tensor, inner: torch.Tensor) -> torch.Tensor:
-    """int8 [256]: the outer table at the inner table's entries."""
+    """Compose two int8 tables [256]: the outer table at the entries of the inner one."""
     if outer.is_meta:
         return torch.empty_like(outer)
     return outer[inner.to(torch.int64) + 128]
@@ -122,7 +123,9 @@ def compose(outer: torch.Tensor, inner: torch.Tensor) -> torch.Tensor:
 def bias(
     values: torch.Tensor, scales: Sequence[float], unit: Sequence[float] | None = None
 ) -> torch.Tensor:
-    """int32 biases at the accumulators' `scales`, from reals, or from integers of scale `unit`."""
+    """Quantize biases to int32 with the accumulators' `scales`, from reals, or from integers of
+    scale `unit`.
+    """
     if values.is_meta:
         return torch.empty_like(values, dtype=torch.int32)
     real = values.to(torch.float64)

@@ -1,11 +1,11 @@
-"""`!quant.uniform`: what the integers of a tensor mean, as upstream MLIR spells it.
+"""`!quant.uniform`: the quantization of a tensor's integers, in upstream MLIR's notation.
 
     !quant.uniform<i8:f32, 0.05:-3>                              per tensor
     !quant.uniform<i8<-127:127>:f32:0, {0.1, 0.2, 0.3:4}>        per axis (axis 0)
     !quant.uniform<u8:f32:{0:1, 1:2}, {{2.0:10, 3.0:20}, {4.0:30, 5.0:40}}>   sub-channel
 
-A real value is `(stored − zero_point) · scale`. A range is printed when it is not the storage
-type's own, a zero point when it is not 0. Source: MLIR, `mlir/Dialect/Quant/IR/QuantBase.td`.
+A real value is `(stored − zero_point) · scale`. A range is printed if it is not that of the storage
+type, a zero point if it is not 0. Source: MLIR, `mlir/Dialect/Quant/IR/QuantBase.td`.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ STORAGE_BITS = (4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class Quantization:
-    """The numbers of a uniform quantized type.
+    """The parameters of a uniform quantized type.
 
     Attributes:
         bits, signed: the storage type, `i8` or `u8` …
-        low, high: the stored values that may occur, inclusive.
-        expressed: the float type the values stand for.
+        low, high: the range of the stored values, inclusive.
+        expressed: the float type of the real values.
         scales, zero_points: one per tensor, per slice of the axis, or per block (row-major).
         blocks: (axis, block size) pairs; none for per tensor; block size 1 on the axis of a
             per-axis type.
-        grid: blocks along each axis of `blocks`, whose product is the number of scales.
-        sub_channel: whether the type is spelled with block sizes.
-
+        grid: the number of blocks along each axis of `blocks`; their product is the number of
+            scales.
+        sub_channel: whether the type is printed with block sizes.
     """
 
     bits: int
@@ -69,15 +69,15 @@ class Quantization:
 
     @cached_property
     def _hash(self) -> int:
-        """Types are looked up often, and may hold a thousand scales."""
+        """Cached because types are looked up often and may have a thousand scales."""
         return hash((self.bits, self.low, self.scales, self.zero_points, self.blocks))
 
     def scale_values(self, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The scales as a vector, of float32 if nothing else is said."""
+        """Return the scales as a vector, of float32 by default."""
         return _vector(self.scales, dtype or torch.float32)
 
     def zero_point_values(self, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The zero points as a vector, of int32 if nothing else is said."""
+        """Return the zero points as a vector, of int32 by default."""
         return _vector(self.zero_points, dtype or torch.int32)
 
     @property
@@ -87,7 +87,7 @@ class Quantization:
 
     @property
     def is_per_tensor(self) -> bool:
-        """Whether one scale holds for the whole tensor."""
+        """Whether the tensor has a single scale."""
         return not self.blocks
 
     @property
@@ -114,20 +114,19 @@ class Quantization:
 
     @property
     def default_range(self) -> tuple[int, int]:
-        """What the storage type can hold."""
+        """The range of the storage type."""
         if self.signed:
             return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
         return 0, (1 << self.bits) - 1
 
     def problem(self) -> str | None:
-        """Why these numbers are no quantization, or None."""
+        """Return why these parameters are invalid, or None."""
         least, most = self.default_range
         if self.bits not in STORAGE_BITS:
-            return (
-                f"the storage has {self.bits} bits; it may have {', '.join(map(str, STORAGE_BITS))}"
-            )
+            allowed = ", ".join(map(str, STORAGE_BITS))
+            return f"the storage has {self.bits} bits; it must have {allowed}"
         if not least <= self.low < self.high <= most:
-            return f"the storage range {self.low}:{self.high} does not lie in {least}:{most}"
+            return f"the storage range {self.low}:{self.high} is not within {least}:{most}"
         if len(self.scales) != len(self.zero_points) or not self.scales:
             return f"{len(self.scales)} scales with {len(self.zero_points)} zero points"
         if len(self.scales) != math.prod(self.grid):
@@ -137,11 +136,11 @@ class Quantization:
             return f"scale {scale} is not a positive number"
         for zero_point in extent(self.zero_points):
             if not self.low <= zero_point <= self.high:
-                return f"zero point {zero_point} lies outside {self.low}:{self.high}"
+                return f"zero point {zero_point} is outside {self.low}:{self.high}"
         return None
 
     def shape_problem(self, shape: Sequence[object]) -> str | None:
-        """Why a tensor of this shape cannot be quantized so, or None."""
+        """Return why a tensor of this shape cannot have this quantization, or None."""
         for (axis, block), count in zip(self.blocks, self.grid, strict=True):
             if axis >= len(shape):
                 return f"its axis {axis} is not one of a tensor of rank {len(shape)}"
@@ -163,7 +162,7 @@ class UniformQuantizedType(Data[Quantization], TypeAttribute):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> Quantization:
-        """`<i8<-127:127>:f32:axis, {scale:zero, …}>`"""
+        """Parse `<i8<-127:127>:f32:axis, {scale:zero, …}>`."""
         with parser.in_angle_brackets():
             bits, signed = _parse_storage(parser)
             low, high = _default_range(bits, signed)
@@ -195,7 +194,7 @@ class UniformQuantizedType(Data[Quantization], TypeAttribute):
             )
 
     def print_parameter(self, printer: Printer) -> None:
-        """`<i8:f32, 0.05:-3>`"""
+        """Print `<i8:f32, 0.05:-3>`."""
         held = self.data
         with printer.in_angle_brackets():
             printer.print_string(f"{'i' if held.signed else 'u'}{held.bits}")
@@ -224,7 +223,7 @@ def per_tensor(
     high: int | None = None,
     expressed: AnyFloat = f32,
 ) -> UniformQuantizedType:
-    """The type of a tensor stored as `dtype` with one scale."""
+    """Return the type of elements stored as `dtype` with one scale."""
     limits = torch.iinfo(dtype)
     return UniformQuantizedType(
         Quantization(
@@ -248,7 +247,7 @@ def per_axis(
     high: int | None = None,
     expressed: AnyFloat = f32,
 ) -> UniformQuantizedType:
-    """The type of a tensor stored as `dtype` with a scale for every index of `axis`."""
+    """Return the type of elements stored as `dtype` with a scale for every index of `axis`."""
     limits = torch.iinfo(dtype)
     return UniformQuantizedType(
         Quantization(
@@ -273,33 +272,34 @@ def _vector(values: Sequence[float], dtype: torch.dtype) -> torch.Tensor:
 
 @once_each
 def quantization(type_: Attribute) -> Quantization | None:
-    """How a tensor type is quantized, or None if its elements are plain."""
+    """Return the quantization of a tensor type, or None if its elements are plain."""
     type_element = element(type_)
     return type_element.data if isinstance(type_element, UniformQuantizedType) else None
 
 
 def storage_dtype(parameters: Quantization) -> torch.dtype:
-    """The torch dtype of the stored integers (4-bit ones are held in int8 or uint8)."""
+    """Return the torch dtype of the stored integers (int8 or uint8 for 4 bits)."""
     if parameters.bits < 8:
         return torch.int8 if parameters.signed else torch.uint8
     return torch_dtype(parameters.storage)
 
 
 def storage_element(parameters: Quantization) -> Attribute:
-    """The element type that the stored tensor has in the IR."""
+    """Return the element type of the stored tensor in the IR."""
     return element_type(storage_dtype(parameters))
 
 
 def type_problem(type_: Attribute) -> str | None:
-    """Why a quantized tensor type contradicts its own shape, or None."""
+    """Return why a quantized tensor type contradicts its shape, or None."""
     type_quantization = quantization(type_)
     return None if type_quantization is None else type_quantization.shape_problem(dims(type_))
 
 
 def float_literal(value: float) -> str:
-    """The shortest decimal that reads back as this double, with the point MLIR's grammar demands.
+    """Format a double as the shortest decimal that parses back, with the point that MLIR's grammar
+    requires.
 
-    Python's `repr(1e-10)` has no point, and then does not parse.
+    Python's `repr(1e-10)` has no point and would not parse.
     """
     text = repr(float(value))
     if "." in text or "inf" in text or "nan" in text:
@@ -318,7 +318,7 @@ def _parse_storage(parser: AttrParser) -> tuple[int, bool]:
     if word.startswith(("si", "ui")):
         kind, digits = "i" if word[0] == "s" else "u", word[2:]
     if kind not in ("i", "u") or not digits.isdecimal():
-        parser.raise_error(f"{word} is not a storage type; i8, u8, i16, … are")
+        parser.raise_error(f"{word} is not a storage type such as i8, u8, i16")
     return int(digits), kind == "i"
 
 
@@ -347,7 +347,7 @@ def _parse_value(parser: AttrParser, scales: list[float], zero_points: list[int]
 def _parse_values(
     parser: AttrParser, scales: list[float], zero_points: list[int]
 ) -> tuple[int, ...]:
-    """Nested braces of `scale:zero`; returns how many there are at each depth."""
+    """Parse nested braces of `scale:zero`, and return their number at each depth."""
     parser.parse_punctuation("{")
     count, inner = 0, cast(tuple[int, ...] | None, None)
     while True:
@@ -361,7 +361,7 @@ def _parse_values(
         else:
             _parse_value(parser, scales, zero_points)
         if inner is not None and shape != inner:
-            parser.raise_error("the blocks of scales are ragged")
+            parser.raise_error("the nested lists of scales differ in length")
         inner = shape
         count += 1
     return (count, *(inner or ()))

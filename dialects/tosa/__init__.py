@@ -1,4 +1,4 @@
-"""TOSA's operators, declared from the schema its serializer ships."""
+"""TOSA's operators, declared from the schema of its serializer."""
 
 from xdsl.ir import Dialect, Operation
 
@@ -24,4 +24,4 @@ def _refuses(op: Operation) -> str | None:
 
 
 TOSA_LEVEL = register_level(Level("tosa", _refuses))
-"""What a program that becomes a flatbuffer may hold."""
+"""The level of programs that are written as a flatbuffer."""

@@ -1,7 +1,7 @@
-"""TOSA's own types and enumerations, spelled as upstream MLIR spells them.
+"""TOSA's own types and enumerations in upstream MLIR's notation.
 
 `!tosa.shape<4>`, `!tosa.mxint8`, `!tosa.block_scaled<BLOCK_SHAPE_32:f8E8M0FNU:f4E2M1FN>`, and
-`#tosa.nan_mode<PROPAGATE>` with its kin.
+enumerations such as `#tosa.nan_mode<PROPAGATE>`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class ShapeType(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def of(cls, rank: int) -> ShapeType:
-        """The type of a list of `rank` sizes."""
+        """Return the type of a list of `rank` sizes."""
         return _shape_type(rank)
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        """`<4>`"""
+        """Parse `<4>`."""
         with parser.in_angle_brackets():
             return [IntAttr(parser.parse_integer(allow_boolean=False, allow_negative=False))]
 
     def print_parameters(self, printer: Printer) -> None:
-        """`<4>`"""
+        """Print `<4>`."""
         printer.print_string(f"<{self.rank.data}>")
 
 
@@ -63,7 +63,7 @@ class BlockScaledType(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        """`<BLOCK_SHAPE_32:scale:payload>`"""
+        """Parse `<BLOCK_SHAPE_32:scale:payload>`."""
         with parser.in_angle_brackets():
             parser.parse_keyword(cls.BLOCK_SHAPE)
             parser.parse_punctuation(":")
@@ -72,7 +72,7 @@ class BlockScaledType(ParametrizedAttribute, TypeAttribute):
             return [scale, parser.parse_type()]
 
     def print_parameters(self, printer: Printer) -> None:
-        """`<BLOCK_SHAPE_32:scale:payload>`"""
+        """Print `<BLOCK_SHAPE_32:scale:payload>`."""
         printer.print_string(f"<{self.BLOCK_SHAPE}:")
         printer.print_attribute(self.scale)
         printer.print_string(":")
@@ -81,26 +81,26 @@ class BlockScaledType(ParametrizedAttribute, TypeAttribute):
 
 
 class EnumerationAttr(Data[str]):
-    """`#tosa.<kind><CASE>`. `codes` are the values that the flatbuffer schema gives the cases."""
+    """`#tosa.<kind><CASE>`. `codes` are the values of the cases in the flatbuffer schema."""
 
     codes: ClassVar[dict[str, int]]
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> str:
-        """`<CASE>`"""
+        """Parse `<CASE>`."""
         with parser.in_angle_brackets():
             return cls.parse_case(parser)
 
     @classmethod
     def parse_case(cls, parser: AttrParser) -> str:
-        """One of the cases, bare."""
+        """Parse a bare case."""
         case = parser.parse_identifier(f" for {cls.name}")
         if case not in cls.codes:
             parser.raise_error(f"{case} is not a {cls.name}: one of {', '.join(cls.codes)}")
         return case
 
     def print_parameter(self, printer: Printer) -> None:
-        """`<CASE>`"""
+        """Print `<CASE>`."""
         printer.print_string(f"<{self.data}>")
 
     @property
@@ -110,13 +110,13 @@ class EnumerationAttr(Data[str]):
 
     @classmethod
     def case_of(cls, code: int) -> str | None:
-        """The case that has this value in a flatbuffer, if any."""
+        """Return the case with this value in a flatbuffer, if any."""
         return next((case for case, value in cls.codes.items() if value == code), None)
 
 
 @irdl_attr_definition
 class NanModeAttr(EnumerationAttr):
-    """Whether a NaN wins over a number or is ignored."""
+    """Whether a NaN propagates or is ignored."""
 
     name = "tosa.nan_mode"
     codes: ClassVar[dict[str, int]] = {"PROPAGATE": 1, "IGNORE": 2}
@@ -124,7 +124,7 @@ class NanModeAttr(EnumerationAttr):
 
 @irdl_attr_definition
 class ResizeModeAttr(EnumerationAttr):
-    """How RESIZE samples. The schema says NEAREST where MLIR says NEAREST_NEIGHBOR."""
+    """How RESIZE samples. The schema's name for MLIR's NEAREST_NEIGHBOR is NEAREST."""
 
     name = "tosa.resize_mode"
     codes: ClassVar[dict[str, int]] = {"NEAREST_NEIGHBOR": 1, "BILINEAR": 2}

@@ -1,4 +1,4 @@
-"""The axis maps of TOSA's operators. Shapes, zero points and tables among operands have none."""
+"""The axis maps of TOSA's operators. Operands that are shapes, zero points and tables have none."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ELEMENTWISE: tuple[type[TosaOp], ...] = (
     t.MaximumOp, t.MinimumOp, t.MulOp, t.NegateOp, t.PowOp, t.ReciprocalOp, t.RescaleOp,
     t.RsqrtOp, t.SelectOp, t.SigmoidOp, t.SinOp, t.SubOp, t.TableOp, t.TanhOp,
 )  # fmt: skip
-"""Operators that compute each element from those in its place."""
+"""Operators that compute each element from the corresponding operand elements."""
 
 DATA: dict[type[TosaOp], int] = {t.MulOp: 2, t.NegateOp: 1, t.RescaleOp: 1, t.TableOp: 1}
-"""How many of the first operands are data, where the rest are parameters."""
+"""The number of leading data operands, if the rest are parameters."""
 
 REDUCTIONS = (
     t.ReduceAllOp, t.ReduceAnyOp, t.ReduceMaxOp, t.ReduceMinOp, t.ReduceProductOp, t.ReduceSumOp,
@@ -144,7 +144,7 @@ def _pad(op: t.PadOp, result: int) -> AxisMap | None:
 
 @_maps(t.TileOp)
 def _tile(op: t.TileOp, result: int) -> AxisMap | None:
-    """An axis of one element is broadcast; of more, any may come round again."""
+    """An axis of one element is broadcast; elements of a longer axis may repeat."""
     input1_dims, made = dims(op.input1.type), dims(op.output.type)
     pairs = enumerate(zip(input1_dims, made, strict=True))
     return mapped(

@@ -1,4 +1,4 @@
-"""What every TOSA operator shares: its place in the flatbuffer schema, and its text."""
+"""The base class of TOSA operators: flatbuffer schema and textual form."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from stepwell.ir.diagnostics import StepwellError
 class Field:
     """One attribute of an operator: its name, its slot in the schema's table, its kind.
 
-    Kinds: `i32`, `bool`, `type` (a DType), `i64s` and `i32s` (a list of int32, which MLIR types
-    as `array<i64>` or `array<i32>`), `value` (bytes of one element), `bytes`, `string`, `region`
-    (the name of a region), or the class name of an enumeration.
+    Kinds: `i32`, `bool`, `type` (a DType), `i64s` and `i32s` (a list of int32, which MLIR types as
+    `array<i64>` or `array<i32>`), `value` (bytes of one element), `bytes`, `string`, `region` (the
+    name of a region), or the class name of an enumeration.
     """
 
     name: str
@@ -34,13 +34,14 @@ class Field:
 
 
 Enumerations = Mapping[str, type[EnumerationAttr]]
-"""Which attributes of an operator are enumerations."""
+"""The attributes of an operator that are enumerations."""
 
 
 class TosaOp(HasAxes, IRDLOperation):
-    """Base of the operators. `CODE` is the schema's number of the operator and its attributes.
+    """Base class of the operators. `CODE` is the schema's number of the operator and its
+    attributes.
 
-    `BARE_CASES` says whether upstream prints `mode = BILINEAR` or `#tosa.resize_mode<BILINEAR>`.
+    `BARE_CASES` is whether upstream prints `mode = BILINEAR` or `#tosa.resize_mode<BILINEAR>`.
     """
 
     CODE: ClassVar[int] = 0
@@ -49,7 +50,7 @@ class TosaOp(HasAxes, IRDLOperation):
     BARE_CASES: ClassVar[bool] = True
 
     def print(self, printer: Printer) -> None:
-        """`tosa.conv2d %x, %w, … {pad = …} : (types) -> type`, as upstream prints it."""
+        """Print `tosa.conv2d %x, %w, … {pad = …} : (types) -> type`, like upstream."""
         shown: dict[str, Attribute] = {}
         for name, value in sorted((self.properties | self.attributes).items()):
             field = next((f for f in self.FIELDS if f.name == name), None)
@@ -75,7 +76,7 @@ class TosaOp(HasAxes, IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """Read what `print` writes and what tosa-opt prints."""
+        """Parse the output of `print` and of tosa-opt."""
         operands = parser.parse_optional_undelimited_comma_separated_list(
             parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
         )
@@ -116,7 +117,7 @@ class TosaOp(HasAxes, IRDLOperation):
         results: Sequence[Attribute],
         entries: Mapping[str, Attribute],
     ) -> Operation:
-        """The op from its parts; a wrong number of operands is a parse error."""
+        """Build the op from its parsed parts; a wrong number of operands is a parse error."""
         try:
             return cls.make(operands, results, **entries)
         except StepwellError as error:
@@ -139,7 +140,7 @@ class TosaOp(HasAxes, IRDLOperation):
 
     @classmethod
     def field_attribute(cls, name: str, value: Any) -> Attribute:
-        """The attribute of a field given as a number, a list of them, a word or a truth value."""
+        """Convert a field's number, list of numbers, string or bool to an attribute."""
         if name in cls.ENUMERATIONS:
             return cls.ENUMERATIONS[name](value)
         (kind,) = (field.kind for field in cls.FIELDS if field.name == name)

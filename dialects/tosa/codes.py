@@ -1,4 +1,4 @@
-"""The schema's numbers: operators and element types, both ways."""
+"""The schema's numbers of operators and element types, in both directions."""
 
 from __future__ import annotations
 
@@ -65,31 +65,31 @@ _ATTRIBUTES = {
 
 
 def element_of_code(code: int) -> Attribute | None:
-    """The element type of a DType number."""
+    """Return the element type of a DType number."""
     return _ELEMENT_OF.get(code)
 
 
 def code_of_element(element: Attribute) -> int | None:
-    """The DType number of an element type; None if TOSA has no such type."""
+    """Return the DType number of an element type; None if TOSA has no such type."""
     return _CODE_OF.get(element)
 
 
 def payload_of_element(element: Attribute) -> str | None:
-    """The MX payload that an element type is, such as `fp8e4m3`."""
+    """Return the MX payload of an element type, such as `fp8e4m3`."""
     return _PAYLOAD_OF.get(element)
 
 
 def class_of_code(code: int) -> type[TosaOp] | None:
-    """The operation class of an operator number."""
+    """Return the op class of an operator number."""
     return _CLASSES.get(code)
 
 
 def code_of_attribute(table: str) -> int | None:
-    """The operator number whose attribute table has this name, such as `Conv2dAttribute`."""
+    """Return the operator number whose attribute table has this name, such as `Conv2dAttribute`."""
     return _ATTRIBUTES.get(table)
 
 
 def fields_by_code(code: int) -> tuple[Field, ...] | None:
-    """The attributes of an operator number; None if there is no such operator."""
+    """Return the attributes of an operator number; None if there is no such operator."""
     cls = _CLASSES.get(code)
     return None if cls is None else cls.FIELDS

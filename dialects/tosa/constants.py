@@ -1,4 +1,4 @@
-"""Constants of a TOSA program: small ones stand in the text, large ones in the weight store."""
+"""Constants of a TOSA program: small ones are inline, large ones in the weight store."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from stepwell.ir.dtypes import element_type
 from stepwell.ir.types import AnyTensor, WeightAttr, tensor
 
 INLINE = 16
-"""Constants of up to this many elements are written into the text."""
+"""The largest number of elements of an inline constant."""
 
 
 def dense(values: torch.Tensor, element: Attribute | None = None) -> DenseIntOrFPElementsAttr:
-    """The elements of a tensor as an attribute; `element` if torch holds another type (int4)."""
+    """Convert a tensor to an attribute; `element` is the type if torch stores another
+    one (int4).
+    """
     type_ = tensor(values.shape, element or element_type(values.dtype))
     held = values.detach().cpu().reshape(-1)
     if isinstance(type_.element_type, IntegerType):
@@ -36,13 +38,13 @@ def dense(values: torch.Tensor, element: Attribute | None = None) -> DenseIntOrF
 
 
 def const(values: torch.Tensor, element: Attribute | None = None) -> ConstOp:
-    """A CONST whose elements stand in the text."""
+    """Create a CONST with inline elements."""
     attribute = dense(values, element)
     return ConstOp.create(properties={"values": attribute}, result_types=[attribute.type])
 
 
 def const_of_key(key: str, type_: AnyTensor, scales: str | None = None) -> ConstOp:
-    """A CONST whose elements, or their codes and scales, the weight store holds."""
+    """Create a CONST whose elements, or codes and scales, are in the weight store."""
     properties: dict[str, Attribute] = {"values": WeightAttr(key)}
     if scales is not None:
         properties["scales"] = WeightAttr(scales)
@@ -50,7 +52,7 @@ def const_of_key(key: str, type_: AnyTensor, scales: str | None = None) -> Const
 
 
 def const_shape(sizes: Sequence[int]) -> ConstShapeOp:
-    """A CONST_SHAPE."""
+    """Create a CONST_SHAPE."""
     return ConstShapeOp.create(
         properties={"values": _shape_attribute(tuple(sizes))},
         result_types=[ShapeType.of(len(sizes))],
@@ -59,13 +61,13 @@ def const_shape(sizes: Sequence[int]) -> ConstShapeOp:
 
 @lru_cache(maxsize=4096)
 def _shape_attribute(sizes: tuple[int, ...]) -> DenseIntOrFPElementsAttr:
-    """The sizes as an attribute: a lowering asks for the same few again and again."""
+    """Convert sizes to an attribute; cached because a lowering needs the same few many times."""
     type_ = tensor([len(sizes)], IndexType())
     return DenseIntOrFPElementsAttr.from_list(type_, list(sizes))  # pyright: ignore
 
 
 def tensor_of_dense(attribute: DenseIntOrFPElementsAttr, dtype: torch.dtype) -> torch.Tensor:
-    """The tensor that a dense attribute stands for."""
+    """Convert a dense attribute to a tensor."""
     shape = list(attribute.get_shape())
     values = list(attribute.get_values())
     count = 1
@@ -77,7 +79,7 @@ def tensor_of_dense(attribute: DenseIntOrFPElementsAttr, dtype: torch.dtype) -> 
 
 
 def shape_value(value: SSAValue) -> tuple[int, ...] | None:
-    """The sizes of a CONST_SHAPE; None if `value` is computed."""
+    """Return the sizes of a CONST_SHAPE; None if `value` is computed."""
     owner = value.owner
     if isinstance(owner, ConstShapeOp):
         return tuple(int(v) for v in tensor_of_dense(owner.values, torch.int64).tolist())
@@ -85,5 +87,5 @@ def shape_value(value: SSAValue) -> tuple[int, ...] | None:
 
 
 def is_constant(op: Operation | Attribute) -> bool:
-    """Whether an op only names a constant, as the counts of operators leave out."""
+    """Whether an op only names a constant; counts of operators exclude these."""
     return isinstance(op, ConstOp | ConstShapeOp | WeightOp)

@@ -1,6 +1,6 @@
-"""What TOSA's CUSTOM calls the operators that somebody wrote, and how their arguments are bytes.
+"""Custom operators in TOSA's CUSTOM, and the encoding of their arguments as bytes.
 
-CUSTOM has tensors, two names and bytes; an operator's other arguments go into the bytes.
+CUSTOM has tensors, two names and bytes; an operator's other arguments are encoded in the bytes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def _pack(arguments: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Custom:
-    """An operator's names in TOSA, and the form of its arguments that are no tensors.
+    """An operator's names in TOSA, and the encoding of its arguments that are not tensors.
 
-    `pack` raises TypeError or ValueError on arguments that it has no bytes for.
+    `pack` raises TypeError or ValueError for arguments without an encoding.
     """
 
     op: type[SchemaOp]
@@ -42,20 +42,22 @@ _BY_NAME: dict[tuple[str, str], Custom] = {}
 def register_custom(
     op: type[SchemaOp], name: str, attributes: tuple[Pack, Unpack] | None = None
 ) -> None:
-    """Say that an operator is CUSTOM in TOSA.
+    """Register an operator as CUSTOM in TOSA.
 
     Args:
         op: the operator.
-        name: `domain::operator`, as a TOSA program spells both.
-        attributes: from arguments to bytes and back; JSON where nothing is said.
+        name: `domain::operator`, as in a TOSA program.
+        attributes: functions from arguments to bytes and back; JSON by default.
 
     Raises:
-        StepwellError: the name has no two parts, the operator writes to its arguments, or one of
-            the two has been registered before.
+        StepwellError: the name does not have two parts, the operator writes to its arguments, or
+            one of the two is registered already.
     """
     domain, _, operator = name.rpartition("::")
     if not domain or not operator:
-        raise StepwellError(f"{name!r} is no domain::operator", help="com.example::gate, say")
+        raise StepwellError(
+            f"{name!r} is not a domain::operator", help="for example com.example::gate"
+        )
     if op.SCHEMA.is_mutable:
         raise StepwellError(f"{op.name} writes to its arguments, which no TOSA operator does")
     if op in _BY_OP or (domain, operator) in _BY_NAME:
@@ -65,10 +67,10 @@ def register_custom(
 
 
 def custom_of(op: type[Any]) -> Custom | None:
-    """What an operator is in TOSA, if that was said."""
+    """Return the CUSTOM form of an operator, if registered."""
     return _BY_OP.get(op)
 
 
 def custom_named(domain: str, operator: str) -> Custom | None:
-    """The operator that a CUSTOM stands for, if that was said."""
+    """Return the operator of a CUSTOM, if registered."""
     return _BY_NAME.get((domain, operator))

@@ -1,12 +1,12 @@
-"""Which element types each operator has, and the profiles and extensions that each asks for.
+"""The element types of each operator, and the profiles and extensions that they require.
 
-These are the tables "Supported Data Types" of the specification, 1.1 draft as tosa-tools 2026.8
-has it. A row such as `int: i8>i32, i16>i32` says: under the profile int, from i8 or i16 to i32.
-What is listed of an operator, in what order, is its *signature*: the element types of the first
-operand and the first result unless `_SIGNATURES` says otherwise, one if they are two and equal.
-All other types follow from these by the operator's shape rule. `any` is either profile, `a+b` is
-both, `1.1` the version that brought the row. An element type is called as MLIR calls it, an MX
-payload as the specification does, a block-scaled type `mx:` and its payload.
+These are the tables "Supported Data Types" of the specification, 1.1 draft, as in tosa-tools
+2026.8. A row such as `int: i8>i32, i16>i32` means: with the profile int, from i8 or i16 to i32. The
+listed types of an operator, in order, are its *signature*: the element types of the first operand
+and the first result unless `_SIGNATURES` defines another, and a single type if both are equal. All
+other types follow from these by the operator's shape rule. `any` is either profile, `a+b` is both,
+`1.1` the version that introduced the row. Element types have MLIR's names, MX payloads the
+specification's, and a block-scaled type is `mx:` and its payload.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stepwell.ir.dtypes import bf16, f16, f32, i1, i8, i16, i32, i64
 
 Signature = tuple[Attribute, ...]
 Needs = frozenset[str]
-"""Profiles, extensions and perhaps `1.1`: a target must have all of them."""
+"""Profiles, extensions and possibly `1.1`: a target must have all of them."""
 
 MX_EXTENSIONS = {
     "fp8e4m3": "mx_fp8e4m3",
@@ -36,7 +36,7 @@ MX_EXTENSIONS = {
     "fp4e2m1": "mx_fp4e2m1",
     "mxint8": "mx_int8",
 }
-"""The extension that allows block-scaled types of a payload, with `mx_common`."""
+"""The extension that allows block-scaled types of a payload, together with `mx_common`."""
 
 _NAMES: dict[str, Attribute] = {
     **{str(held): held for held in (i1, i4, i8, i16, i32, i48, i64, f16, bf16, f32)},
@@ -48,7 +48,7 @@ _FP8 = ("fp8e4m3", "fp8e5m2")
 
 
 def _each(row: str, names: Iterable[str] = MX_EXTENSIONS) -> str:
-    """The row with each name in the place of `@` and with its MX extension in that of `&`."""
+    """Instantiate a row for each name: `@` is the name and `&` its MX extension."""
     return "; ".join(row.replace("@", n).replace("&", MX_EXTENSIONS[n]) for n in names)
 
 
@@ -144,7 +144,9 @@ _ROWS: dict[str, str] = {
 
 
 def element_needs(attribute: Attribute) -> Needs:
-    """What a float or block-scaled type asks for where the specification deduces it."""
+    """Return the requirements of a float or block-scaled type, where the specification deduces
+    them.
+    """
     if isinstance(attribute, BlockScaledType):
         payload = next(
             name for name, element in PAYLOAD_ELEMENTS.items() if element == attribute.payload
@@ -159,7 +161,9 @@ _MIXED = (*_FLOAT_NEEDS, *_BLOCK_SCALED)
 
 
 def _deduced() -> Iterator[tuple[str, Signature, Needs]]:
-    """Forms on two element types that need what either needs ("deduce-ext"), all of 1.1."""
+    """Yield forms on two element types that require what either requires ("deduce-ext"), all of
+    1.1.
+    """
     for a, b in product(_MIXED, _MIXED):
         needs = element_needs(a) | element_needs(b) | {"1.1"}
         if isinstance(a, BlockScaledType) != isinstance(b, BlockScaledType):
@@ -174,7 +178,9 @@ def _deduced() -> Iterator[tuple[str, Signature, Needs]]:
 
 
 def _sums(a: Attribute, b: Attribute) -> tuple[Attribute, ...]:
-    """Results of a CONV2D of two element types: the wide one and f32, any if both are narrow."""
+    """List the result types of a CONV2D of two element types: the wide one and f32, any if both are
+    narrow.
+    """
     wide = {a, b} & {f16, bf16, f32}
     if not wide:
         return (f16, bf16, f32)
@@ -187,7 +193,9 @@ def _element(value: SSAValue) -> Attribute | None:
 
 
 def _named(*names: str) -> Callable[[Operation], Iterator[Attribute | None]]:
-    """The element types of operands, results or accumulators of these names."""
+    """Return a function that yields the element types of operands, results or accumulators of these
+    names.
+    """
 
     def signature(op: Operation) -> Iterator[Attribute | None]:
         for name in names:
@@ -211,7 +219,7 @@ def _product(op: Operation) -> Iterator[Attribute | None]:
 
 
 def _values(op: Operation) -> Iterator[Attribute | None]:
-    """Values, their scales if there are any, and indices if there are any."""
+    """Yield values, then their scales and indices if present."""
     yield from (_element(value) for value in op.operands[:-1])
 
 
@@ -261,7 +269,7 @@ def _tables() -> dict[type[Operation], dict[Signature, tuple[Needs, ...]]]:
 
 
 FORMS = _tables()
-"""By operator, then by signature: the alternatives of what a target must have."""
+"""Operator → signature → alternative requirements of a target."""
 
 _SIGNATURE_OF = {
     f"tosa.{name}": function for names, function in _SIGNATURES.items() for name in names.split()
@@ -270,19 +278,23 @@ _SPELLED = {held: name for name, held in _NAMES.items()}
 
 
 def signature_of(op: Operation) -> Signature:
-    """The element types that decide on an operator's form; None for what is no tensor."""
+    """Return the element types that select an operator's form; None for values that are not
+    tensors.
+    """
     found = tuple(_SIGNATURE_OF.get(op.name, _default)(op))
     return found[:1] if len(found) == 2 and found[0] == found[1] else found  # pyright: ignore
 
 
 def has_form(op: Operation) -> bool:
-    """Whether an operator has its element types for any target; those without a table do."""
+    """Whether some target supports an operator's element types; operators without a table have none
+    to check.
+    """
     table = FORMS.get(type(op))
     return table is None or signature_of(op) in table
 
 
 def no_form(op: Operation) -> str:
-    """Says that an operator lacks its element types, and which it has."""
+    """Format that an operator does not support its element types, and which it supports."""
     table = FORMS[type(op)]
     found = signature_of(op)
     first = dict.fromkeys(spelled(signature[:1]) for signature in table)
@@ -290,9 +302,9 @@ def no_form(op: Operation) -> str:
     if others:
         known = "; ".join(spelled(signature) for signature in others[:6])
         return f"has no form on {spelled(found)}; it has {known}{' and more' if others[6:] else ''}"
-    return f"has no form on {spelled(found)}; it takes {', '.join(first)}"
+    return f"has no form on {spelled(found)}; it supports {', '.join(first)}"
 
 
 def spelled(signature: Signature) -> str:
-    """`i8 > i32`"""
+    """Format a signature: `i8 > i32`."""
     return " > ".join(_SPELLED.get(held, str(held)) for held in signature)

@@ -1,9 +1,9 @@
-"""Writes `generated.py`: one operation class for each operator of the shipped schema.
+"""Generate `generated.py`: one op class for each operator of the schema.
 
     python -m stepwell.dialects.tosa.generate
 
-Numbers and attributes are the schema's.  The schema knows operands only by position; their names,
-and which of them are lists, are the specification's and stand in `OPERANDS`.
+Numbers and attributes are the schema's. The schema identifies operands only by position; their
+names, and which of them are lists, are those of the specification and are written in `OPERANDS`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OPERANDS = {
     "CUSTOM": "input_list* -> output_list*",
     "ASSERT_EQUAL_SHAPE": "input1 input2 ->",
 }
-"""Operands and results by name; `*` marks a list. Operators not named here are regular."""
+"""Operands and results by name; `*` marks a list. Operators that are missing here are regular."""
 
 _BINARY = frozenset(
     "ADD SUB ARITHMETIC_RIGHT_SHIFT BITWISE_AND BITWISE_OR BITWISE_XOR INTDIV LOGICAL_AND"
@@ -69,10 +69,10 @@ _BINARY = frozenset(
 STRUCTURAL = frozenset(
     ("CONST", "COND_IF", "WHILE_LOOP", "VARIABLE", "VARIABLE_WRITE", "VARIABLE_READ")
 )
-"""Operators written by hand in `structural.py`: regions, symbols, constants with two sources."""
+"""Operators defined by hand in `structural.py`: regions, symbols, constants with two sources."""
 
 EFFECTS = frozenset({"CUSTOM", "ASSERT_EQUAL_SHAPE"})
-"""Operators that must stay even if nothing uses their results."""
+"""Operators that must be kept even if their results are unused."""
 
 FULL_CASES = frozenset({"RESHAPE_BLOCK_SCALED", "ROW_GATHER_BLOCK_SCALED"})
 """Operators whose enumerations upstream prints in full."""
@@ -138,19 +138,19 @@ from stepwell.dialects.tosa.base import Enumerations, Field, TosaOp
 
 
 def class_name(table: Table) -> str:
-    """`Conv2dAttribute` names the class `Conv2dOp`."""
+    """Return a class's name: `Conv2dOp` for `Conv2dAttribute`."""
     return re.sub(r"Attribute$", "Op", table.name)
 
 
 def operands_of(operator: str) -> tuple[list[str], list[str]]:
-    """The names of an operator's operands and results."""
+    """Return the names of an operator's operands and results."""
     regular = "input1 input2 -> output" if operator in _BINARY else "input -> output"
     taken, given = OPERANDS.get(operator, regular).split("->")
     return taken.split(), given.split()
 
 
 def fields_of(operator: str, table: Table) -> Iterator[tuple[str, int, str, str | None]]:
-    """Name, slot, kind and default of each attribute."""
+    """Yield name, slot, kind and default of each attribute."""
     for slot, (name, kind) in enumerate(table.fields):
         found = _KINDS.get(kind)
         if kind == "[ubyte]":
@@ -163,7 +163,7 @@ def fields_of(operator: str, table: Table) -> Iterator[tuple[str, int, str, str 
 
 
 def class_text(operator: str, code: int, table: Table) -> str:
-    """The source of one operation class."""
+    """Render the source of one op class."""
     lines = ["", "", "@irdl_op_definition", f"class {class_name(table)}(TosaOp):"]
     lines += [f'    """{operator} of the specification."""', ""]
     lines += [f'    name = "tosa.{operator.lower()}"', f"    CODE: ClassVar[int] = {code}"]
@@ -206,7 +206,7 @@ def _attribute(name: str) -> str:
 
 
 def generate(schema: Schema) -> str:
-    """The text of `generated.py`."""
+    """Render `generated.py`."""
     regular = [entry for entry in schema.operators if entry[0] not in STRUCTURAL]
     classes = "".join(class_text(*entry) for entry in regular)
     names = "\n".join(f"    {class_name(table)}," for _, _, table in regular)

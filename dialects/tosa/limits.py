@@ -1,4 +1,4 @@
-"""What a level bounds: ranks, kernels, strides, scales, lists, nesting and sizes in bytes.
+"""The limits of a level: ranks, kernels, strides, scales, lists, nesting and sizes in bytes.
 
 No tensor may be empty.
 """
@@ -23,7 +23,7 @@ from stepwell.ir.types import dims
 
 @dataclass(frozen=True)
 class Level:
-    """The most of everything that a level takes.
+    """The maximum values of a level.
 
     Source: TOSA 1.1, section 1.6 (levels); a tensor has less than `2 ** log2_size` bytes.
     """
@@ -40,13 +40,13 @@ class Level:
 
     @property
     def bytes(self) -> int:
-        """The most bytes of a tensor."""
+        """The maximum size of a tensor in bytes."""
         return (1 << self.log2_size) - 1
 
 
 EIGHT_K = Level("8K", 6, 8192, 8192, 256, 31, 6, 64, 16)
 NONE = Level("none", LARGEST_RANK, (1 << 31) - 1, (1 << 31) - 1, 2048, 63, 256, 256, 64)
-"""What any implementation may be asked for, if it says that it holds to no level."""
+"""The limits of an implementation that declares no level."""
 
 _BOUNDED = {"kernel": "kernel", "stride": "stride", "pad": "kernel", "out_pad": "kernel"}
 _CONVOLUTIONS = (t.Conv2dOp, t.DepthwiseConv2dOp, t.Conv3dOp, t.Conv2dBlockScaledOp)
@@ -54,7 +54,7 @@ _BYTES: dict[Attribute, int] = {f32: 4, f16: 2, bf16: 2}
 
 
 def limits(op: Operation, level: Level = EIGHT_K) -> str | None:
-    """Why an operator exceeds a level, or None."""
+    """Return why an operator exceeds a level, or None."""
     return next(_excesses(op, level), None)
 
 
@@ -87,7 +87,7 @@ def _excesses(op: Operation, level: Level) -> Iterator[str]:
 
 
 def _numbers(op: Operation, name: str) -> Sequence[int] | None:
-    """A list that an operator has as an attribute, or as an operand of known sizes."""
+    """Return a list that an operator has as an attribute, or as an operand of constant sizes."""
     if name in op.properties:
         return ints(op.properties[name])
     value = getattr(op, name, None) if isinstance(op, _WITH_SHAPES) else None

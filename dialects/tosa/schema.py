@@ -1,4 +1,4 @@
-"""Reading `tosa.fbs`, the flatbuffer schema that tosa-tools ships."""
+"""The parser of `tosa.fbs`, the flatbuffer schema in tosa-tools."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Schema:
 
 
 def schema_path() -> Path:
-    """Where the installed tosa-tools keeps `tosa.fbs`.
+    """Return the path of `tosa.fbs` in the installed tosa-tools.
 
     Raises:
-        StepwellError: it is not installed, or holds none.
+        StepwellError: tosa-tools is not installed, or does not contain it.
     """
     help = "pip install 'stepwell[tosa]'"
     try:
@@ -42,7 +42,7 @@ def schema_path() -> Path:
     for path in held:
         if path.name == "tosa.fbs":
             return Path(str(path.locate()))
-    raise StepwellError("tosa-tools holds no tosa.fbs", help=help)
+    raise StepwellError("tosa-tools does not contain tosa.fbs", help=help)
 
 
 def read_schema(text: str) -> Schema:

@@ -1,6 +1,6 @@
-"""The operators that are more than operands and attributes: constants, regions, variables.
+"""The operators that are defined by hand: constants, regions, variables.
 
-Regions print and parse in upstream's form (tosa-opt's own)::
+Regions print and parse in upstream's form, as in tosa-opt::
 
     %1 = tosa.cond_if %0 (%a = %x) : tensor<i1> (tensor<4xf32>) -> tensor<4xf32> {
     ^bb0(%a: tensor<4xf32>):
@@ -40,10 +40,10 @@ from stepwell.ir.types import WeightAttr
 
 @irdl_op_definition
 class ConstOp(TosaOp):
-    """CONST: a tensor whose elements stand in the text, or under a key of the weight store.
+    """CONST: a tensor whose elements are inline, or in the weight store under a key.
 
-    A key may name codes (uint8, or a wider integer for i48) of an element type that torch lacks.
-    A constant of a block-scaled type has a second key, for the scales.
+    A key may name codes (uint8, or a wider integer for i48) of an element type that torch lacks. A
+    constant of a block-scaled type has a second key, for the scales.
     """
 
     name = "tosa.const"
@@ -53,7 +53,7 @@ class ConstOp(TosaOp):
     output = result_def()
     traits = traits_def(Pure())
 
-    # Upstream has no form of its own for it: it prints as "tosa.const"() <{values = …}>.
+    # Upstream has no custom form for it: it prints as "tosa.const"() <{values = …}>.
     print = Operation.print
 
 
@@ -66,7 +66,7 @@ class YieldOp(TosaOp):
     traits = traits_def(IsTerminator())
 
     def print(self, printer: Printer) -> None:
-        """`%a, %b : types`"""
+        """Print `%a, %b : types`."""
         if self.operands:
             printer.print_string(" ")
             printer.print_list(self.operands, printer.print_ssa_value)
@@ -75,7 +75,7 @@ class YieldOp(TosaOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """`%a, %b : types`"""
+        """Parse `%a, %b : types`."""
         operands = parser.parse_optional_undelimited_comma_separated_list(
             parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
         )
@@ -88,11 +88,13 @@ class YieldOp(TosaOp):
 
 
 _ISOLATED = traits_def(IsolatedFromAbove())
-"""A region is a graph of its own in a file: what it reads is bound to its arguments."""
+"""A region is a separate graph in a file: all values that it uses are bound to its arguments."""
 
 
 class _RegionOp(TosaOp):
-    """What COND_IF and WHILE_LOOP share: `(%a = %x, …)`, two regions and a word between them."""
+    """The base class of COND_IF and WHILE_LOOP: `(%a = %x, …)`, two regions and a keyword between
+    them.
+    """
 
     def _print_bindings(self, printer: Printer, block: Block, values: Sequence[SSAValue]) -> None:
         def bind(pair: tuple[SSAValue, SSAValue]) -> None:
@@ -107,7 +109,7 @@ class _RegionOp(TosaOp):
 
 @irdl_op_definition
 class CondIfOp(_RegionOp):
-    """COND_IF: one of two graphs, by a truth value."""
+    """COND_IF: one of two graphs, selected by a bool."""
 
     name = "tosa.cond_if"
     CODE: ClassVar[int] = 70
@@ -124,7 +126,7 @@ class CondIfOp(_RegionOp):
     traits = _ISOLATED
 
     def print(self, printer: Printer) -> None:
-        """Upstream's form."""
+        """Print in upstream's form."""
         printer.print_string(" ")
         printer.print_ssa_value(self.condition)
         if self.input_list:
@@ -144,7 +146,7 @@ class CondIfOp(_RegionOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """Upstream's form."""
+        """Parse upstream's form."""
         condition = parser.parse_unresolved_operand()
         names, operands = _parse_bindings(parser)
         parser.parse_punctuation(":")
@@ -168,7 +170,7 @@ class CondIfOp(_RegionOp):
 
 @irdl_op_definition
 class WhileLoopOp(_RegionOp):
-    """WHILE_LOOP: a body repeated while a graph over the same values says so."""
+    """WHILE_LOOP: repeat a body while a graph over the same values yields true."""
 
     name = "tosa.while_loop"
     CODE: ClassVar[int] = 71
@@ -184,7 +186,7 @@ class WhileLoopOp(_RegionOp):
     traits = _ISOLATED
 
     def print(self, printer: Printer) -> None:
-        """Upstream's form: the bindings name the arguments of the first region."""
+        """Print in upstream's form: the bindings name the arguments of the first region."""
         printer.print_string(" ")
         self._print_bindings(printer, self.cond_graph.block, self.input_list)
         printer.print_string(" : ")
@@ -198,7 +200,7 @@ class WhileLoopOp(_RegionOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Operation:
-        """Upstream's form."""
+        """Parse upstream's form."""
         names, operands = _parse_bindings(parser)
         parser.parse_punctuation(":")
         position = parser.pos
@@ -218,7 +220,7 @@ class WhileLoopOp(_RegionOp):
 
 @irdl_op_definition
 class VariableOp(TosaOp):
-    """VARIABLE: a tensor that keeps its value between calls; stands in the module."""
+    """VARIABLE: a tensor that keeps its value between calls; an op of the module."""
 
     name = "tosa.variable"
     CODE: ClassVar[int] = 72
@@ -230,7 +232,7 @@ class VariableOp(TosaOp):
 
 @irdl_op_definition
 class VariableWriteOp(TosaOp):
-    """VARIABLE_WRITE: give a variable a new value."""
+    """VARIABLE_WRITE: set a variable."""
 
     name = "tosa.variable_write"
     CODE: ClassVar[int] = 73
@@ -240,7 +242,7 @@ class VariableWriteOp(TosaOp):
 
 @irdl_op_definition
 class VariableReadOp(TosaOp):
-    """VARIABLE_READ: the value of a variable."""
+    """VARIABLE_READ: read a variable."""
 
     name = "tosa.variable_read"
     CODE: ClassVar[int] = 74
@@ -260,7 +262,7 @@ STRUCTURAL = (
 
 
 def region(arguments: Sequence[Attribute]) -> Region:
-    """A region of one empty block."""
+    """Create a region of one empty block."""
     return Region(Block(arg_types=arguments))
 
 

@@ -1,8 +1,8 @@
-"""Targets such as `tosa-1.1+fp+mxfp`: which operators and element types each may hold.
+"""Targets such as `tosa-1.1+fp+mxfp`: which operators and element types each supports.
 
-A target is a version, one or more profiles and extensions.  The rules are those of the
-specification's profile tables, stated by element type and by operator; tosa-opt's own validation
-is the oracle of the tests.
+A target is a version, one or more profiles, and extensions. The rules are those of the
+specification's profile tables by element type and operator; tosa-opt's own validation is the oracle
+of the tests.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ EXTENSIONS: dict[str, tuple[str, str | None]] = {
     "int64": ("1.1", None),
     "shape": ("1.1", None),
 }
-"""Extensions with the version that brought them and the profile that they extend, if only one."""
+"""Extensions with the version that introduced them and the profile that they extend, if
+only one.
+"""
 
 LEVELS = {"level_none": NONE}
-"""What a target may name of levels; without one it is held to level 8K."""
+"""The level suffixes in a target's name; the default is level 8K."""
 
 _BLOCK_SCALED = (
     t.CastToBlockScaledOp,
@@ -115,13 +117,13 @@ class TosaTarget:
 
     @property
     def name(self) -> str:
-        """`tosa-1.1+fp+mxfp`, with `+level_none` where it is not level 8K."""
+        """The name, `tosa-1.1+fp+mxfp`, with `+level_none` if it is not level 8K."""
         level = [name for name, held in LEVELS.items() if held == self.level]
         named = (*sorted(self.profiles), *sorted(self.extensions), *level)
         return "+".join([f"tosa-{self.version}", *named])
 
     def problems(self, root: Operation) -> Iterator[Problem]:
-        """Everything below `root` that this target may not hold."""
+        """Yield everything below `root` that this target does not support."""
         for op in root.walk():
             if isinstance(op, FuncOp):
                 yield from _empty_inputs(op)
@@ -134,14 +136,14 @@ class TosaTarget:
             if isinstance(op, MutateInputOp):
                 remedy = f"return the value, or lower to {self.name}+cpu"
                 yield Problem(
-                    f"{op.name}: a graph of TOSA writes to no input", describe_op(op), remedy
+                    f"{op.name}: a graph of TOSA cannot write to an input", describe_op(op), remedy
                 )
             reason = self.refuses(op)
             if reason is not None:
                 yield Problem(f"{op.name}: {reason}", describe_op(op), self._remedy(op))
 
     def refuses(self, op: Operation) -> str | None:
-        """Why an operator may not stand in a program for this target, or None."""
+        """Return why a program for this target cannot contain an operator, or None."""
         if not isinstance(op, TosaOp | WeightOp | StateOp | UpdateOp):
             return None
         if not isinstance(op, TosaOp) and any(_is_empty(value.type) for value in op.results):
@@ -167,7 +169,7 @@ class TosaTarget:
         return f"{what}needs {' and '.join(wanted)}"
 
     def missing(self, op: Operation) -> Needs:
-        """What a target must have for an operator and this one lacks: `1.1`, `int`, `bf16`, …"""
+        """Return what an operator requires and this target lacks: `1.1`, `int`, `bf16`, …"""
         profiles = self.profiles | self.extensions | ({"1.1"} if self.version != "1.0" else set())
         missing = min((needs - profiles for needs in _needs_of(op)), key=len)
         if missing <= _FP8 and "mxfp" in profiles and serves_block_scaling(op):
@@ -194,7 +196,7 @@ class TosaTarget:
 
 
 def _elements(op: Operation) -> Iterator[Attribute]:
-    """The element types of an operator's tensors, each once."""
+    """Yield the distinct element types of an operator's tensors."""
     types = (value.type for value in (*op.operands, *op.results))
     yield from dict.fromkeys(
         type_.element_type for type_ in types if isinstance(type_, TensorType | UnrankedTensorType)
@@ -202,12 +204,12 @@ def _elements(op: Operation) -> Iterator[Attribute]:
 
 
 def _unknown(op: Operation) -> Attribute | None:
-    """An element type of an operator's tensors that TOSA has not."""
+    """Return an element type of an operator's tensors that TOSA does not have."""
     return next((element for element in _elements(op) if (element,) not in FORMS[s.ConstOp]), None)
 
 
 def _needs_of(op: Operation) -> Iterator[Needs]:
-    """The alternatives of what a target must have for an operator that has a form."""
+    """Yield the alternative requirements of an operator that has a form."""
     always: set[str] = set()
     if isinstance(op, StateOp | UpdateOp):
         always.add("variable")
@@ -225,7 +227,7 @@ def _needs_of(op: Operation) -> Iterator[Needs]:
 
 
 def _symbolic_inputs(method: FuncOp) -> Iterator[Problem]:
-    """Inputs whose sizes a call decides, for targets that want every size known."""
+    """Yield inputs with dynamic sizes, for targets that require static sizes."""
     for index, argument in enumerate(method.body.block.args):
         type_ = argument.type
         if isinstance(type_, TensorType) and not is_static(type_):
@@ -242,7 +244,7 @@ def _is_empty(type_: Attribute) -> bool:
 
 
 def _empty_inputs(method: FuncOp) -> Iterator[Problem]:
-    """Inputs without elements that no operator reads, which would say so."""
+    """Yield inputs without elements that no operator uses; an operator would report them itself."""
     for index, argument in enumerate(method.body.block.args):
         is_read = any(isinstance(use.operation, TosaOp) for use in argument.uses)
         if _is_empty(argument.type) and not is_read:
@@ -254,9 +256,9 @@ def _empty_inputs(method: FuncOp) -> Iterator[Problem]:
 
 
 def impossible_outputs(method: FuncOp) -> Iterator[Problem]:
-    """Outputs that TOSA has no tensors for, of no operator of its own, which would say so.
+    """Yield outputs of types that TOSA does not have and that no operator of the graph computes.
 
-    They are empty or complex, and no other way to compute them would do.
+    They are empty or complex, and cannot be computed in another way.
     """
     last = method.body.block.last_op
     for index, value in enumerate(last.operands if last is not None else ()):
@@ -274,8 +276,8 @@ def impossible_outputs(method: FuncOp) -> Iterator[Problem]:
 def serves_block_scaling(op: Operation) -> bool:
     """Whether a constant is the payload of block-scaled operators only.
 
-    The specification's table of CONST asks for `fp8e4m3` even there, which would leave targets of
-    `mxfp` alone without weights: TOSA's tools write and run such graphs.
+    The specification's table of CONST requires `fp8e4m3` even there, which would leave targets with
+    `mxfp` alone without weights. TOSA's tools write and run such graphs.
     """
     if not isinstance(op, s.ConstOp | WeightOp):
         return False
@@ -285,15 +287,15 @@ def serves_block_scaling(op: Operation) -> bool:
 
 @cache
 def level_of(target: str) -> Level:
-    """The level that a target's name, or that of any other, holds programs to."""
+    """Return the level of a target, by its name or that of any other target."""
     return next((LEVELS[part] for part in target.split("+") if part in LEVELS), EIGHT_K)
 
 
 def parse_target(name: str) -> TosaTarget:
-    """The target of a name such as `tosa-1.1+fp+mxfp` or `tosa-1.0+int+level_none`.
+    """Parse a target's name, such as `tosa-1.1+fp+mxfp` or `tosa-1.0+int+level_none`.
 
     Raises:
-        StepwellError: an unknown version, profile or extension, or none.
+        StepwellError: an unknown version, profile or extension, or no profile.
     """
     head, *parts = name.split("+")
     version = head.removeprefix("tosa-")

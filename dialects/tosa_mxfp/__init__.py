@@ -1,1 +1,1 @@
-"""Block-scaled (MX) arithmetic, and the operators that use it before they become TOSA's."""
+"""Block-scaled (MX) arithmetic, and operators that use it before they are lowered to TOSA's."""

@@ -1,10 +1,10 @@
 """The MX operators that ExecuTorch's Arm backend registers, `tosa_mxfp::linear` and `::conv2d`.
 
-Their classes come from the declarations below, so that a program with them can be read, printed
-and rewritten without the backend; only running one needs it (`executorch.backends.arm.ao_ext`).
+Their classes come from the declarations below, so that a program with them can be read, printed and
+rewritten without the backend. Only running one needs it (`executorch.backends.arm.ao_ext`).
 
-Weights are codes and scales that torchao chose; activations are cast in eager mode with torchao's
-RCEIL, where a device follows the specification (`numerics`).
+Weights are codes and scales chosen by torchao. Activations are cast in eager mode with torchao's
+RCEIL, but a device follows the specification (`numerics`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAYLOADS = {
     "fp6e3m2": "fp6e3m2",
     "f4e2m1": "fp4e2m1",
 }
-"""ExecuTorch's words for payloads."""
+"""ExecuTorch's names of payloads."""
 
 EtLinearOp = define(
     "tosa_mxfp::linear(Tensor input, Tensor weight_qdata, Tensor weight_scale, Tensor? bias=None, "
@@ -41,7 +41,9 @@ TosaMxfp = Dialect("tosa_mxfp", [EtLinearOp, EtConv2dOp])
 
 
 def payload_of(word: str, dtype: torch.dtype) -> str | None:
-    """Our name of a payload, from ExecuTorch's word or, where it is empty, the codes' dtype."""
+    """Return stepwell's name of a payload from ExecuTorch's name or, if that is empty, the codes'
+    dtype.
+    """
     if word:
         return PAYLOADS.get(word)
     by_dtype = {torch.float8_e4m3fn: "fp8e4m3", torch.float8_e5m2: "fp8e5m2"}
@@ -49,18 +51,19 @@ def payload_of(word: str, dtype: torch.dtype) -> str | None:
 
 
 def codes_dtype(payload: str) -> torch.dtype:
-    """The dtype that ExecuTorch holds a payload's codes in: bytes where torch has no type of it."""
+    """Return the dtype of a payload's codes in ExecuTorch: bytes if torch lacks the type."""
     return payload_named(payload).torch_dtype or torch.uint8
 
 
 def weight_values(codes: Tensor, scales: Tensor, payload: str) -> Tensor:
-    """The float32 weight `[..., C]` that ExecuTorch's codes and scales stand for.
+    """Dequantize ExecuTorch's codes and scales to a float32 weight `[..., C]`.
 
-    Casting it again with the specification's rule keeps every value: the rule never picks a
-    larger scale than one that holds the block's largest value, and a smaller one has a finer grid.
+    Casting it again with the specification's rule preserves every value: the rule never chooses a
+    larger scale than one with which the block's largest value is representable, and a smaller scale
+    has a finer grid.
     """
     codes = codes.view(torch.uint8)
     if payload == "fp4e2m1":
-        # Two codes a byte, the first in the low half.
+        # Two codes per byte, the first in the low half.
         codes = torch.stack([codes & 15, codes >> 4], -1).flatten(-2)
     return cast_from_block_scaled(codes, scales.view(torch.uint8), payload_named(payload))

@@ -1,4 +1,4 @@
-"""Block-scaled arithmetic, bit for bit as the TOSA 1.1 reference model does it.
+"""Block-scaled arithmetic, bit for bit as in the TOSA 1.1 reference model.
 
 A block-scaled tensor is a pair: ``codes``, uint8, one payload code per element,
 shape ``[..., C]``; and ``scales``, uint8, one E8M0 code for each block of 32
@@ -11,9 +11,9 @@ The cast, with ``emax`` and ``max`` of the payload::
     e = clamp(e, -127, 127)
     value = clip(round(x / 2**e), lowest, max)
 
-Rounding is to nearest, ties to even.  A block of zeros has e = -127; one that
-holds an inf or a NaN has the scale NaN.  This is the rule of the specification
-model and neither torchao's RCEIL nor, for fp8e4m3, its EVEN.
+Rounding is to nearest, ties to even.  A block of zeros has e = -127; one with an inf or a NaN has
+the scale NaN.  This is the rule of the specification model and neither torchao's RCEIL nor, for
+fp8e4m3, its EVEN.
 
 All functions take and return torch tensors and are vectorized.
 """
@@ -27,16 +27,16 @@ from stepwell.dialects.tosa_mxfp.payloads import BLOCK, SCALE_BIAS, SCALE_NAN, P
 
 
 def _exponent(x: Tensor) -> Tensor:
-    """floor(log2(|x|)) of float64 ``x`` as int64; -1023 for zero.
+    """Compute floor(log2(|x|)) of float64 ``x`` as int64; -1023 for zero.
 
-    Every finite float32 is a normal float64, so the exponent field is the answer.
-    (torch.frexp and torch.ldexp say the same ten times slower.)
+    Every finite float32 is a normal float64, so the exponent field is the result. (torch.frexp and
+    torch.ldexp take ten times as long.)
     """
     return ((x.view(torch.int64) >> 52) & 0x7FF) - 1023
 
 
 def _power_of_two(exponent: Tensor) -> Tensor:
-    """2**exponent as float64, for int64 exponents in [-1022, 1023]."""
+    """Compute 2**exponent as float64, for int64 exponents in [-1022, 1023]."""
     return ((exponent + 1023) << 52).view(torch.float64)
 
 
@@ -71,13 +71,13 @@ def cast_to_block_scaled(x: Tensor, payload: Payload) -> tuple[Tensor, Tensor]:
 
 
 def encode(values: Tensor, payload: Payload) -> Tensor:
-    """Codes (uint8) of ``values``, which must be values of the payload type."""
+    """Encode ``values``, which must be values of the payload type, as codes (uint8)."""
     if payload.is_fixed_point:
         return (values * 2**payload.mantissa_bits).to(torch.int8).view(torch.uint8)
     if payload.torch_dtype is not None:
         return values.to(torch.float32).to(payload.torch_dtype).view(torch.uint8)
-    # The top bits of a normal float64 are sign, exponent and mantissa already; a subnormal of
-    # the payload is made normal by adding the smallest normal number, whose field is 1.
+    # The top bits of a normal float64 are sign, exponent and mantissa already. A subnormal of the
+    # payload is made normal by adding the smallest normal number, whose field is 1.
     bits = values.abs().to(torch.float64)
     subnormal = bits < 2.0**payload.minimum_exponent
     bits = torch.where(subnormal, bits + 2.0**payload.minimum_exponent, bits).view(torch.int64)
@@ -89,7 +89,7 @@ def encode(values: Tensor, payload: Payload) -> Tensor:
 
 
 def decode(codes: Tensor, payload: Payload) -> Tensor:
-    """Values (float32) of payload ``codes`` (uint8), one code per element."""
+    """Decode payload ``codes`` (uint8), one code per element, to float32."""
     if payload.is_fixed_point:
         return codes.view(torch.int8).to(torch.float32) / 2**payload.mantissa_bits
     if payload.torch_dtype is not None:
@@ -108,7 +108,7 @@ def _table_of(payload: Payload) -> Tensor:
 
 
 def scale_values(scales: Tensor) -> Tensor:
-    """Values (float32) of E8M0 ``scales``: powers of two from 2**-127, or NaN."""
+    """Decode E8M0 ``scales`` to float32: powers of two from 2**-127, or NaN."""
     values = torch.ldexp(
         torch.ones(scales.shape, dtype=torch.float64), scales.to(torch.int32) - SCALE_BIAS
     ).to(torch.float32)
@@ -118,11 +118,11 @@ def scale_values(scales: Tensor) -> Tensor:
 def cast_from_block_scaled(
     codes: Tensor, scales: Tensor, payload: Payload, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """The values ``[..., C]`` a block-scaled tensor stands for (CAST_FROM_BLOCK_SCALED)."""
+    """Dequantize a block-scaled tensor to ``[..., C]`` (CAST_FROM_BLOCK_SCALED)."""
     blocks = decode(codes, payload).unflatten(-1, (-1, BLOCK))
     return (blocks * scale_values(scales).unsqueeze(-1)).flatten(-2).to(dtype)
 
 
 def fake_quantize(x: Tensor, payload: Payload) -> Tensor:
-    """``x`` through the payload and back, in ``x``'s type."""
+    """Convert ``x`` to the payload and back, in ``x``'s type."""
     return cast_from_block_scaled(*cast_to_block_scaled(x, payload), payload, x.dtype)

@@ -1,17 +1,17 @@
-"""MX layers as torch operators, so that a module computes in PyTorch what the device will.
+"""MX layers as torch operators, so that a module computes in PyTorch what the device computes.
 
     stepwell_mx::linear(x, weight, bias?, payload, weight_payload, form)
     stepwell_mx::matmul_t(a, b, payload, b_payload, form)
     stepwell_mx::conv2d(x, weight, bias?, stride, padding, …, payload, weight_payload, form)
     stepwell_mx::quantize_dequantize(x, payload)
 
-Operands are ordinary float tensors; each is cast to its payload in blocks of 32 along the
-contracted axis (padded with zeros to a multiple of 32), multiplied as the reference model
-multiplies, and the bias is added in float32.  Results have the type of the first operand.
+Operands are ordinary float tensors. Each is cast to its payload in blocks of 32 along the
+contracted axis (padded with zeros to a multiple of 32) and multiplied as in the reference model;
+the bias is added in float32. Results have the type of the first operand.
 
-`form` says which of TOSA's two ways of writing it is meant, since they round differently:
-`operators` on separate data and scales, `types` that are block-scaled, and `types-bf16`, whose
-products are added up in bfloat16 (linear and matmul_t of bfloat16 tensors).
+`form` selects one of TOSA's forms, which round differently:
+`operators` on separate data and scales, block-scaled `types`, and `types-bf16`, whose products are
+accumulated in bfloat16 (linear and matmul_t of bfloat16 tensors).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ FORMS = (OPERATORS, TYPES, TYPES_BF16)
 
 
 def padding_to_block(size: int) -> int:
-    """How many zeros make a size a multiple of 32."""
+    """Return the number of zeros that pad a size to a multiple of 32."""
     return -size % BLOCK
 
 
 def scaled(x: Tensor, payload: str) -> Scaled:
-    """A tensor cast along its last axis, padded with zeros to whole blocks."""
+    """Cast a tensor along its last axis, padded with zeros to whole blocks."""
     kind = payload_named(payload)
     return *cast_to_block_scaled(F.pad(x, (0, padding_to_block(x.shape[-1]))), kind), kind
 
@@ -135,7 +135,7 @@ def linear(
     weight_payload: str,
     form: str = OPERATORS,
 ) -> Tensor:
-    """`[..., K]` by `[N, K]`, plus `[N]`, to `[..., N]`."""
+    """Multiply `[..., K]` by the transpose of `[N, K]` and add `[N]`: `[..., N]`."""
     _held_to(form, payload, weight_payload, x)
     rows = x.reshape(1, -1, x.shape[-1])
     y = _product(scaled(rows, payload), scaled(weight.unsqueeze(0), weight_payload), form)
@@ -169,7 +169,9 @@ def conv2d(
     weight_payload: str,
     form: str = OPERATORS,
 ) -> Tensor:
-    """NCHW image by OIHW weight, plus `[O]`, to NCHW; blocks run along the channels of a group."""
+    """Convolve an NCHW image with an OIHW weight and add `[O]`: NCHW; blocks run along the channels
+    of a group.
+    """
     _held_to(form, payload, weight_payload, x, convolution=True)
     product = conv2d_block_scaled if form == OPERATORS else conv2d_of_types
     image, kernel = x.permute(0, 2, 3, 1), weight.permute(0, 2, 3, 1)

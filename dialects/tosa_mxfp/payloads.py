@@ -1,9 +1,8 @@
-"""The six element types a block-scaled (MX) tensor may hold.
+"""The six element types of a block-scaled (MX) tensor.
 
-Source: OCP Microscaling Formats (MX) v1.0, and TOSA 1.1's FP8E4M3, FP8E5M2,
-FP6E2M3, FP6E3M2, FP4E2M1 and MXINT8.  What the specification leaves open (the
-payload code inside a block whose scale is NaN) is what the TOSA reference model
-writes, measured.
+Source: OCP Microscaling Formats (MX) v1.0, and TOSA 1.1's FP8E4M3, FP8E5M2, FP6E2M3, FP6E3M2,
+FP4E2M1 and MXINT8. The specification does not define the payload codes inside a block whose scale
+is NaN; those here were measured on the TOSA reference model.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class Payload:
     ``exponent_bits`` is 0 for MXINT8, which is a fixed-point number with six
     fractional bits.  ``minimum_exponent`` is the exponent of the smallest normal
     number, ``maximum`` the largest finite value, ``lowest`` the smallest, and
-    ``maximum_exponent`` the exponent of ``maximum``.  ``nan_code`` is the code the
-    reference model stores throughout a block whose scale is NaN.  ``dtype`` is
-    the name of torch's type of the same codes, where it has one.
+    ``maximum_exponent`` the exponent of ``maximum``.  ``nan_code`` is the code that the reference
+    model stores throughout a block whose scale is NaN.  ``dtype`` is the name of torch's type of
+    the same codes, if there is one.
     """
 
     name: str
@@ -50,7 +49,7 @@ class Payload:
 
     @property
     def torch_dtype(self) -> torch.dtype | None:
-        """Torch's type of the same codes, where it has one."""
+        """Torch's type of the same codes, if there is one."""
         return getattr(torch, self.dtype) if self.dtype else None
 
     @property
@@ -65,8 +64,8 @@ class Payload:
     def block_dot_is_exact_with(self, other: Payload) -> bool:
         """Whether a dot product of one block with one of ``other`` never rounds in fp32.
 
-        True when every partial sum is a multiple of the product of the two steps and stays
-        below 2**24 of them, so that any order of summation gives the same bits.
+        True if every partial sum is a multiple of the product of the two steps and below 2**24 of
+        them, so that any order of summation gives the same bits.
         """
         most = BLOCK * (self.lowest / self.step) * (other.lowest / other.step)
         return most < 2.0**24
@@ -89,7 +88,7 @@ PAYLOADS: Mapping[str, Payload] = MappingProxyType(
 
 
 def payload_named(name: str) -> Payload:
-    """The payload called ``name``; raises `StepwellError` for any other word."""
+    """Return the payload of a name; raises `StepwellError` for any other string."""
     try:
         return PAYLOADS[name]
     except KeyError:

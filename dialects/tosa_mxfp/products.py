@@ -1,17 +1,17 @@
 """Block-scaled products, in the TOSA reference model's order of rounding.
 
 The operators on separate data and scales (MATMUL_T_BLOCK_SCALED, CONV2D_BLOCK_SCALED) take the
-dequantized elements, add up the products of one block of 32 in fp32 from the first to the last,
-and add each block's sum to an fp32 accumulator, block after block.  A convolution runs over the
+dequantized elements, accumulate the products of one block of 32 in fp32 from the first to the last,
+and add each block's sum to an fp32 accumulator, block after block. A convolution iterates over the
 kernel's rows, then its columns, then the blocks of input channels, and adds the bias at the end.
 
-MATMUL_T and CONV2D on block-scaled *types* add the products one by one over the whole axis; a
-MATMUL_T with a bf16 result rounds its sum to bf16 at every step.
+MATMUL_T and CONV2D on block-scaled *types* accumulate the products one by one over the whole axis;
+a MATMUL_T with a bf16 result rounds its sum to bf16 at every addition.
 
-All of it was found by experiment; tests repeat the comparison.
+All of this was found by experiment; tests repeat the comparison.
 
-Where no sum inside a block can round (four payloads, any order is then the same)
-the block sums are real matrix products.
+If no sum inside a block can round (four payloads), any order gives the same result, and the block
+sums are computed as matrix products.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ Scaled = tuple[Tensor, Tensor, Payload]
 
 
 def matmul_t_block_scaled(a: Scaled, b: Scaled) -> Tensor:
-    """``[B or 1, M, K]`` by ``[B or 1, N, K]`` to float32 ``[B, M, N]`` (MATMUL_T_BLOCK_SCALED)."""
+    """Multiply ``[B or 1, M, K]`` by ``[B or 1, N, K]`` to float32 ``[B, M, N]``
+    (MATMUL_T_BLOCK_SCALED).
+    """
     left, right = _values(a), _values(b)
     batch = max(left.shape[0], right.shape[0])
     total = torch.zeros(batch, left.shape[1], right.shape[1])
@@ -36,7 +38,9 @@ def matmul_t_block_scaled(a: Scaled, b: Scaled) -> Tensor:
 
 
 def matmul_t_of_types(a: Scaled, b: Scaled, dtype: torch.dtype = torch.float32) -> Tensor:
-    """``[B or 1, M, K]`` by ``[B or 1, N, K]`` to ``[B, M, N]`` of ``dtype`` (MATMUL_T)."""
+    """Multiply ``[B or 1, M, K]`` by ``[B or 1, N, K]`` to ``[B, M, N]`` of ``dtype``
+    (MATMUL_T).
+    """
     return sequential.product(_values(a), _values(b).transpose(1, 2), dtype)
 
 
@@ -111,7 +115,7 @@ def _least(values: Tensor) -> float:
 
 
 def _most(values: Tensor) -> float:
-    """The largest magnitude; inf if any value is inf or NaN."""
+    """Return the largest magnitude; inf if any value is inf or NaN."""
     if not values.numel():
         return 0.0
     most = float(values.abs().max())
@@ -121,7 +125,7 @@ def _most(values: Tensor) -> float:
 def _accumulate(
     total: Tensor, left: Tensor, right: Tensor, exact: bool, read: Tensor | None
 ) -> Tensor:
-    """Add ``[B, M, K]`` by ``[B or 1, N, K]`` to ``total`` block by block; rows not read add 0."""
+    """Add ``[B, M, K]`` by ``[B or 1, N, K]`` to ``total`` block by block; unread rows add 0."""
     columns = right.transpose(1, 2)
     for start in range(0, left.shape[-1], BLOCK):
         chunk = slice(start, start + BLOCK)

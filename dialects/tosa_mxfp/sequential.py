@@ -1,4 +1,5 @@
-"""Sums and products from the first term to the last, each step rounded, as in the reference model.
+"""Sums and products from the first term to the last, rounded at each operation, as in the reference
+model.
 
 A library adds in lanes and trees, whose bits depend on the machine.
 """
@@ -12,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 CACHED = 1 << 15
-"""Accumulators worked on at a time: they and their products stay in a core's cache."""
+"""The number of accumulators per tile: they and their products stay in a core's cache."""
 
 
 def total(x: Tensor, axis: int) -> Tensor:
-    """The sum along one axis, which is kept; fp16 sums are rounded to fp16 at every step."""
+    """Sum along one axis, which is kept; fp16 sums are rounded to fp16 at every addition."""
     held = torch.zeros_like(x.narrow(axis, 0, 1))
     for part in x.split(1, axis):
         held = held + part
@@ -24,7 +25,9 @@ def total(x: Tensor, axis: int) -> Tensor:
 
 
 def multiplied(x: Tensor, axis: int) -> Tensor:
-    """The product along one axis, which is kept; rounded to the type of `x` at every step."""
+    """Multiply along one axis, which is kept; rounded to the type of `x` at every
+    multiplication.
+    """
     held = torch.ones_like(x.narrow(axis, 0, 1))
     for part in x.split(1, axis):
         held = held * part
@@ -32,7 +35,8 @@ def multiplied(x: Tensor, axis: int) -> Tensor:
 
 
 def product(left: Tensor, right: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """`[B or 1, M, K]` by `[B or 1, K, N]` to `[B, M, N]`; the sum is rounded to `dtype` each step.
+    """Multiply `[B or 1, M, K]` by `[B or 1, K, N]` to `[B, M, N]`; the sum is rounded to `dtype`
+    at each addition.
 
     The operands are float32, and so are their products.
     """
@@ -40,7 +44,8 @@ def product(left: Tensor, right: Tensor, dtype: torch.dtype = torch.float32) -> 
     batch = max(left.shape[0], right.shape[0])
     left, right = left.expand(batch, -1, -1), right.expand(batch, -1, -1)
     if type(left) is not Tensor or type(right) is not Tensor:
-        return torch.bmm(left, right).to(dtype)  # Of expressions, whose sums have no order.
+        # For symbolic expressions, whose sums have no order.
+        return torch.bmm(left, right).to(dtype)
     result = torch.empty(batch, rows, columns, dtype=dtype)
     together = max(1, CACHED // max(1, rows * columns))
     step = max(1, CACHED // max(1, columns))
@@ -65,9 +70,9 @@ Four = Sequence[int]
 def convolution(
     image: Tensor, kernel: Tensor, pad: Four, stride: Sequence[int], dilation: Sequence[int]
 ) -> Tensor:
-    """NCHW by OIHW to NCHW, in float32: rows, then columns, then channels of the kernel.
+    """Convolve NCHW with OIHW to NCHW in float32: rows, then columns, then channels of the kernel.
 
-    A tap in the padding is skipped, even where the weight is inf or NaN.
+    A tap in the padding is skipped, even if the weight is inf or NaN.
     """
     taps = list(windows(image, kernel.shape[2:], pad, stride, dilation))
     if any(pad) and not bool(kernel.isfinite().all()):
@@ -89,7 +94,9 @@ def convolution(
 def depthwise(
     image: Tensor, kernel: Tensor, pad: Four, stride: Sequence[int], dilation: Sequence[int]
 ) -> Tensor:
-    """NCHW by `[C * multiplier, 1, KH, KW]` to `[N, C * multiplier, OH, OW]`, as `convolution`."""
+    """Convolve NCHW with `[C * multiplier, 1, KH, KW]` to `[N, C * multiplier, OH, OW]`, as
+    `convolution`.
+    """
     channels = torch.arange(kernel.shape[0]) // (kernel.shape[0] // image.shape[1])
     tensor: Tensor | float = 0.0
     for row, column, tap, inside in windows(image, kernel.shape[2:], pad, stride, dilation):
@@ -106,7 +113,9 @@ def windows(
     stride: Sequence[int],
     dilation: Sequence[int],
 ) -> Iterator[tuple[int, int, Tensor, Tensor]]:
-    """Row and column of a tap, the part `[N, C, OH, OW]` it reads, and where that is no padding."""
+    """Yield row and column of a tap, the part `[N, C, OH, OW]` that it reads, and a mask of what is
+    not padding.
+    """
     top, bottom, left, right = pad
     inside = torch.ones(1, 1, *image.shape[2:], dtype=torch.bool)
     image, inside = (F.pad(x, (left, right, top, bottom)) for x in (image, inside))

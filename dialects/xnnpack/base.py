@@ -1,9 +1,9 @@
-"""What every op of the `xnnpack` dialect has: its form in text, typed fields, and checks.
+"""The base class of all ops of the `xnnpack` dialect: textual form, typed fields, and checks.
 
     %y = xnnpack.convolution_2d(%x, %w, %b, stride=[2, 2], output_min=0.0) : (…) -> …
 
-Fields are properties: `ints` are `array<i64: …>`, numbers `i64` or `f32`, a flag is a unit
-attribute that is there or not and stands as a bare word. Absent fields have XNNPACK's default.
+Fields are properties: `ints` are `array<i64: …>`, numbers `i64` or `f32`, and a flag is a unit
+attribute, printed as a bare word if set. Absent fields have XNNPACK's default.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
     """A node of XNNPACK's sub-graph.
 
     Attributes:
-        NODE: the node's name in ExecuTorch's schema: `XNN` and the class's, where it says no other.
+        NODE: the node's name in ExecuTorch's schema; the default is `XNN` and the class's name.
         PACKED: operands whose constants XNNPACK copies when the delegate is loaded. It keeps a
             pointer to every other constant (see the facts in `backends.xnnpack.emit`).
-
     """
 
     NODE: ClassVar[str]
@@ -78,10 +77,9 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
 
         Args:
             operands: in the node's order; leave out an absent bias.
-            result: the result's tensor type; inferred if not given.
-            element: the result's element type where it is not that of the first operand.
+            result: the result's tensor type; inferred by default.
+            element: the result's element type if it is not that of the first operand.
             fields: properties; None and False leave a field out.
-
         """
         properties = {
             name: to_attribute(value)
@@ -101,11 +99,11 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
 
     @classmethod
     def field_attribute(cls, name: str, value: Any) -> Attribute:
-        """The attribute of a field given as a Python value."""
+        """Convert a field's Python value to an attribute."""
         return to_attribute(value)
 
     def packs(self, index: int) -> bool:
-        """Whether XNNPACK copies a constant that stands at this operand."""
+        """Whether XNNPACK copies a constant at this operand."""
         return index in self.PACKED
 
     @property
@@ -114,13 +112,13 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
         return self.results[0]
 
     def ints(self, name: str) -> tuple[int, ...]:
-        """The numbers of a list field."""
+        """Return the numbers of a list field."""
         held = self.properties[name]
         assert isinstance(held, DenseArrayBase)
         return tuple(held.get_values())
 
     def integer(self, name: str, default: int) -> int:
-        """A whole-number field."""
+        """An integer field."""
         held = self.properties.get(name)
         return held.value.data if isinstance(held, IntegerAttr) else default
 
@@ -164,19 +162,19 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
         self.check()
 
     def verdict_needs(self) -> tuple[bool, ...]:
-        """Which operands are constants: `check` reads no more of what stands around the node."""
+        """Which operands are constants: `check` reads nothing else outside the node."""
         return tuple([constant_of(value) is not None for value in operands_of(self)])
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         """Raise `VerifyException` if XNNPACK has no kernel for these datatypes."""
 
     def check(self) -> None:
-        """Raise `VerifyException` if the node breaks a rule that its types do not show."""
+        """Raise `VerifyException` if the node breaks a rule that its types do not express."""
 
     # -- text ----------------------------------------------------------------------------------
 
     def print(self, printer: Printer) -> None:
-        """`(%x, %w, stride=[2, 2], transpose_b) : (types) -> type`"""
+        """Print `(%x, %w, stride=[2, 2], transpose_b) : (types) -> type`."""
         printer.print_string("(")
         for index, value in enumerate(self.operands):
             printer.print_string(", " if index else "")
@@ -195,7 +193,7 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        """What `print` writes."""
+        """Parse the output of `print`."""
         values: list[UnresolvedOperand] = []
         properties: dict[str, Attribute] = {}
         known = cls.get_irdl_definition().properties
@@ -229,7 +227,7 @@ class XnnpackOp(Verifies, HasAxes, HasFamilies, IRDLOperation, ABC):
 
 _N = TypeVar("_N", bound=XnnpackOp)
 NODES: dict[str, type[XnnpackOp]] = {}
-"""The op of each node of the schema, by the node's name there."""
+"""The op of each node of the schema, by the node's name."""
 
 
 def node(cls: type[_N]) -> type[_N]:
@@ -242,7 +240,7 @@ def node(cls: type[_N]) -> type[_N]:
 
 
 def constant_of(value: SSAValue) -> WeightOp | None:
-    """The weight a value is, seen through the cast that gives stored integers their type."""
+    """Return the weight of a value, through the cast that gives stored integers their type."""
     owner = value.owner
     if type(owner) is StorageCast:
         owner = owner.input.owner
@@ -250,7 +248,7 @@ def constant_of(value: SSAValue) -> WeightOp | None:
 
 
 def check_tensor(type_: Attribute) -> None:
-    """Raise `VerifyException` if XNNPACK cannot hold a tensor of this type at all."""
+    """Raise `VerifyException` if XNNPACK does not support a tensor of this type at all."""
     if not isinstance(type_, TensorType):
         raise VerifyException(f"{type_} is not a tensor")
     attribute = cast(Attribute, type_)
@@ -271,7 +269,7 @@ def check_tensor(type_: Attribute) -> None:
 def same_everywhere(
     given: Iterable[str], made: Iterable[str], allowed: Sequence[str], name: str
 ) -> None:
-    """Raise unless all datatypes are one and the same of `allowed`."""
+    """Raise unless all datatypes are equal and one of `allowed`."""
     found = sorted({*given, *made})
     if len(found) != 1 or found[0] not in allowed:
         raise VerifyException(
@@ -280,14 +278,16 @@ def same_everywhere(
 
 
 def same_parameters(op: XnnpackOp) -> None:
-    """Raise unless every operand and result is quantized alike (the op moves stored integers)."""
+    """Raise unless all operands and results have equal quantization (the op moves
+    stored integers).
+    """
     elements = {element(v.type) for v in (*op.operands, *op.results)}
     if len(elements) > 1 and any(isinstance(e, UniformQuantizedType) for e in elements):
         raise VerifyException("quantized operands and results must have the same parameters")
 
 
 def full_range(type_: Attribute) -> None:
-    """Raise if a computed value is said to stay in a part of int8: kernels use all of it."""
+    """Raise if a computed value's type is restricted to a part of int8: kernels use all of it."""
     type_quantization = quantization(type_)
     if (
         type_quantization is not None
@@ -300,7 +300,7 @@ def full_range(type_: Attribute) -> None:
 
 
 def rank(op: XnnpackOp, index: int, *allowed: int) -> tuple[Dim, ...]:
-    """The shape of an operand that must have one of these ranks."""
+    """Return the shape of an operand that must have one of these ranks."""
     shape = dims(op.operands[index].type)
     if len(shape) not in allowed:
         wanted = " or ".join(str(r) for r in allowed)
@@ -309,7 +309,7 @@ def rank(op: XnnpackOp, index: int, *allowed: int) -> tuple[Dim, ...]:
 
 
 def to_attribute(value: Any) -> Attribute:
-    """The attribute of a field given as a Python value."""
+    """Convert a field's Python value to an attribute."""
     if isinstance(value, Attribute):
         return value
     if value is True:
@@ -356,7 +356,9 @@ def _text(attribute: Attribute) -> str:
 
 
 def _float_text(value: float) -> str:
-    """The shortest decimal that reads back as this float32; it always has a point or a word."""
+    """Format a float32 as the shortest decimal that parses back; it always has a point
+    or a word.
+    """
     if not np.isfinite(value):
         return str(value)
     text = np.format_float_positional(np.float32(value), trim="0")

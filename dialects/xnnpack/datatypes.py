@@ -1,4 +1,4 @@
-"""What XNNPACK calls a datatype, seen in a tensor type's element type.
+"""XNNPACK's datatypes and the element types that represent them.
 
 | XNNPACK  | element type                                             |
 |----------|----------------------------------------------------------|
@@ -40,7 +40,7 @@ MAX_RANK = 6
 
 @irdl_attr_definition
 class DynamicInt8Type(Data[int], TypeAttribute):
-    """`!xnnpack.dynamic_int8<n>`: int8 with a scale and zero point found at run time.
+    """`!xnnpack.dynamic_int8<n>`: int8 with a scale and zero point computed at run time.
 
     One scale and zero point hold for the last `n` dimensions together; every index of the
     dimensions before them (a token) has its own. They are part of the value, not of the type.
@@ -54,12 +54,12 @@ class DynamicInt8Type(Data[int], TypeAttribute):
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> int:
-        """`<1>`"""
+        """Parse `<1>`."""
         with parser.in_angle_brackets():
             return parser.parse_integer(allow_boolean=False, allow_negative=False)
 
     def print_parameter(self, printer: Printer) -> None:
-        """`<1>`"""
+        """Print `<1>`."""
         with printer.in_angle_brackets():
             printer.print_string(str(self.data))
 
@@ -74,12 +74,12 @@ STATIC_INT8 = ("qint8", "quint8")
 
 @once_each
 def datatype(type_: Attribute) -> str | None:
-    """XNNPACK's name for a tensor type's elements, None if it has none for them."""
+    """Return XNNPACK's name of a tensor type's elements, or None if it has none."""
     return element_datatype(element(type_))
 
 
 def element_datatype(attribute: Attribute) -> str | None:
-    """XNNPACK's name for an element type, None if it has none for it."""
+    """Return XNNPACK's name of an element type, or None if it has none."""
     plain = _PLAIN.get(attribute)
     if plain is not None:
         return plain
@@ -102,7 +102,9 @@ def _quantized(held: Quantization) -> str | None:
 
 
 def group_size(quantization: Quantization) -> int | None:
-    """How many inputs of a `[outputs, inputs]` weight share a scale; None if it is not grouped."""
+    """Return how many inputs of a `[outputs, inputs]` weight share a scale; None if it is not
+    grouped.
+    """
     blocks = dict(quantization.blocks)
     if not quantization.sub_channel or set(blocks) != {0, 1} or blocks[0] != 1:
         return None
@@ -110,7 +112,7 @@ def group_size(quantization: Quantization) -> int | None:
 
 
 def quantization_problem(quantization: Quantization, what: str) -> str | None:
-    """Why XNNPACK cannot take these quantization parameters for a datatype, or None."""
+    """Return why XNNPACK does not support these quantization parameters for a datatype, or None."""
     if (
         what in ("qcint8", "qcint32", "qcint4", "qbint4", "qint32")
         and not quantization.is_symmetric
@@ -120,14 +122,14 @@ def quantization_problem(quantization: Quantization, what: str) -> str | None:
         size = group_size(quantization)
         assert size is not None
         if size % 32:
-            return f"its groups have {size} elements; XNNPACK takes multiples of 32"
+            return f"its groups have {size} elements; XNNPACK requires multiples of 32"
         if not are_bfloat16(quantization.scales):
-            return "a group's scale is not a bfloat16 number, which is how XNNPACK keeps it"
+            return "a group's scale is not a bfloat16 number, as which XNNPACK stores it"
     return None
 
 
 def are_bfloat16(values: Sequence[float]) -> bool:
-    """Whether all numbers are some of bfloat16."""
+    """Whether all numbers are exact in bfloat16."""
     held = np.asarray(values.held if isinstance(values, Numbers) else values)
     single = held.astype(np.float32)
     return bool((single == held).all() and not (single.view(np.uint32) & 0xFFFF).any())

@@ -1,4 +1,4 @@
-"""`xnnpack.delegate`: a sub-graph that ExecuTorch hands to XNNPACK, and the `xnnpack` level.
+"""`xnnpack.delegate`: a sub-graph that ExecuTorch delegates to XNNPACK, and the `xnnpack` level.
 
     %y = xnnpack.delegate(%x) {
     ^bb0(%in: tensor<1x8xf32>):
@@ -7,8 +7,8 @@
       xnnpack.yield %out : tensor<1x4xf32>
     } : (tensor<1x8xf32>) -> tensor<1x4xf32>
 
-Inside stand weights, nodes and casts between stored integers and quantized types. Weights inside
-travel in the payload; a constant that XNNPACK does not pack stays outside and comes in as an
+A delegate contains weights, nodes and casts between stored integers and quantized types. Its
+weights are part of the payload. A constant that XNNPACK does not pack stays outside and is an
 operand, so that ExecuTorch owns it.
 """
 
@@ -47,12 +47,12 @@ from stepwell.ir.core import WeightOp
 from stepwell.ir.levels import Level, register_level
 
 MAX_EXTERNALS = 4096
-"""Inputs and outputs together that ExecuTorch's runtime takes."""
+"""The limit of ExecuTorch's runtime for the inputs and outputs of a delegate together."""
 
 
 @irdl_op_definition
 class DelegateOp(IRDLOperation):
-    """A sub-graph that runs on XNNPACK. Operands are its inputs, results its outputs."""
+    """A sub-graph that runs on XNNPACK. Its operands are the inputs, its results the outputs."""
 
     name = "xnnpack.delegate"
     inputs = var_operand_def()
@@ -63,7 +63,7 @@ class DelegateOp(IRDLOperation):
 
     @classmethod
     def make(cls, inputs: Sequence[SSAValue], results: Sequence[Attribute], body: Block) -> Self:
-        """A delegate around a block whose arguments stand for `inputs`."""
+        """Create a delegate around a block whose arguments correspond to `inputs`."""
         return cls.create(operands=inputs, result_types=results, regions=[Region(body)])
 
     @property
@@ -78,7 +78,7 @@ class DelegateOp(IRDLOperation):
             raise VerifyException(f"{count} inputs and outputs; the runtime takes {MAX_EXTERNALS}")
 
     def print(self, printer: Printer) -> None:
-        """`(%x) "label" { … } : (types) -> types`"""
+        """Print `(%x) "label" { … } : (types) -> types`."""
         print_operands(self, printer)
         if self.label is not None:
             printer.print_attribute(self.label)
@@ -87,7 +87,7 @@ class DelegateOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        """What `print` writes."""
+        """Parse the output of `print`."""
         values = parse_operands(parser)
         label = parser.parse_optional_str_literal()
         properties = {} if label is None else {"label": StringAttr(label)}
@@ -109,30 +109,30 @@ class YieldOp(IRDLOperation):
             source = value.owner.input if isinstance(value.owner, StorageCast) else value
             if not isinstance(source.owner, XnnpackOp):
                 raise VerifyException(
-                    f"output {index} is not computed in the delegate; XNNPACK refuses an input or "
+                    f"output {index} is not computed in the delegate; XNNPACK rejects an input or "
                     "a constant as an output"
                 )
             if source in seen:
-                raise VerifyException(f"output {index} is given twice; XNNPACK gives it once")
+                raise VerifyException(f"output {index} is yielded twice; XNNPACK supports it once")
             seen.add(source)
 
 
 _BESIDE = ("sym.", "control.", "executorch.")
-"""Dialects whose ops stand beside delegates: scalars, control flow, delegates nobody opens."""
+"""Dialects whose ops may be outside delegates: scalars, control flow, opaque delegates."""
 
 
 def _refuses(op: Operation) -> str | None:
-    """Why an op may not stand at the xnnpack level, or None."""
+    """Return why an op is not allowed at the xnnpack level, or None."""
     if isinstance(op.parent_op(), DelegateOp):
         if isinstance(op, XnnpackOp | YieldOp | StorageCast | WeightOp):
             return None
-        return "only XNNPACK's nodes, weights and casts of storage stand in a delegate"
+        return "a delegate contains only XNNPACK's nodes, weights and casts of storage"
     if isinstance(op, DelegateOp | SchemaOp) or op.name.startswith(_BESIDE):
         return None
     if isinstance(op, XnnpackOp):
-        return "a node of XNNPACK stands outside any delegate; partition the program"
+        return "a node of XNNPACK is outside any delegate; partition the program"
     return "the runtime has neither a delegate nor a kernel for it"
 
 
 XNNPACK_LEVEL = register_level(Level("xnnpack", _refuses))
-"""Delegates, and operators that ExecuTorch's own kernels run."""
+"""The level of delegates and of operators that ExecuTorch's own kernels run."""

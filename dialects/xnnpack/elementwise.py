@@ -34,12 +34,12 @@ ALL = FLOATS + STATIC_INT8
 
 
 class Unary(XnnpackOp):
-    """One tensor in, the same shape out."""
+    """The base class of nodes with one tensor and a result of the same shape."""
 
     FAMILY: ClassVar[Family | None] = "elementwise"
     DATATYPES: ClassVar[tuple[str, ...]] = ALL
     TORCH: ClassVar[str] = ""
-    """The function of torch that says what it computes of reals; a meaning of its own if none."""
+    """The function of torch with the node's semantics on reals; empty if it has its own."""
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
@@ -52,7 +52,7 @@ class Unary(XnnpackOp):
 
 
 class Binary(XnnpackOp):
-    """Two tensors whose shapes broadcast as in numpy."""
+    """The base class of nodes with two tensors whose shapes broadcast as in numpy."""
 
     FAMILY: ClassVar[Family | None] = "elementwise"
     DATATYPES: ClassVar[tuple[str, ...]] = ALL
@@ -85,7 +85,7 @@ class Abs(Unary):
 
 @node
 class Ceiling(Unary):
-    """The least whole number not below x."""
+    """The least integer not below x."""
 
     name = "xnnpack.ceiling"
     TORCH: ClassVar[str] = "ceil"
@@ -93,7 +93,7 @@ class Ceiling(Unary):
 
 @node
 class Copy(Unary):
-    """The input as it is."""
+    """The input, unchanged."""
 
     name = "xnnpack.copy"
     FAMILY: ClassVar[Family | None] = "reshape"
@@ -121,7 +121,7 @@ class Exp(Unary):
 
 @node
 class Floor(Unary):
-    """The greatest whole number not above x."""
+    """The greatest integer not above x."""
 
     name = "xnnpack.floor"
     TORCH: ClassVar[str] = "floor"
@@ -191,7 +191,7 @@ class Square(Unary):
 
 @node
 class SquareRoot(Unary):
-    """`√x`. Of a negative number NaN, but −0 from the half-precision kernel."""
+    """`√x`. NaN for a negative number, but −0 from the half-precision kernel."""
 
     name = "xnnpack.square_root"
     TORCH: ClassVar[str] = "sqrt"
@@ -209,9 +209,9 @@ class Tanh(Unary):
 class Clamp(Unary):
     """`min(max(x, output_min), output_max)`; at least one bound is given.
 
-    XNNPACK merges a clamp into the node that makes x, if nothing else reads x, and that node then
-    writes the clamp's result: where the two are quantized differently, x is never rounded to its
-    own scale. The meaning here is that of the clamp alone.
+    XNNPACK merges a clamp into the node that computes x, if x has no other use, and that node then
+    writes the clamp's result. If the two are quantized differently, x is never rounded to its own
+    scale. The semantics here are those of the clamp alone.
     """
 
     name = "xnnpack.clamp"
@@ -248,9 +248,9 @@ class ELU(Unary):
 
 @node
 class Convert(Unary):
-    """To another datatype: float to float, quantize, dequantize, requantize.
+    """Convert to another datatype: float to float, quantize, dequantize, requantize.
 
-    To `!xnnpack.dynamic_int8<n>`, the scale and zero point of each token are found here.
+    For `!xnnpack.dynamic_int8<n>`, the scale and zero point of each token are computed here.
     """
 
     name = "xnnpack.convert"
@@ -271,7 +271,7 @@ class Convert(Unary):
         return f"{self.name} to {made.replace('fp', 'f')}", super().measured_as()[1]
 
     def does_as_family(self, family: Family) -> bool:
-        """Not where the scale hangs on all elements of a token."""
+        """Whether it is a cast: not if the scale depends on all elements of a token."""
         return not isinstance(element(self.result.type), DynamicInt8Type)
 
 
@@ -283,12 +283,12 @@ CONVERSIONS = frozenset(
         *((a, b) for a in STATIC_INT8 for b in STATIC_INT8),
     }
 )
-"""(from, to) pairs that XNNPACK has kernels for."""
+"""(from, to) pairs for which XNNPACK has kernels."""
 
 
 @node
 class Softmax(Unary):
-    """`e**x / Σ e**x` over the last axis, the greatest x subtracted first."""
+    """`e**x / Σ e**x` over the last axis, the maximum subtracted first."""
 
     name = "xnnpack.softmax"
     FAMILY: ClassVar[Family | None] = "softmax"
@@ -315,7 +315,9 @@ class Subtract(ClampedBinary):
 
 @node
 class Multiply(ClampedBinary):
-    """`a · b`. XNNPACK makes a quantized value times itself a `xnnpack.square`, rounded as one."""
+    """`a · b`. XNNPACK replaces a quantized value times itself by a `xnnpack.square`, rounded as
+    one.
+    """
 
     name = "xnnpack.multiply"
 

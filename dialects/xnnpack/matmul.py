@@ -32,7 +32,7 @@ class FullyConnected(XnnpackOp):
     computed at run time; a quantized one is a constant.
 
     With a float input and a quantized filter, XNNPACK sums the stored integers, adds the bias and
-    then scales: the bias stands in units of each output's filter scale.
+    then scales: the bias is in units of each output's filter scale.
     """
 
     name = "xnnpack.fully_connected"
@@ -135,7 +135,7 @@ class BatchMatrixMultiply(XnnpackOp):
         if min(len(dims(v.type)) for v in self.operands) < 2:
             raise VerifyException("both operands need at least two dimensions")
         if datatype(self.right.type) == "qcint8":
-            rank(self, 1, 2)  # With more, XNNPACK reads scales for every batch.
+            rank(self, 1, 2)  # For a higher rank, XNNPACK reads scales for every batch.
             check_weight(self, 1, channel_axis=0 if self.flag("transpose_b") else 1)
             right_quantization = element(self.left.type)
             if isinstance(right_quantization, DynamicInt8Type) and right_quantization.data != 1:
@@ -161,10 +161,9 @@ class BatchMatrixMultiply(XnnpackOp):
 class ScaledDotProductAttention(XnnpackOp):
     """`softmax(query · scale · keyᵀ + mask) · value`.
 
-    In the schema, but ExecuTorch's runtime answers "Unhandled node type": such a program can be
-    read, printed and interpreted, and no emitter writes it.
-    Shapes: query `[b, h, t, c]`, key `[b, h, u, c]`, value `[b, h, u, d]`, scale `[c]`,
-    mask `[t, u]`.
+    The node is in the schema, but ExecuTorch's runtime rejects it with "Unhandled node type". Such
+    a program can be read, printed and interpreted, and no emitter writes it. Shapes: query `[b, h,
+    t, c]`, key `[b, h, u, c]`, value `[b, h, u, d]`, scale `[c]`, mask `[t, u]`.
     """
 
     name = "xnnpack.scaled_dot_product_attention"

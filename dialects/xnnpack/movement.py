@@ -1,4 +1,4 @@
-"""Nodes that move elements and compute nothing."""
+"""Nodes that only move elements."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stepwell.ir.types import dims
 
 
 class _Movement(XnnpackOp):
-    """The same elements in another place: quantized ones keep their parameters."""
+    """A data movement: quantized elements keep their parameters."""
 
     def check_datatypes(self, given: tuple[str, ...], made: tuple[str, ...]) -> None:
         same_everywhere(given, made, FLOATS + STATIC_INT8, self.name)
         same_parameters(self)
 
     def check_axes(self, name: str) -> tuple[int, ...]:
-        """The numbers of a field that has one for each dimension of the input."""
+        """Return the numbers of a field that has one for each dimension of the input."""
         values = self.ints(name)
         rank = len(dims(self.operands[0].type))
         if len(values) != rank:
@@ -34,9 +34,9 @@ class _Movement(XnnpackOp):
 
 @node
 class StaticReshape(_Movement):
-    """The same elements in row-major order under another shape.
+    """The same elements in row-major order in another shape.
 
-    One size of `new_shape` may be 0: it is found from the others.
+    One size of `new_shape` may be 0: it is inferred from the others.
     """
 
     name = "xnnpack.static_reshape"
@@ -51,7 +51,7 @@ class StaticReshape(_Movement):
         if len(shape) > MAX_RANK:
             raise VerifyException(f"new_shape has rank {len(shape)}; the limit is {MAX_RANK}")
         if (shape and min(shape) < 0) or shape.count(0) > 1:
-            raise VerifyException("sizes of new_shape are positive, but for one 0 at most")
+            raise VerifyException("sizes of new_shape must be positive, except for at most one 0")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         return mapped(self, reshaped(dims(self.input.type), dims(self.output.type)))
@@ -71,7 +71,7 @@ class StaticTranspose(_Movement):
     def check(self) -> None:
         perm = self.check_axes("perm")
         if sorted(perm) != list(range(len(perm))):
-            raise VerifyException(f"{list(perm)} is no permutation")
+            raise VerifyException(f"{list(perm)} is not a permutation")
         if not perm:
             raise VerifyException("a scalar has no axes to transpose")
 
@@ -99,11 +99,11 @@ class StaticSlice(_Movement):
             zip(offsets, sizes, dims(self.input.type), strict=True)
         ):
             if offset < 0 or size < 0:
-                raise VerifyException(f"axis {axis}: a slice begins and ends inside the tensor")
+                raise VerifyException(f"axis {axis}: a slice must begin and end inside the tensor")
             if size == 0 and offset:
                 raise VerifyException(f"axis {axis}: only a slice from 0 on may have size 0")
             if isinstance(dim, int) and offset + size > dim:
-                raise VerifyException(f"axis {axis}: {offset}+{size} lies outside its {dim}")
+                raise VerifyException(f"axis {axis}: {offset}+{size} is outside its {dim}")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         return mapped(self, moved(self.ints("offsets")))
@@ -126,7 +126,7 @@ class StaticConstantPad(_Movement):
         if not dims(self.input.type):
             raise VerifyException("a scalar has no axes to pad")
         if min(*self.check_axes("pre_paddings"), *self.check_axes("post_paddings")) < 0:
-            raise VerifyException("paddings are not negative")
+            raise VerifyException("paddings must not be negative")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         return mapped(self, moved([-count for count in self.ints("pre_paddings")]))

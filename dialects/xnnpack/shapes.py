@@ -1,8 +1,8 @@
 """The result types of every node.
 
-Shapes follow from operands and fields. Of elements, floats are kept from operand to result; a
-quantized result's parameters are a choice that the op itself states, so they are taken from it.
-Where a size depends on a symbolic one by more than equality, the stated size stands.
+Shapes follow from operands and fields. Results have the operand's float element type. The
+parameters of a quantized result are a choice that the op states, so they are taken from it. If a
+size depends on a symbolic one by more than equality, the stated size is used.
 """
 
 from __future__ import annotations
@@ -52,18 +52,21 @@ def _shape(op: Operation, index: int) -> Shape:
 
 
 def _element(op: Operation) -> Attribute:
-    """The first operand's element type if that is a float, else the one that the op states."""
+    """Return the first operand's element type if it is a float, else the one that the op states."""
     operand_element = element(op.operands[0].type)
     plain = element_datatype(operand_element) in ("fp32", "fp16")
     return operand_element if plain else element(op.results[0].type)
 
 
 def _stated(op: Operation, shape: Sequence[Dim | None], index: int = 0) -> Shape:
-    """The shape, with the sizes that cannot be computed as the op states them."""
+    """Return the shape with the op's stated sizes in place of those that cannot be computed."""
     stated = dims(op.results[index].type)
     if len(stated) != len(shape):
         stated = (UNKNOWN,) * len(shape)
-    return tuple(said if size is None else size for size, said in zip(shape, stated, strict=True))
+    return tuple(
+        stated_size if size is None else size
+        for size, stated_size in zip(shape, stated, strict=True)
+    )
 
 
 def _made(op: Operation, shape: Sequence[Dim | None]) -> Sequence[AnyTensor]:
@@ -71,11 +74,10 @@ def _made(op: Operation, shape: Sequence[Dim | None]) -> Sequence[AnyTensor]:
 
 
 def broadcast(left: Shape, right: Shape) -> Shape:
-    """The shape that two shapes broadcast to.
+    """Broadcast two shapes.
 
     Raises:
         StepwellError: a size differs and neither is 1.
-
     """
     longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
     result: list[Dim] = list(longer)
@@ -116,7 +118,7 @@ def _binary(op: Operation) -> Sequence[Attribute]:
 def _fully_connected(op: Operation) -> Sequence[Attribute]:
     shape, weight = _shape(op, 0), _shape(op, 1)
     if len(weight) != 2 or not shape:
-        raise StepwellError("a filter of two dimensions and an input of at least one are needed")
+        raise StepwellError("the filter must have two dimensions, and the input at least one")
     outputs, inputs = weight
     if cast(XnnpackOp, op).flag("transpose_weights"):
         outputs, inputs = inputs, outputs
@@ -151,7 +153,7 @@ def _attention(op: Operation) -> Sequence[Attribute]:
 def _window_size(
     size: Dim, before: int, after: int, window: int, stride: int, dilation: int
 ) -> int | None:
-    """How many windows fit, None if that is not known."""
+    """Count the windows that fit; None if unknown."""
     if isinstance(size, Size):
         return None
     extent = (window - 1) * dilation + 1
@@ -206,7 +208,7 @@ def _deconvolution(op: Operation) -> Sequence[Attribute]:
         extent = (op.window[axis] - 1) * dilation[axis] + 1
         made = stride[axis] * (size - 1) + adjustment[axis] + extent - padding
         if made < 1:
-            raise StepwellError(f"the padding of {padding} leaves nothing of axis {axis + 1}")
+            raise StepwellError(f"the padding of {padding} removes all of axis {axis + 1}")
         sizes.append(made)
     return _made(op, (batch, *sizes, op.filter_shape[0]))
 
@@ -258,7 +260,7 @@ def _reshape(op: Operation) -> Sequence[Attribute]:
 def _transpose(op: Operation) -> Sequence[Attribute]:
     shape, perm = _shape(op, 0), cast(XnnpackOp, op).ints("perm")
     if sorted(perm) != list(range(len(shape))):
-        raise StepwellError(f"{list(perm)} is no permutation of {len(shape)} axes")
+        raise StepwellError(f"{list(perm)} is not a permutation of {len(shape)} axes")
     return _made(op, [shape[axis] for axis in perm])
 
 
@@ -267,7 +269,7 @@ def _slice(op: Operation) -> Sequence[Attribute]:
     assert isinstance(op, StaticSlice)
     shape, offsets, sizes = _shape(op, 0), op.ints("offsets"), op.ints("sizes")
     if not len(shape) == len(offsets) == len(sizes):
-        raise StepwellError("offsets and sizes have a number for each dimension")
+        raise StepwellError("offsets and sizes must have a number for each dimension")
     result: list[Dim | None] = []
     for dim, offset, size in zip(shape, offsets, sizes, strict=True):
         if size == 0 and offset:
@@ -281,7 +283,7 @@ def _pad(op: Operation) -> Sequence[Attribute]:
     assert isinstance(op, StaticConstantPad)
     shape, before, after = _shape(op, 0), op.ints("pre_paddings"), op.ints("post_paddings")
     if not len(shape) == len(before) == len(after):
-        raise StepwellError("paddings have a number for each dimension")
+        raise StepwellError("paddings must have a number for each dimension")
     result: list[Dim | None] = []
     for dim, first, last in zip(shape, before, after, strict=True):
         added = first + last

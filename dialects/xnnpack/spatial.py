@@ -1,6 +1,6 @@
-"""Nodes that slide a window over an image. Images are NHWC.
+"""Nodes with a window over an image. Images are NHWC.
 
-`padding` is `[top, right, bottom, left]` as in XNNPACK, pairs are `[height, width]`.
+`padding` is `[top, right, bottom, left]` as in XNNPACK; pairs are `[height, width]`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DYNAMIC: tuple[Combination, ...] = (("qdint8", "qcint8", "fp32", "fp32"),)
 
 
 class _Window(XnnpackOp):
-    """What every node with a window has."""
+    """The base class of nodes with a window."""
 
     padding = opt_prop_def(DenseArrayBase)
     stride = opt_prop_def(DenseArrayBase)
@@ -78,7 +78,7 @@ class _Window(XnnpackOp):
                 raise VerifyException(f"{name} is [height, width], both positive")
 
     def image_links(self, channels: Link) -> Links:
-        """What an image has to do with the result's."""
+        """Build the links of the image."""
         top, _, _, left = self.paddings
         extents = zip(self.window, self.pair("dilation"), strict=True)
         reach = [(size - 1) * dilation + 1 for size, dilation in extents]
@@ -120,7 +120,7 @@ class _Convolution(_Window):
 
     @property
     def shared_dimensions(self) -> int:
-        """How many dimensions of a dynamically quantized input have one scale together."""
+        """The number of trailing dimensions of a dynamically quantized input that share a scale."""
         return 3
 
     @property
@@ -141,7 +141,7 @@ class _Convolution(_Window):
         held = element(self.input.type)
         if isinstance(held, DynamicInt8Type) and held.data != self.shared_dimensions:
             raise VerifyException(
-                f"this node takes an input whose last {self.shared_dimensions} dimensions share "
+                f"this node requires an input whose last {self.shared_dimensions} dimensions share "
                 f"a scale: dynamic_int8<{self.shared_dimensions}>"
             )
         check_scale(self)
@@ -164,14 +164,14 @@ class _Convolution(_Window):
 
 
 def check_groups(op: Convolution2d | Deconvolution2d) -> None:
-    """Raise unless input and outputs fall into the op's groups."""
+    """Raise unless inputs and outputs are divisible by the number of groups."""
     groups = op.integer("groups", 1)
     outputs, _, _, inputs = op.filter_shape
     if groups < 1 or outputs % groups:
-        raise VerifyException(f"{outputs} outputs do not fall into {groups} groups")
+        raise VerifyException(f"{outputs} outputs do not divide into {groups} groups")
     if op.channels != inputs * groups:
         raise VerifyException(
-            f"the input has {op.channels} channels, the filter takes {inputs} in each of "
+            f"the input has {op.channels} channels, the filter expects {inputs} in each of "
             f"{groups} groups"
         )
 
@@ -187,7 +187,7 @@ class Convolution2d(_Convolution):
 
     @property
     def shared_dimensions(self) -> int:
-        """XNNPACK makes a fully connected node of a pointwise one: each pixel is a token."""
+        """XNNPACK converts a pointwise one to a fully connected node: each pixel is a token."""
         is_pointwise = (
             self.window == (1, 1)
             and self.pair("stride") == (1, 1)
@@ -203,9 +203,9 @@ class Convolution2d(_Convolution):
 
 @node
 class DepthwiseConvolution2d(_Convolution):
-    """Each channel by itself. Filter `[1, height, width, channels · multiplier]`.
+    """Convolution of each channel separately. Filter `[1, height, width, channels · multiplier]`.
 
-    Output channel `c · multiplier + m` is made of input channel `c`.
+    Output channel `c · multiplier + m` depends on input channel `c`.
     """
 
     name = "xnnpack.depthwise_convolution_2d"
@@ -218,10 +218,12 @@ class DepthwiseConvolution2d(_Convolution):
         if leading != 1:
             raise VerifyException(f"the filter's first dimension is {leading}, must be 1")
         if not isinstance(self.channels, int) or outputs % self.channels:
-            raise VerifyException(f"{outputs} outputs are no multiple of {self.channels} channels")
+            raise VerifyException(
+                f"{outputs} outputs are not a multiple of {self.channels} channels"
+            )
 
     def image_links(self, channels: Link) -> Links:
-        """Channels are kept where each makes one."""
+        """Channels are kept if each has one output."""
         return super().image_links(Along(3) if self.filter_shape[3] == self.channels else channels)
 
 
@@ -247,7 +249,7 @@ class Deconvolution2d(_Convolution):
             raise VerifyException(f"adjustment {adjustment} must be less than stride {stride}")
 
     def image_links(self, channels: Link) -> Links:
-        """A result's pixel reads those whose windows reach it: which, no stride can say."""
+        """A result's pixel depends on the windows that reach it, which no stride can express."""
         return (Along(0), All(1), All(2), channels)
 
 
@@ -270,7 +272,7 @@ class _Pooling(_Window):
         dilation = self.pair("dilation")
         extents = [(k - 1) * d + 1 for k, d in zip(self.window, dilation, strict=True)]
         if max(top, bottom) >= extents[0] or max(left, right) >= extents[1]:
-            raise VerifyException("a window may not lie in the padding altogether")
+            raise VerifyException("a window must not be entirely in the padding")
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         return mapped(self, self.image_links(Along(3)), result=result)
@@ -278,7 +280,7 @@ class _Pooling(_Window):
 
 @node
 class MaxPooling2d(_Pooling):
-    """The greatest of each window; padding never wins."""
+    """The maximum of each window; padding never wins."""
 
     name = "xnnpack.max_pooling_2d"
     NODE: ClassVar[str] = "XNNMaxPooling2d"
@@ -293,7 +295,7 @@ class MaxPooling2d(_Pooling):
 
 @node
 class AveragePooling2d(_Pooling):
-    """The mean of what each window holds of the image; padding is not counted."""
+    """The mean of the image's pixels in each window; padding is not counted."""
 
     name = "xnnpack.average_pooling_2d"
     NODE: ClassVar[str] = "XNNAvgPooling2d"
@@ -312,10 +314,10 @@ class AveragePooling2d(_Pooling):
 
 @node
 class ArgMaxPooling2d(_Pooling):
-    """The greatest of each window and its index there, counted down the columns of the window.
+    """The maximum of each window and its index in the window, in column-major order.
 
-    Windows do not overlap: the stride is the kernel. The index is an int32; ExecuTorch widens it
-    where the delegate's output is `i64`. Padding repeats the image's edge.
+    Windows do not overlap: the stride is the kernel. The index is an int32; ExecuTorch widens it if
+    the delegate's output is `i64`. Padding repeats the image's edge.
     """
 
     name = "xnnpack.argmax_pooling_2d"
@@ -330,14 +332,14 @@ class ArgMaxPooling2d(_Pooling):
     def check(self) -> None:
         super().check()
         if self.pair("dilation") != (1, 1) or self.pair("stride") not in ((1, 1), self.window):
-            raise VerifyException("windows of argmax pooling stand side by side, not dilated")
+            raise VerifyException("windows of argmax pooling are adjacent and not dilated")
 
 
 @node
 class GlobalAveragePooling2d(XnnpackOp):
     """The mean over height and width, the two axes before the last.
 
-    They stay as 1 with `keep_dims`, else they go.
+    They have size 1 with `keep_dims`, else they are removed.
     """
 
     name = "xnnpack.global_average_pooling_2d"
@@ -364,7 +366,7 @@ class GlobalAveragePooling2d(XnnpackOp):
 class StaticResizeBilinear2d(XnnpackOp):
     """Bilinear interpolation to `[height, width]`.
 
-    Without `align_corners`, pixel centers lie at halves (torch's `align_corners=False`).
+    Without `align_corners`, pixel centers are at halves (torch's `align_corners=False`).
     """
 
     name = "xnnpack.static_resize_bilinear_2d"

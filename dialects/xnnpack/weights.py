@@ -21,7 +21,7 @@ def check_static(op: XnnpackOp, index: int) -> None:
 
 
 def check_weight(op: XnnpackOp, index: int, channel_axis: int) -> None:
-    """Raise unless a quantized weight is a constant with its scales on the axis of outputs."""
+    """Raise unless a quantized weight is a constant with its scales on the output channel axis."""
     check_static(op, index)
     operand_quantization = quantization(op.operands[index].type)
     if (
@@ -30,7 +30,7 @@ def check_weight(op: XnnpackOp, index: int, channel_axis: int) -> None:
         and operand_quantization.axis != channel_axis
     ):
         raise VerifyException(
-            f"the weight's scales lie on axis {operand_quantization.axis}, "
+            f"the weight's scales are on axis {operand_quantization.axis}, "
             f"its output channels on {channel_axis}"
         )
     if (
@@ -42,7 +42,7 @@ def check_weight(op: XnnpackOp, index: int, channel_axis: int) -> None:
 
 
 def check_bias(op: XnnpackOp, index: int, outputs: Dim) -> None:
-    """Raise unless a bias is one number per output, scaled as the products that it is added to."""
+    """Raise unless a bias has one number per output, with the scale of the products."""
     bias, weight = op.operands[index], op.operands[1]
     if len(dims(bias.type)) != 1:
         raise VerifyException(f"the bias has rank {len(dims(bias.type))}, must have 1")
@@ -73,10 +73,10 @@ def _check_scales(
 
 
 def check_scale(op: XnnpackOp) -> None:
-    """Raise unless products of a statically quantized op rescale by less than 256."""
+    """Raise unless products of a statically quantized op are rescaled by less than 256."""
     given, weight, made = (quantization(v.type) for v in (*op.operands[:2], op.output))
     if given is None or weight is None or made is None:
         return
     ratio = given.scale * max(weight.scales) / made.scale
     if ratio >= 256:
-        raise VerifyException(f"products are rescaled by {ratio:g}; XNNPACK takes less than 256")
+        raise VerifyException(f"products are rescaled by {ratio:g}; XNNPACK requires less than 256")

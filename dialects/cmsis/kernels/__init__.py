@@ -1,9 +1,9 @@
 """CMSIS-NN's int8 kernels as exact integer functions of torch tensors.
 
-Every function computes, bit for bit, what the kernel of the same name computes with CMSIS-NN's
-default (double) rounding. They are written over whole tensors, so that a MobileNet runs on the
-desk in a second; accumulators are formed in float64, which holds every partial sum of int8
-products exactly, and then wrapped to int32 as the C code's are.
+Every function computes, bit for bit, the result of the kernel of the same name with CMSIS-NN's
+default (double) rounding. The functions work on whole tensors, so that a MobileNet runs in a second
+on a desktop CPU. Accumulators are computed in float64, in which every partial sum of int8 products
+is exact, and then wrapped to int32 like those of the C code.
 """
 
 from stepwell.dialects.cmsis.kernels.convolution import (

@@ -24,10 +24,10 @@ def conv_s8(
     activation: tuple[int, int],
     output_size: tuple[int, int] | None = None,
 ) -> torch.Tensor:
-    """int8 NHWC `x` convolved with OHWI `weight` (grouped if I < C) → int8 NHWC.
+    """Convolve int8 NHWC `x` with OHWI `weight` (grouped if I < C) → int8 NHWC.
 
-    `padding` is (h, w) on the top and left; with `output_size` (h, w) the bottom and right are
-    padded as far as that size needs, as CMSIS-NN does, which takes only the output's dimensions.
+    `padding` is (h, w) on the top and left. With `output_size` (h, w) the bottom and right are
+    padded as far as that size needs, as in CMSIS-NN, which takes only the output's dimensions.
     Padding contributes nothing to the accumulator. `multiplier` and `shift` are int32 [O].
     """
     groups = x.shape[3] // weight.shape[3]
@@ -53,7 +53,9 @@ def depthwise_conv_s8(
     activation: tuple[int, int],
     output_size: tuple[int, int] | None = None,
 ) -> torch.Tensor:
-    """int8 NHWC `x` [N, H, W, C] with 1HWO `weight` [1, KH, KW, C·m] → int8 [N, H', W', C·m]."""
+    """Convolve int8 NHWC `x` [N, H, W, C] with 1HWO `weight` [1, KH, KW, C·m] → int8 [N, H', W',
+    C·m].
+    """
     kernel = weight.to(torch.float64).permute(3, 0, 1, 2)
     accumulator = _correlate(
         x, kernel, x.shape[3], stride, padding, dilation, input_offset, output_size
@@ -75,7 +77,7 @@ def transpose_conv_s8(
     shift: torch.Tensor,
     activation: tuple[int, int],
 ) -> torch.Tensor:
-    """int8 NHWC `x` up-convolved with OHWI `weight` → int8 NHWC; padding crops the result."""
+    """Up-convolve int8 NHWC `x` with OHWI `weight` → int8 NHWC; padding crops the result."""
     shifted = (x.to(torch.float64) + input_offset).permute(0, 3, 1, 2)
     kernel = weight.to(torch.float64).permute(3, 0, 1, 2)
     product = F.conv_transpose2d(
@@ -99,7 +101,7 @@ def _correlate(
     input_offset: int,
     output_size: tuple[int, int] | None,
 ) -> torch.Tensor:
-    """The int32 accumulators as int64 NHWC; `kernel` is OIHW float64."""
+    """Compute the int32 accumulators as int64 NHWC; `kernel` is OIHW float64."""
     shifted = (x.to(torch.float64) + input_offset).permute(0, 3, 1, 2)
     after = list(padding)
     if output_size is not None:

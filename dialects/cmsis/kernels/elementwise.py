@@ -6,7 +6,9 @@ from stepwell.dialects.cmsis.kernels.fixed_point import requantize, to_int8, wra
 from stepwell.ir.compat.torch.lazy_imports import torch
 
 LEFT_SHIFT = 20
-"""Bits by which an addition's operands are scaled up before they are requantized (int8 kernels)."""
+"""The number of bits by which an addition's operands are scaled up before requantization (int8
+kernels).
+"""
 
 
 def elementwise_add_s8(
@@ -25,7 +27,7 @@ def elementwise_add_s8(
     activation: tuple[int, int] = (-128, 127),
     left_shift: int = LEFT_SHIFT,
 ) -> torch.Tensor:
-    """Two int8 tensors that broadcast → their int8 sum. A negated multiplier subtracts."""
+    """Add two int8 tensors that broadcast. A negated multiplier subtracts."""
     left = wrap32((a.to(torch.int64) + a_offset) << left_shift)
     right = wrap32((b.to(torch.int64) + b_offset) << left_shift)
     total = wrap32(
@@ -45,7 +47,7 @@ def elementwise_mul_s8(
     output_shift: int,
     activation: tuple[int, int] = (-128, 127),
 ) -> torch.Tensor:
-    """Two int8 tensors that broadcast → their int8 product."""
+    """Multiply two int8 tensors that broadcast."""
     product = (a.to(torch.int64) + a_offset) * (b.to(torch.int64) + b_offset)
     scaled = requantize(product, output_multiplier, output_shift)
     return to_int8(scaled + output_offset, *activation)
@@ -60,10 +62,10 @@ def elementwise_div(
     output_zero_point: int,
     output_scale: float,
 ) -> torch.Tensor:
-    """int8 or int16 quotient as `cortex_m::quantized_div` computes it: in float32.
+    """Divide int8 or int16 tensors as `cortex_m::quantized_div` does: in float32.
 
-    A zero denominator gives 0, the product with `output_scale` (scale_a / (scale_b · scale_out))
-    is rounded half away from zero. CMSIS-NN has no integer division.
+    A zero denominator gives 0. The product with `output_scale` (scale_a / (scale_b · scale_out)) is
+    rounded half away from zero. CMSIS-NN has no integer division.
     """
     numerator = (a.to(torch.int32) - a_zero_point).to(torch.float32)
     denominator = (b.to(torch.int32) - b_zero_point).to(torch.float32)
@@ -77,5 +79,7 @@ def elementwise_div(
 
 
 def activation_table_s8(x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """`cortex_m::quantized_activation`: entry x + 128 of the int8 `table` [256], per element."""
+    """Look up entry x + 128 of the int8 `table` [256] for each element
+    (`cortex_m::quantized_activation`).
+    """
     return table[(x.to(torch.int64) + 128)]

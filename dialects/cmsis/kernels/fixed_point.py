@@ -1,6 +1,6 @@
-"""CMSIS-NN's fixed-point primitives (`arm_nnsupportfunctions.h`), over int64 tensors.
+"""CMSIS-NN's fixed-point primitives (`arm_nnsupportfunctions.h`) on int64 tensors.
 
-Values travel as int64 and are wrapped to int32 wherever the C code stores an `int32_t`.
+Values are int64 and are wrapped to int32 wherever the C code stores an `int32_t`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
 def wrap32(value: torch.Tensor) -> torch.Tensor:
-    """The int64 tensor reduced to int32 as two's complement does, still held as int64."""
+    """Wrap an int64 tensor to int32 in two's complement; the dtype stays int64."""
     return ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
@@ -49,8 +49,8 @@ def divide_by_power_of_two(value: torch.Tensor, exponent: Integers) -> torch.Ten
 def requantize(value: torch.Tensor, multiplier: Integers, shift: Integers) -> torch.Tensor:
     """`arm_nn_requantize` in its default build: value · multiplier · 2^(shift−31), rounded twice.
 
-    `value` is int64 holding int32 numbers; `multiplier` and `shift` are numbers, or int64 tensors
-    that broadcast against it (per-channel requantization, channels last).
+    `value` is int64 with int32 numbers. `multiplier` and `shift` are numbers, or int64 tensors that
+    broadcast against it (per-channel requantization, channels last).
     """
     if isinstance(shift, torch.Tensor):
         left: Integers = shift.clamp(min=0)
@@ -62,5 +62,5 @@ def requantize(value: torch.Tensor, multiplier: Integers, shift: Integers) -> to
 
 
 def to_int8(value: torch.Tensor, low: int, high: int) -> torch.Tensor:
-    """The clamped result as int8, which is how every kernel ends."""
+    """Clamp and cast to int8, the last step of every kernel."""
     return value.clamp(low, high).to(torch.int8)

@@ -18,7 +18,8 @@ def fully_connected_s8(
     shift: Integers,
     activation: tuple[int, int],
 ) -> torch.Tensor:
-    """int8 `x` [..., K] times `weight` [N, K] transposed, plus int32 `bias` [N] → int8 [..., N].
+    """Multiply int8 `x` [..., K] by the transpose of `weight` [N, K], add int32 `bias` [N] → int8
+    [..., N].
 
     `multiplier` and `shift` are numbers, or int64 tensors [N] for
     `arm_fully_connected_per_channel_s8`.
@@ -57,7 +58,9 @@ def batch_matmul_s8(
     shift: int,
     activation: tuple[int, int] = (-128, 127),
 ) -> torch.Tensor:
-    """int8 `lhs` [B, M, K] times `rhs_transposed` [B, N, K] transposed → int8 [B, M, N]."""
+    """Multiply int8 `lhs` [B, M, K] by the transpose of `rhs_transposed` [B, N, K] → int8 [B, M,
+    N].
+    """
     accumulator = matmul_accumulator(lhs, lhs_offset, rhs_transposed, rhs_offset)
     return _finish(accumulator, multiplier, shift, output_offset, activation)
 
@@ -65,7 +68,7 @@ def batch_matmul_s8(
 def matmul_accumulator(
     x: torch.Tensor, x_offset: int, weight: torch.Tensor, weight_offset: int
 ) -> torch.Tensor:
-    """Σₖ (x + x_offset)(w + weight_offset), wrapped to int32, as int64."""
+    """Compute Σₖ (x + x_offset)(w + weight_offset), wrapped to int32, as int64."""
     left = x.to(torch.float64) + x_offset
     right = weight.to(torch.float64) + weight_offset
     return wrap32((left @ right.transpose(-1, -2)).to(torch.int64))

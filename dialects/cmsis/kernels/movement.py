@@ -1,4 +1,4 @@
-"""`arm_transpose_s8` and `arm_pad_s8`: kernels that move bytes and compute nothing."""
+"""`arm_transpose_s8` and `arm_pad_s8`: kernels that only move bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from stepwell.ir.compat.torch.lazy_imports import torch
 
 
 def transpose_s8(x: torch.Tensor, permutation: Sequence[int]) -> torch.Tensor:
-    """Dimension i of the result is dimension `permutation[i]` of `x`, in row-major order."""
+    """Permute the dimensions in row-major order: dimension i of the result is `permutation[i]` of
+    `x`.
+    """
     return x.permute(tuple(permutation)).contiguous()
 
 
 def pad_s8(
     x: torch.Tensor, before: Sequence[int], after: Sequence[int], value: int
 ) -> torch.Tensor:
-    """`x` with `before[d]` and `after[d]` cells of `value` around every dimension d."""
+    """Pad every dimension d of `x` with `before[d]` and `after[d]` cells of `value`."""
     widths: list[int] = []
     for low, high in zip(reversed(before), reversed(after), strict=True):
         widths += [low, high]

@@ -18,9 +18,9 @@ def avgpool_s8(
     output_size: Sequence[int],
     activation: tuple[int, int] = (-128, 127),
 ) -> torch.Tensor:
-    """Mean of the raw int8 values under each window's *valid* cells, half away from zero.
+    """Mean of the raw int8 values of each window's *valid* cells, rounded half away from zero.
 
-    There is no zero point: padding does not count, so that scale and zero point pass through.
+    There is no zero point: padding does not count, so that scale and zero point are unchanged.
     """
     cells = x.to(torch.float64).permute(0, 3, 1, 2)
     sums = _window_sums(cells, kernel, stride, padding, output_size)
@@ -69,7 +69,9 @@ def _padding_of(
     padding: Sequence[int],
     output_size: Sequence[int],
 ) -> tuple[list[int], list[int]]:
-    """Cells to add on the top/left and on the bottom/right so that `output_size` windows fit."""
+    """Return the cells to add on the top/left and on the bottom/right so that `output_size` windows
+    fit.
+    """
     after = [
         (output_size[axis] - 1) * stride[axis]
         + kernel[axis]

@@ -1,4 +1,4 @@
-"""`cortex_m::quantize_per_tensor` and `dequantize_per_tensor`, in float32 as the runtime does."""
+"""`cortex_m::quantize_per_tensor` and `dequantize_per_tensor`, in float32 like the runtime."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def quantize_per_tensor(
 ) -> torch.Tensor:
     """float32 → integers: nearbyint(x · (1/scale)) + zero_point, clamped to [low, high].
 
-    The reciprocal is taken in float32, and ties go to even.
+    The reciprocal is computed in float32, and ties round to even.
     """
     inverse = torch.ones((), dtype=torch.float32) / torch.tensor(scale, dtype=torch.float32)
     rounded = torch.round(x.to(torch.float32) * inverse)

@@ -13,7 +13,7 @@ from stepwell.dialects.cmsis.kernels.fixed_point import (
 from stepwell.ir.compat.torch.lazy_imports import torch
 
 ACCUM_BITS = 12
-"""Integer bits of the accumulator that holds the sum of exponentials."""
+"""The integer bits of the accumulator of the sum of exponentials."""
 
 _EXP_MINUS_EIGHTH = 1895147668
 _ONE_THIRD = 715827883
@@ -35,7 +35,7 @@ _MINUS_32_OVER_17 = -1010580540
 def softmax_s8(x: torch.Tensor, *, multiplier: int, shift: int, diff_min: int) -> torch.Tensor:
     """int8 logits [..., N] → int8 probabilities [..., N] at scale 1/256, zero point −128.
 
-    `multiplier` and `shift` scale a difference of two logits to Q5.26; entries that lie `diff_min`
+    `multiplier` and `shift` scale a difference of two logits to Q5.26. Entries that are `diff_min`
     or more below the row's maximum give −128.
     """
     values = x.to(torch.int64)
@@ -89,7 +89,7 @@ def saturating_shift_left(value: torch.Tensor, exponent: Integers) -> torch.Tens
 
 
 def _leading_zeros(value: torch.Tensor) -> torch.Tensor:
-    """`__CLZ` of int32 values held as int64."""
+    """`__CLZ` of int32 values stored as int64."""
     unsigned = value & 0xFFFFFFFF
     zeros = torch.zeros_like(unsigned)
     for bit in range(32):

@@ -1,9 +1,9 @@
-"""What every op of the `cmsis` dialect has: its form in text, typed fields, and checks.
+"""The base class of all ops of the `cmsis` dialect: textual form, typed fields, and checks.
 
     %y = cmsis.quantized_linear(%x, %w, bias = %b) {input_offset = 3, …} : (…) -> …
 
-Fields keep the names of the operator's schema. Activations are int8 tensors, quantized
-(`!quant.uniform`) where the parameters are known and plain where a program was read from bytes.
+Fields have the names of the operator's schema. Activations are int8 tensors, quantized
+(`!quant.uniform`) if the parameters are known and plain if a program was read from bytes.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _Op = TypeVar("_Op", bound="CmsisOp")
 
 
 class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
-    """An operator of the `cortex_m` library. `OPERATOR` is its name there."""
+    """An operator of the `cortex_m` library. `OPERATOR` is its name in the library."""
 
     OPERATOR: ClassVar[str]
     RESIZES: ClassVar[bool] = False
-    """Whether the operator gives its result the size of its operand at run time. Most do not
-    (ExecuTorch's `backends/cortex_m/ops/*.cpp`): their results keep the size they were planned in.
+    """Whether the operator resizes its result to its operand at run time. Most do not (ExecuTorch's
+    `backends/cortex_m/ops/*.cpp`): their results keep the planned size.
     """
     MULTIPLIER_BITS: ClassVar[dict[str, int]] = {}
     """Integer list fields that are not 64 bits wide (multipliers and shifts are int32)."""
@@ -77,12 +77,12 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
 
     @classmethod
     def field_attribute(cls, name: str, value: Any) -> Attribute:
-        """The attribute of a field given as a Python value."""
+        """Convert a field's Python value to an attribute."""
         return to_attribute(value, cls.MULTIPLIER_BITS.get(name, 64))
 
     @property
     def named_operands(self) -> dict[str, SSAValue | None]:
-        """Operands by their schema name, absent ones as None, in order."""
+        """Return operands by their schema name in order, absent ones as None."""
         return {name: getattr(self, name) for name, _ in self.get_irdl_definition().operands}
 
     @property
@@ -99,7 +99,7 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
         return cast("FloatAttr[Any]", self.properties[field]).value.data
 
     def flag(self, field: str) -> bool:
-        """A truth value field."""
+        """A bool field."""
         return bool(self.number(field))
 
     def numbers(self, field: str) -> tuple[int, ...]:
@@ -108,21 +108,23 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
         return tuple(int(value) for value in values)
 
     def multiplier(self, stem: str) -> Multiplier:
-        """The fields `<stem>_multiplier` and `<stem>_shift` together."""
+        """Return the fields `<stem>_multiplier` and `<stem>_shift` together."""
         return Multiplier(self.number(f"{stem}_multiplier"), self.number(f"{stem}_shift"))
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the op beyond its structure; subclasses add to it."""
+        """Yield what is wrong with the op beyond its structure; subclasses extend it."""
         for value in (*self.operands, *self.results):
             if problem := type_problem(value.type):
                 yield problem
 
     def needed_scratch(self, target: Target) -> dict[str, int]:
-        """The scratch fields and the bytes that each needs on a target, if shapes are known."""
+        """Return the scratch fields and the bytes that each needs on a target, if
+        shapes are known.
+        """
         return {}
 
     def scratch_problems(self) -> Iterator[str]:
-        """Why a scratch size is not what the kernel needs on the target that is stated."""
+        """Yield why a scratch size differs from what the kernel needs on the stated target."""
         target = target_of(self)
         for field, needed in (self.needed_scratch(target) if target else {}).items():
             if self.number(field) != needed:
@@ -133,7 +135,7 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
             raise VerifyException(text)
 
     def print(self, printer: Printer) -> None:
-        """`(%x, %w, bias = %b) {fields} : (types) -> type`"""
+        """Print `(%x, %w, bias = %b) {fields} : (types) -> type`."""
         printer.print_string("(")
         first = True
         for name, definition in self.get_irdl_definition().operands:
@@ -161,7 +163,7 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        """What `print` writes."""
+        """Parse the output of `print`."""
         named: dict[str, UnresolvedOperand] = {}
         plain: list[UnresolvedOperand] = []
 
@@ -191,7 +193,7 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
                 found = [plain.pop(0)] if plain else []
             operands.append([parser.resolve_operand(v, next(types)) for v in found])
         if named or plain:
-            parser.raise_error(f"{cls.name} does not take so many operands")
+            parser.raise_error(f"{cls.name} does not have that many operands")
         known = set(definitions.properties)
         properties = {k: v for k, v in fields.items() if k in known}
         attributes = {k: v for k, v in fields.items() if k not in known}
@@ -204,7 +206,7 @@ class CmsisOp(HasAxes, HasFamilies, IRDLOperation, ABC):
 
 
 def to_attribute(value: Any, bits: int = 64) -> Attribute:
-    """The attribute that holds a Python number, list of numbers, or string."""
+    """Convert a Python number, list of numbers, or string to an attribute."""
     if isinstance(value, Attribute):
         return value
     if isinstance(value, bool):
@@ -216,13 +218,13 @@ def to_attribute(value: Any, bits: int = 64) -> Attribute:
     if isinstance(value, str):
         return StringAttr(value)
     items = [int(item) for item in value]
-    # Packed at once: the constructor normalizes number by number, and there are thousands.
+    # Packed at once: the constructor normalizes one number at a time, and there are thousands.
     data = struct.pack(f"<{len(items)}{'q' if bits == 64 else 'i'}", *items)
     return DenseArrayBase(i64 if bits == 64 else i32, BytesAttr(data))
 
 
 def target_of(op: Operation) -> Target | None:
-    """The target stated on the module an op stands in, or None."""
+    """Return the target that an op's module states, or None."""
     current: Operation | None = op
     while current is not None and not isinstance(current, ModuleOp):
         current = current.parent_op()
@@ -233,7 +235,7 @@ def target_of(op: Operation) -> Target | None:
 
 
 def int8_problems(op: CmsisOp, *names: str, also: Sequence[Attribute] = ()) -> Iterator[str]:
-    """Why operands or the result are not int8, plain or quantized."""
+    """Yield why operands or the result are not int8, plain or quantized."""
     for name in names:
         value = cast("SSAValue | None", getattr(op, name))
         if value is None:
@@ -249,27 +251,27 @@ def int8_problems(op: CmsisOp, *names: str, also: Sequence[Attribute] = ()) -> I
 
 
 def per_tensor(value: SSAValue | None) -> Quantization | None:
-    """A value's quantization if it is known and per tensor."""
+    """Return a value's quantization if it is known and per tensor."""
     held = None if value is None else quantization(value.type)
     return held if held is not None and held.is_per_tensor else None
 
 
 def zero_point_problems(op: CmsisOp, **expected: tuple[SSAValue, int]) -> Iterator[str]:
-    """Where a zero point field disagrees with the type of its tensor.
+    """Yield where a zero point field contradicts the type of its tensor.
 
-    `expected` maps a field to its tensor and to the sign with which the operator takes it.
+    `expected` maps a field to its tensor and to the sign with which the operator expects it.
     """
     for field, (value, sign) in expected.items():
         tensor = per_tensor(value)
         if tensor is not None and op.number(field) != sign * tensor.zero_point:
             yield (
-                f"{field} is {op.number(field)}, the type {value.type} says "
+                f"{field} is {op.number(field)}, the type {value.type} implies "
                 f"{sign * tensor.zero_point}"
             )
 
 
 def multiplier_problems(stem: str, stated: Multiplier, wanted: Multiplier | None) -> Iterator[str]:
-    """Why a multiplier and shift are out of range, or not what the types give."""
+    """Yield why a multiplier and shift are out of range, or differ from those of the types."""
     low, high = SHIFT_RANGE
     if not low <= stated.shift <= high:
         yield f"{stem} shift {stated.shift} is outside {low}:{high}"
@@ -283,23 +285,23 @@ def multiplier_problems(stem: str, stated: Multiplier, wanted: Multiplier | None
 
 
 def activation_problems(op: CmsisOp) -> Iterator[str]:
-    """Why `activation_min` … `activation_max` is no range within the result's."""
+    """Yield why `activation_min` … `activation_max` is not a range within the result's."""
     low, high = op.number("activation_min"), op.number("activation_max")
     tensor = per_tensor(op.output)
     least, most = (tensor.low, tensor.high) if tensor is not None else (-128, 127)
     if not least <= low <= high <= most:
-        yield f"the activation range {low}:{high} does not lie in {least}:{most}"
+        yield f"the activation range {low}:{high} is not within {least}:{most}"
 
 
 def result_problems(op: CmsisOp, shape: Sequence[Dim]) -> Iterator[str]:
-    """Why the result does not have the shape that the operands and fields give."""
+    """Yield why the result's shape does not follow from the operands and fields."""
     stated = dims(op.output.type)
     if tuple(shape) != stated:
-        yield f"the result has shape {list(stated)}, the operands give {list(shape)}"
+        yield f"the result has shape {list(stated)}, the operands imply {list(shape)}"
 
 
 def same_quantization_problems(op: CmsisOp, *names: str) -> Iterator[str]:
-    """Why an op that only selects or moves values changes what they mean."""
+    """Yield why an op that only selects or moves values changes their quantization."""
     for name in names:
         value = cast(SSAValue, getattr(op, name))
         value_quantization, made = quantization(value.type), quantization(op.output.type)
@@ -308,11 +310,11 @@ def same_quantization_problems(op: CmsisOp, *names: str) -> Iterator[str]:
             and made is not None
             and not same_meaning(value_quantization, made)
         ):
-            yield f"{name} is {value.type} but the result {op.output.type}; the op rescales nothing"
+            yield f"{name} is {value.type} but the result {op.output.type}; the op does not rescale"
 
 
 def same_meaning(a: Quantization, b: Quantization) -> bool:
-    """Whether the same stored integers stand for the same reals (ranges may differ)."""
+    """Whether equal stored integers represent equal reals (ranges may differ)."""
     return (a.scales, a.zero_points, a.blocks, a.bits, a.signed) == (
         b.scales,
         b.zero_points,
@@ -323,7 +325,7 @@ def same_meaning(a: Quantization, b: Quantization) -> bool:
 
 
 def static_dims(value: SSAValue) -> tuple[int, ...] | None:
-    """The dimensions of a tensor if all are numbers."""
+    """Return the dimensions of a tensor if all are numbers."""
     shape = dims(value.type)
     return cast("tuple[int, ...]", shape) if all(isinstance(d, int) for d in shape) else None
 

@@ -39,10 +39,11 @@ from stepwell.ir.types import Dim, dims
 
 
 def is_channel_broadcast(small: Sequence[Dim], large: Sequence[Dim]) -> bool:
-    """Whether the library adds or multiplies `small` along the channels of `large`.
+    """Whether the library broadcasts `small` along the channels of `large` in an addition or
+    product.
 
-    It walks a channels-last tensor by its dimension 1, so both are logically NCHW and lie in
-    memory as NHWC; `cmsis.relabel` gives that view of an NHWC tensor.
+    It iterates over a channels-last tensor by its dimension 1, so both must be logically NCHW and
+    in memory NHWC; `cmsis.relabel` gives that view of an NHWC tensor.
     """
     return (
         len(small) == len(large) == 4
@@ -116,7 +117,7 @@ class QuantizedAdd(_Binary):
 
 
 def _add_scale_problems(op: QuantizedAdd, a: float, b: float, out: float) -> Iterator[str]:
-    """The multipliers must add the operands' scales with integer coefficients ±k."""
+    """Check that the multipliers add the operands' scales with integer coefficients ±k."""
     ratio = (
         op.multiplier("other").real / op.multiplier("self").real
         if op.multiplier("self").multiplier
@@ -192,7 +193,7 @@ class QuantizedDiv(_Binary):
         if a is not None and b is not None and out is not None:
             wanted = a.scale / (b.scale * out.scale)
             if self.real("output_scale") != wanted:
-                yield f"output_scale is {self.real('output_scale')}, the types give {wanted}"
+                yield f"output_scale is {self.real('output_scale')}, the types imply {wanted}"
 
 
 @irdl_op_definition
@@ -230,7 +231,7 @@ class _Select(_Binary):
         first, second = (list(dims(value.type)) for value in self.pair)
         rank = max(len(first), len(second))
         if rank > 4:
-            yield f"rank {rank}; the kernel takes at most 4"
+            yield f"rank {rank}; the kernel supports at most 4"
         shape: list[Dim] = []
         padded = ([1] * (rank - len(side)) + side for side in (first, second))
         for a, b in zip(*padded, strict=True):
@@ -296,7 +297,7 @@ class Softmax(CmsisOp):
             "input", self.multiplier("input"), wanted.input if wanted else None
         )
         if wanted is not None and wanted.diff_min != self.number("diff_min"):
-            yield f"diff_min is {self.number('diff_min')}, the type gives {wanted.diff_min}"
+            yield f"diff_min is {self.number('diff_min')}, the type implies {wanted.diff_min}"
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         rank = len(dims(self.input.type))

@@ -1,4 +1,4 @@
-"""How a spatial operator names its dimensions: NCHW (channels-last in memory) or NHWC."""
+"""The dimension order of a spatial operator: NCHW (channels-last in memory) or NHWC."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ NCHW_TO_NHWC, NHWC_TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
 def nhwc_shape(shape: tuple[Dim, ...], is_nhwc: bool) -> tuple[Dim, ...]:
-    """A shape of an operator's layout as NHWC."""
+    """Convert a shape from an operator's layout to NHWC."""
     return shape if is_nhwc else tuple(shape[axis] for axis in NCHW_TO_NHWC)
 
 
 def own_shape(nhwc: tuple[Dim, ...], is_nhwc: bool) -> tuple[Dim, ...]:
-    """An NHWC shape in an operator's layout."""
+    """Convert an NHWC shape to an operator's layout."""
     return nhwc if is_nhwc else tuple(nhwc[axis] for axis in NHWC_TO_NCHW)
 
 
 def window_links(
     reach: Sequence[int], stride: Sequence[int], padding: Sequence[int], channels: Link, nhwc: bool
 ) -> Links:
-    """What an image has to do with the result of a window of `reach` over its height and width.
+    """Build the links of an image for a window of `reach` over its height and width.
 
-    `channels` is the link of an NHWC image's channels; an image of another layout has them there.
+    `channels` is the link of the channels; it is put at the position of the layout.
     """
     windows = zip((1, 2), stride, padding, reach, strict=True)
     return placed((Along(0), *(Along(a, s, -p, r) for a, s, p, r in windows), channels), nhwc)
 
 
 def placed(links: Links, nhwc: bool) -> Links:
-    """Links between NHWC images, as those between images of an operator's layout."""
+    """Convert links between NHWC images to links between images of an operator's layout."""
     return links if nhwc else tuple(own_link(links[axis], nhwc) for axis in NHWC_TO_NCHW)
 
 
 def own_link(link: Link, nhwc: bool) -> Link:
-    """A link to an axis of an NHWC result, as one to that axis in an operator's layout."""
+    """Convert a link to an axis of an NHWC result to a link to that axis in an
+    operator's layout.
+    """
     if nhwc or isinstance(link, Flat) or link.axis is None:
         return link
     return replace(link, axis=NHWC_TO_NCHW.index(link.axis))
@@ -49,25 +51,26 @@ def own_link(link: Link, nhwc: bool) -> Link:
 def spatial_size(
     size: Dim, kernel: int, stride: int, padding: int, dilation: int, ceil: bool = False
 ) -> Dim:
-    """Windows along an axis: floor or ceil of (size + 2·padding − reach) / stride, plus 1.
+    """Count the windows along an axis: floor or ceil of (size + 2·padding − reach) / stride, plus
+    1.
 
     With `ceil`, a window that would start in the padding after the last cell is dropped, as in
     torch. Unknown sizes stay unknown.
     """
     if not isinstance(size, int):
         return UNKNOWN
-    room = size + 2 * padding - dilation * (kernel - 1) - 1
+    slack = size + 2 * padding - dilation * (kernel - 1) - 1
     if not ceil:
-        return room // stride + 1
-    count = -(-room // stride) + 1
+        return slack // stride + 1
+    count = -(-slack // stride) + 1
     return count - 1 if (count - 1) * stride >= size + padding else count
 
 
 def to_nhwc(value: torch.Tensor, is_nhwc: bool) -> torch.Tensor:
-    """A tensor of an operator's layout as NHWC."""
+    """Convert a tensor from an operator's layout to NHWC."""
     return value if is_nhwc else value.permute(NCHW_TO_NHWC)
 
 
 def from_nhwc(value: torch.Tensor, is_nhwc: bool) -> torch.Tensor:
-    """An NHWC tensor in an operator's layout."""
+    """Convert an NHWC tensor to an operator's layout."""
     return value if is_nhwc else value.permute(NHWC_TO_NCHW)

@@ -44,8 +44,8 @@ from stepwell.ir.types import dims, element
 class QuantizedLinear(CmsisOp):
     """`arm_fully_connected_s8`: x [..., K] times weights [N, K] transposed.
 
-    The bias comes from `bias` on DSP and scalar builds and from `kernel_sum` (which has the bias
-    in it) on MVE builds; each ignores the other. With both operands the program is right on all.
+    The bias is read from `bias` on DSP and scalar builds and from `kernel_sum` (which includes the
+    bias) on MVE builds; each ignores the other. With both operands the program is correct on all.
     """
 
     name = "cmsis.quantized_linear"
@@ -68,7 +68,7 @@ class QuantizedLinear(CmsisOp):
 
     @property
     def requantization(self) -> Multiplier:
-        """The one multiplier and shift that the kernel reads."""
+        """The single multiplier and shift of the kernel."""
         return Multiplier(
             self.numbers("requantize_multipliers")[0], self.numbers("requantize_shifts")[0]
         )
@@ -89,7 +89,7 @@ class QuantizedLinear(CmsisOp):
             len(self.numbers("requantize_multipliers")) != 1
             or len(self.numbers("requantize_shifts")) != 1
         ):
-            yield "the kernel takes one multiplier and shift, not one for each row"
+            yield "the kernel supports one multiplier and shift, not one for each row"
             return
         yield from activation_problems(self)
         yield from zero_point_problems(
@@ -111,11 +111,11 @@ class QuantizedLinear(CmsisOp):
             return
         if target.reads_kernel_sum and self.kernel_sum is None:
             yield (
-                f"no kernel_sum: {target} reads the bias from there, and nothing from bias; "
-                "fold-kernel-sum puts it there"
+                f"no kernel_sum: {target} reads the bias from kernel_sum and not from bias; "
+                "fold-kernel-sum creates it"
             )
         if not target.reads_kernel_sum and self.kernel_sum is not None and self.bias is None:
-            yield f"no bias: {target} reads nothing from kernel_sum"
+            yield f"no bias: {target} does not read kernel_sum"
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
         last = len(dims(self.input.type)) - 1
@@ -131,7 +131,7 @@ class QuantizedLinear(CmsisOp):
 class QuantizedBatchMatmul(CmsisOp):
     """`arm_batch_matmul_s8`: lhs [B, M, K] times rhs_transposed [B, N, K] transposed.
 
-    The fields called zero points are offsets: the negated zero points of lhs and rhs.
+    The fields named zero points are offsets: the negated zero points of lhs and rhs.
     """
 
     name = "cmsis.quantized_batch_matmul"
@@ -197,7 +197,7 @@ def _linear(op: QuantizedLinear, args: Sequence[Any], ctx: object) -> Sequence[A
     if from_sums:
         if kernel_sum is None:
             raise StepwellError(
-                f"{target} reads kernel sums, which this op does not have",
+                f"{target} reads kernel sums, which this op lacks",
                 help="lower for this target, or for all",
             )
         return (fully_connected_kernel_sum_s8(x, weights, kernel_sum, **common),)

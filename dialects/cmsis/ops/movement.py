@@ -1,4 +1,4 @@
-"""Quantize, dequantize, transpose, pad, and the relabeling of dimensions that costs nothing."""
+"""Quantize, dequantize, transpose, pad, and relabeling of dimensions, which is free."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DTYPES = {"int8": torch.int8, "int16": torch.int16}
 
 
 class _Convert(CmsisOp):
-    """Between float32 and integers, per tensor."""
+    """Conversion between float32 and integers, per tensor."""
 
     FAMILY: ClassVar[Family | None] = "cast"
     RESIZES: ClassVar[bool] = True
@@ -75,7 +75,7 @@ class _Convert(CmsisOp):
                 integers_quantization.high,
             )
             if stated != typed:
-                yield f"scale, zero point and range are {stated}, the type says {typed}"
+                yield f"scale, zero point and range are {stated}, the type implies {typed}"
 
 
 @irdl_op_definition
@@ -103,14 +103,14 @@ class DequantizePerTensor(_Convert):
 
 
 def permutation_problem(permutation: Sequence[int], rank: int) -> str | None:
-    """Why a list is no permutation of a rank, or None."""
+    """Return why a list is not a permutation of this rank, or None."""
     if sorted(permutation) != list(range(rank)):
         return f"{list(permutation)} is not a permutation of {rank} dimensions"
     return None
 
 
 def permuted(shape: Sequence[Dim], permutation: Sequence[int]) -> tuple[Dim, ...]:
-    """The shape under a permutation of dimensions."""
+    """Permute the dimensions of a shape."""
     return tuple(shape[axis] for axis in permutation)
 
 
@@ -135,9 +135,9 @@ class Transpose(CmsisOp):
             yield problem
             return
         if not 1 <= len(shape) <= 4:
-            yield f"rank {len(shape)}; the kernel takes 1 to 4"
+            yield f"rank {len(shape)}; the kernel supports 1 to 4"
         if perm == (0, 1):
-            yield "the kernel transposes every matrix, this permutation leaves it as it is"
+            yield "the kernel transposes every matrix, but this permutation does not"
         yield from result_problems(self, permuted(shape, perm))
 
     def axis_map(self, result: int = 0) -> AxisMap | None:
@@ -145,18 +145,19 @@ class Transpose(CmsisOp):
 
 
 def is_taken_as_channels_last(shape: Sequence[Dim]) -> bool:
-    """Whether the library takes a tensor for channels-last NCHW whatever its dim order says.
+    """Whether the library treats a tensor as channels-last NCHW regardless of its dim order.
 
-    `is_channels_last_tensor` of `cortex_m_ops_common.h`: one channel, or one cell, is no evidence.
+    See `is_channels_last_tensor` of `cortex_m_ops_common.h`: a size of one channel, or of one cell,
+    does not tell the layouts apart.
     """
     return len(shape) == 4 and (shape[1] == 1 or shape[2] == shape[3] == 1)
 
 
 def pad_is_misread(shape: Sequence[Dim], *widths: Sequence[int]) -> bool:
-    """Whether the library would put the cells elsewhere than a row-major tensor has them.
+    """Whether the library would pad other cells than those of a row-major tensor.
 
-    It pads [N, H, W, C] where it takes the tensor for channels-last; that is the same memory as
-    long as the dimension of size 1 that moves stays of size 1.
+    It pads [N, H, W, C] if it treats the tensor as channels-last. The memory is the same as long as
+    the dimension of size 1 that moves is not padded.
     """
     if not is_taken_as_channels_last(shape):
         return False
@@ -180,7 +181,7 @@ class Pad(CmsisOp):
     traits = traits_def(Pure())
 
     def widths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Cells before and after each dimension of the tensor (leading ones dropped)."""
+        """Return the cells before and after each dimension of the tensor (without leading ones)."""
         start = 4 - len(dims(self.input.type))
         return self.numbers("pre_pad")[start:], self.numbers("post_pad")[start:]
 
@@ -198,7 +199,7 @@ class Pad(CmsisOp):
         if any(any(widths[: 4 - len(shape)]) for widths in lists):
             yield f"widths are given for more than {len(shape)} dimensions"
         if pad_is_misread(shape, *lists):
-            yield f"the kernel takes {list(shape)} for channels-last and pads other dimensions"
+            yield f"the kernel treats {list(shape)} as channels-last and pads other dimensions"
         tensor = per_tensor(self.out)
         low, high = (tensor.low, tensor.high) if tensor is not None else (-128, 127)
         if not low <= self.number("pad_value") <= high:
@@ -216,9 +217,9 @@ class Pad(CmsisOp):
 
 @irdl_op_definition
 class Relabel(CmsisOp):
-    """The same bytes under permuted dimensions: a tensor in memory as NHWC, seen as NCHW or back.
+    """The same bytes with permuted dimensions: NHWC memory as an NCHW tensor, or back.
 
-    Not an operator of the library: both tensors share their storage, nothing runs.
+    It is not an operator of the library: both tensors share their storage, and no code runs.
     """
 
     name = "cmsis.relabel"
@@ -232,7 +233,7 @@ class Relabel(CmsisOp):
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         if element(self.input.type) != element(self.out.type):
-            yield f"{self.input.type} becomes {self.out.type}; elements stay what they are"
+            yield f"{self.input.type} becomes {self.out.type}; the element type must not change"
         shape, perm = dims(self.input.type), self.numbers("perm")
         if problem := permutation_problem(perm, len(shape)):
             yield problem

@@ -1,7 +1,8 @@
-"""Tensors as places in a larger one: a run of rows, rows joined, and rows copied.
+"""Tensors as parts of a larger buffer: a range of rows, joined rows, and copied rows.
 
-Rows of an NHWC tensor of batch 1 stand one after the other in memory, so that a run of them is a
-tensor over a part of the bytes, and several tensors can be written where their whole will stand.
+Rows of an NHWC tensor of batch 1 are consecutive in memory. Therefore a range of them is a tensor
+in a part of the bytes, and several tensors can be written directly into the buffer of their
+concatenation.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from stepwell.ir.types import dims, element
 
 
 def outermost(value: SSAValue) -> int:
-    """The first axis of a tensor whose size is not 1: along it, elements stand in runs."""
+    """Return the first axis whose size is not 1: slices along it are contiguous."""
     shape = dims(value.type)
     return next((axis for axis, size in enumerate(shape) if size != 1), 0)
 
@@ -40,14 +41,14 @@ def outermost(value: SSAValue) -> int:
 def _places_problem(op: CmsisOp, value: SSAValue, axis: int) -> Iterator[str]:
     shape = dims(value.type)
     if not 0 <= axis < len(shape) or any(size != 1 for size in shape[:axis]):
-        yield f"axis {axis} of {list(shape)} is not its outermost: its slices lie apart"
+        yield f"axis {axis} of {list(shape)} is not its outermost: its slices are not contiguous"
     if element(value.type) != element(op.output.type):
-        yield f"{value.type} becomes {op.output.type}; elements stay what they are"
+        yield f"{value.type} becomes {op.output.type}; the element type must not change"
 
 
 @irdl_op_definition
 class Part(CmsisOp):
-    """`length` slices of the outermost axis, as they lie: both tensors share their bytes."""
+    """`length` slices of the outermost axis in place: both tensors share their bytes."""
 
     name = "cmsis.part"
     OPERATOR: ClassVar[str] = ""
@@ -80,9 +81,9 @@ class Part(CmsisOp):
 
 @irdl_op_definition
 class Join(CmsisOp):
-    """Tensors one after the other along the outermost axis: each is written where it will stand.
+    """A concatenation along the outermost axis in place: each operand is written at its offset.
 
-    Nothing runs. Each operand is what a kernel has just written, and stands in this result alone.
+    Nothing is executed. Each operand must be the result of a kernel and be used by this op only.
     """
 
     name = "cmsis.join"
@@ -95,7 +96,7 @@ class Join(CmsisOp):
 
     @classmethod
     def of(cls, values: Sequence[SSAValue], axis: int, result: Attribute) -> Join:
-        """Values joined along an axis."""
+        """Join values along an axis."""
         return cls(
             operands=[list(values)],
             result_types=[result],
@@ -111,11 +112,11 @@ class Join(CmsisOp):
             size = dims(value.type)[axis]
             total += size if isinstance(size, int) else 0
             if not writes_its_own(value.owner):
-                yield f"{value.type} is not what a kernel writes: it has a place already"
+                yield f"{value.type} is not the result of a kernel: it has a buffer already"
             elif sum(isinstance(use.operation, Join) for use in value.uses) != 1:
-                yield f"{value.type} would stand in several places"
+                yield f"{value.type} would be in several buffers"
         if not self.inputs:
-            yield "nothing is joined"
+            yield "there are no operands to join"
             return
         shape = dims(self.inputs[0].type)
         yield from result_problems(self, (*shape[:axis], total, *shape[axis + 1 :]))
@@ -123,7 +124,7 @@ class Join(CmsisOp):
 
 @irdl_op_definition
 class Copy(CmsisOp):
-    """The same elements in bytes of their own."""
+    """A copy of the elements in a buffer of its own."""
 
     name = "cmsis.copy"
     OPERATOR: ClassVar[str] = ""
@@ -142,11 +143,11 @@ class Copy(CmsisOp):
 
 
 IN_PLACE = "in_place"
-"""The attribute of an op whose result takes an operand's bytes: the operand's number."""
+"""The attribute of an op whose result reuses an operand's bytes: the operand's index."""
 
 
 def writes_its_own(op: Any) -> bool:
-    """Whether an op is a kernel call whose result has bytes of its own."""
+    """Whether an op is a kernel call whose result has a buffer of its own."""
     if isinstance(op, CatDefault):
         return True
     if not isinstance(op, CmsisOp) or IN_PLACE in op.attributes:
@@ -155,7 +156,7 @@ def writes_its_own(op: Any) -> bool:
 
 
 def is_view(op: Operation) -> bool:
-    """Whether an op only names bytes."""
+    """Whether an op is only a view of bytes."""
     return isinstance(op, CmsisOp) and not op.OPERATOR and not isinstance(op, Copy)
 
 

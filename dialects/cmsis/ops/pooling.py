@@ -34,7 +34,7 @@ from stepwell.ir.types import Dim, dims
 
 
 class _Pool(CmsisOp):
-    """A window over height and width; scale and zero point pass through."""
+    """A window over height and width; scale and zero point are unchanged."""
 
     IS_NHWC: ClassVar[bool]
     input = operand_def(TensorType)
@@ -80,7 +80,7 @@ class _Pool(CmsisOp):
 
 
 class _AvgPool(_Pool):
-    """`arm_avgpool_s8`: the mean of the valid cells; multiplier and shift are not read."""
+    """`arm_avgpool_s8`: the mean of the valid cells; multiplier and shift are ignored."""
 
     zero_point = prop_def(IntegerAttr)
     multiplier_ = prop_def(IntegerAttr, prop_name="multiplier")
@@ -130,7 +130,7 @@ class _MaxPool(_Pool):
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         if self.numbers("dilation") != (1, 1):
-            yield f"dilation {list(self.numbers('dilation'))}; the kernel has none"
+            yield f"dilation {list(self.numbers('dilation'))}; the kernel does not support it"
         if self.flag("ceil_mode"):
             yield "the kernel does not round its output size up"
         yield from activation_problems(self)

@@ -59,12 +59,12 @@ from stepwell.ir.types import Dim, dims, element
 
 
 class Spatial(CmsisOp):
-    """What the three convolutions share."""
+    """The base class of the three convolutions."""
 
     FAMILY: ClassVar[Family | None] = "product"
     IS_NHWC: ClassVar[bool]
     CHANNEL_AXIS: ClassVar[int] = 0
-    """The axis of the weight that holds output channels."""
+    """The axis of output channels in the weight."""
     MULTIPLIER_BITS: ClassVar[dict[str, int]] = {
         "requantize_multipliers": 32,
         "requantize_shifts": 32,
@@ -95,7 +95,7 @@ class Spatial(CmsisOp):
 
     @property
     def activation(self) -> tuple[int, int]:
-        """The range results are clamped to."""
+        """The range to which results are clamped."""
         return self.number("activation_min"), self.number("activation_max")
 
     def nhwc(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
@@ -136,22 +136,23 @@ class Spatial(CmsisOp):
         return mapped(self, self.image_links(All(3)), weight, (link,))
 
     def image_links(self, channels: Link) -> Links:
-        """What the image has to do with the result's."""
+        """Build the links of the image."""
         kernel, dilation = dims(self.weight.type)[1:3], self.numbers("dilation")
         reach = [(cast(int, k) - 1) * by + 1 for k, by in zip(kernel, dilation, strict=True)]
         stride, padding = self.numbers("stride"), self.numbers("padding")
         return window_links(reach, stride, padding, channels, self.IS_NHWC)
 
     def shape_problems(self) -> Iterator[str]:
-        """Why the result's shape does not follow from the operands'."""
+        """Yield why the result's shape does not follow from the operands'."""
         raise NotImplementedError
 
     def _windows(self, *sizes: Dim) -> tuple[Dim, Dim]:
-        """Windows along height and width, for the input's (h, w) and the kernel's.
+        """Return the number of windows along height and width, for the input's (h, w) and the
+        kernel's.
 
-        The kernels take the result's height as it is stated and read cells past the last row as
-        padding, so that a run of rows of a larger result is one call (`stream-rows`): any height
-        will do whose last window begins in the input.
+        The kernels use the stated height of the result and read cells after the last row as
+        padding, so that a range of rows of a larger result is one call (`stream-rows`). Therefore
+        any height is valid whose last window begins in the input.
         """
         stride, padding, dilation = (self.numbers(f) for f in ("stride", "padding", "dilation"))
         height, width = (
@@ -166,7 +167,7 @@ class Spatial(CmsisOp):
 
     @property
     def output_size(self) -> tuple[int, int] | None:
-        """Height and width of the result where they are stated."""
+        """Height and width of the result if they are static."""
         _, (_, height, width, _) = self.nhwc()
         if isinstance(height, int) and isinstance(width, int):
             return height, width
@@ -188,7 +189,7 @@ class Spatial(CmsisOp):
         return self._scratch(target, known)
 
     def _scratch(self, target: Target, known: dict[str, Any]) -> dict[str, int]:
-        """The same, given what all kernels' sizes depend on."""
+        """Return the scratch sizes, given the parameters on which all kernels' sizes depend."""
         raise NotImplementedError
 
     def _requantization_problems(self, channels: Dim) -> Iterator[str]:
@@ -206,7 +207,7 @@ class Spatial(CmsisOp):
         scales: Sequence[float | None] = [None] * number_of(channels)
         if tensor is not None and weight is not None and out is not None:
             if not weight.is_symmetric:
-                yield "the weight has a zero point; the kernel takes none"
+                yield "the weight has a zero point; the kernel does not support one"
             if weight.axis not in (None, self.CHANNEL_AXIS):
                 yield f"the weight is quantized along axis {weight.axis}, not {self.CHANNEL_AXIS}"
                 return
@@ -220,7 +221,7 @@ class Spatial(CmsisOp):
         ] == [*self.numbers("requantize_shifts")]:
             least, most = SHIFT_RANGE
             if all(least <= factor.shift <= most for factor in factors):
-                return  # What nearly every op says, checked in one comparison.
+                return  # The usual case, checked in one comparison.
         for channel, (stated, scale) in enumerate(zip(self.requantizations, scales, strict=True)):
             wanted = None if scale is None else quantize_multiplier(scale)
             multiplier_problem = next(
@@ -278,7 +279,7 @@ class _Depthwise(Spatial):
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def image_links(self, channels: Link) -> Links:
-        """Channels are kept where each makes one."""
+        """Channels are kept if each has one output."""
         return super().image_links(Along(3) if self.number("depth_multiplier") == 1 else channels)
 
     def shape_problems(self) -> Iterator[str]:
@@ -327,16 +328,16 @@ class _TransposeConv(Spatial):
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def image_links(self, channels: Link) -> Links:
-        """A result's cell reads those whose windows reach it: which, no stride can say."""
+        """A result's cell depends on the windows that reach it, which no stride can express."""
         return placed((Along(0), All(1), All(2), channels), self.IS_NHWC)
 
     def shape_problems(self) -> Iterator[str]:
         (n, h, w, c), _ = self.nhwc()
         o, kh, kw, ci = cast("tuple[int, ...]", dims(self.weight.type))
         if ci != c:
-            yield f"weight takes {ci} channels, the input has {c}; the kernel has no groups"
+            yield f"the weight has {ci} input channels, the input has {c}; the kernel has no groups"
         if self.numbers("dilation") != (1, 1):
-            yield f"dilation {list(self.numbers('dilation'))}; the kernel has none"
+            yield f"dilation {list(self.numbers('dilation'))}; the kernel does not support it"
         if any(self.numbers("output_padding")):
             yield "output_padding: the kernel leaves the cells it adds unwritten"
         stride, padding = self.numbers("stride"), self.numbers("padding")

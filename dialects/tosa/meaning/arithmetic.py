@@ -30,7 +30,7 @@ Args = Sequence[Any]
 
 
 def _unsigned(x: Tensor) -> Tensor:
-    """The bits of a signed tensor as a non-negative int64 (below 64 bits)."""
+    """View the bits of a signed tensor as a non-negative int64 (below 64 bits)."""
     width = 8 * x.dtype.itemsize
     return x.to(torch.int64) & (2**width - 1) if width < 64 else x
 

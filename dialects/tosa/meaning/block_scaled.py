@@ -1,4 +1,4 @@
-"""CAST, and the operators on block-scaled tensors, as exact as `tosa_mxfp`'s numerics."""
+"""CAST, and the operators on block-scaled tensors, with the exactness of `tosa_mxfp`'s numerics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Args = Sequence[Any]
 
 
 def values_of(x: BlockScaled, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The values a block-scaled tensor stands for."""
+    """Dequantize a block-scaled tensor."""
     return cast_from_block_scaled(x.codes, x.scales, x.payload, dtype)
 
 

@@ -1,12 +1,12 @@
-"""Functions of one or two floats as the C library computes them, over whole tensors.
+"""Functions of one or two floats as the C library computes them, on whole tensors.
 
-The reference model calls the C library's `expf`, `erff`, `logf`, `sinf` and `cosf` element by
-element, and writes the other functions in terms of them.  torch's vectorized ones differ by an
-ulp for one argument in a hundred, which a cast to MX after them can amplify.  Calling the same
-library makes every operator of the interpreter equal the reference model bit for bit.
+The reference model calls the C library's `expf`, `erff`, `logf`, `sinf` and `cosf` for each
+element, and computes the other functions from them. torch's vectorized functions differ by an ulp
+for one argument in a hundred, which a subsequent cast to MX can amplify. Calling the same library
+makes every operator of the interpreter equal the reference model bit for bit.
 
-numpy's C API has the loop over a C function of one float (`PyUFunc_f_f`), so that a million
-calls take 30 ms.
+numpy's C API has a loop over a C function of one float (`PyUFunc_f_f`), with which a million calls
+take 30 ms.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from torch import Tensor
 from stepwell.ir.diagnostics import StepwellError
 
 _PYUFUNC_F_F = 6
-"""Where `PyUFunc_f_f` stands in the table of numpy's C API; numpy keeps places across versions."""
+"""The index of `PyUFunc_f_f` in the table of numpy's C API, which is stable across versions."""
 
 _LEAST_TANH = -44.0
-"""From here down e**(-2x) overflows a float32, and the quotient of tanh is -1."""
+"""Below this value e**(-2x) overflows float32, and the quotient of tanh is -1."""
 
 
 @cache
@@ -45,15 +45,15 @@ def _loop() -> Any:
 
 @cache
 def _function(name: str) -> ctypes.c_void_p:
-    """The address of a function of the C mathematics library."""
+    """Return the address of a function of the C mathematics library."""
     library = ctypes.util.find_library("ucrtbase" if sys.platform == "win32" else "m")
     if library is None:
-        raise StepwellError("there is no C mathematics library to compute with")
+        raise StepwellError("there is no C mathematics library")
     return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p)
 
 
 def _each(name: str, x: Tensor) -> Tensor:
-    """A C function of one float, of every element of a float32 tensor."""
+    """Apply a C function of one float to every element of a float32 tensor."""
     x = x.contiguous()
     y = torch.empty_like(x)
     pointers = (ctypes.c_void_p * 2)(x.data_ptr(), y.data_ptr())
@@ -88,17 +88,17 @@ def cos(x: Tensor) -> Tensor:
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """1 / (1 + e**-x), each step rounded to float32."""
+    """1 / (1 + e**-x), each operation rounded to float32."""
     return 1 / (1 + exp(-x))
 
 
 def tanh(x: Tensor) -> Tensor:
-    """(1 - e**-2x) / (1 + e**-2x), each step rounded: off by 1e-4 of itself near zero."""
+    """(1 - e**-2x) / (1 + e**-2x), each operation rounded: a relative error of 1e-4 near zero."""
     power = exp(-2 * x)
     quotient = (1 - power) / (1 + power)
     return torch.where(x == 0, x, torch.where(x < _LEAST_TANH, -1.0, quotient))
 
 
 def power(base: Tensor, exponent: Tensor) -> Tensor:
-    """e**(exponent * log(base)), each step rounded to float32."""
+    """e**(exponent * log(base)), each operation rounded to float32."""
     return exp(exponent * log(base))

@@ -1,7 +1,7 @@
 """Convolutions and matrix products on plain tensors.
 
-Integers are computed in float64, which holds every accumulator exactly (the longest, int48, has
-48 bits), then stored in the accumulator's type.
+Integers are computed in float64, in which every accumulator is exact (the longest, int48, has 48
+bits), then stored in the accumulator's type.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Args = Sequence[Any]
 
 
 def _centered(x: Any, zp: Tensor, value: SSAValue) -> Tensor:
-    """The operand minus its zero point, in the type that is computed in."""
+    """Subtract the zero point from an operand, in the type of the computation."""
     if isinstance(x, BlockScaled):
         return values_of(x)
     if is_integer(element_of(value)):
@@ -50,7 +50,7 @@ def _common(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _with_bias(sums: Tensor, bias: Tensor, op: TosaOp) -> Tensor:
-    """Halves are rounded before the bias is added and again behind it."""
+    """Add the bias; float16 is rounded before the addition and again after it."""
     if not is_integer(result_element(op)):
         sums = wide(narrow(sums, op))
     return narrow(sums + wide(bias).to(sums.dtype), op).contiguous()
@@ -115,7 +115,9 @@ def _transpose_conv2d(op: t.TransposeConv2dOp, args: Args, ctx: Interpreter) -> 
 
 
 def _sum_dtype(op: TosaOp) -> torch.dtype:
-    """Sums of floats are rounded to the result's type at every step."""
+    """Return the accumulator dtype: sums of floats are rounded to the result's type at every
+    addition.
+    """
     return torch_dtype(result_element(op))
 
 

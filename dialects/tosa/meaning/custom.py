@@ -1,4 +1,4 @@
-"""CUSTOM: what the operator computes that was registered under its names."""
+"""CUSTOM: call the operator that is registered under its names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def _custom(op: t.CustomOp, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     custom = custom_named(domain, operator)
     if custom is None:
         raise StepwellError(
-            f"tosa.custom: nobody has said what {domain}::{operator} computes",
+            f"tosa.custom: no implementation of {domain}::{operator} is registered",
             describe_op(op),
-            f'stepwell.register_op(overload, tosa="{domain}::{operator}") says it',
+            f'stepwell.register_op(overload, tosa="{domain}::{operator}") registers one',
         )
     held = custom.unpack(op.implementation_attrs.data.encode("latin-1"))
     tensors = iter(args)

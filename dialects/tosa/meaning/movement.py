@@ -1,4 +1,4 @@
-"""Operators that move elements and compute nothing: reshape, transpose, gather, pad, resize."""
+"""Data movement operators: reshape, transpose, gather, pad, resize."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Args = Sequence[Any]
 
 
 def _bits(x: Tensor) -> Tensor:
-    """fp8 as uint8: torch moves few things of that type."""
+    """View fp8 as uint8, because torch moves few things of that type."""
     return x.view(torch.uint8) if x.dtype.is_floating_point and x.dtype.itemsize == 1 else x
 
 
 def _of_dtype(moved: Tensor, dtype: torch.dtype) -> Tensor:
-    """What `_bits` took apart, in its own type again."""
+    """Undo `_bits`."""
     return moved if moved.dtype == dtype else moved.view(dtype)
 
 
 @interprets(t.ReshapeOp)
 def _reshape(op: t.ReshapeOp, args: Args, ctx: Interpreter) -> Args:
     x, shape = args
-    if isinstance(x, BlockScaled):  # Blocks lie along the last axis, and stay whole.
+    if isinstance(x, BlockScaled):  # Blocks run along the last axis and stay whole.
         blocks = (*shape[:-1], shape[-1] // (x.codes.shape[-1] // x.scales.shape[-1]))
         return (BlockScaled(x.codes.reshape(shape), x.scales.reshape(blocks), x.payload),)
     return (x.reshape(shape),)
@@ -98,7 +98,9 @@ def _gather(op: t.GatherOp, args: Args, ctx: Interpreter) -> Args:
 
 
 def gather_rows(values: Tensor, indices: Tensor, count: int) -> Tensor:
-    """Rows `i … i + count - 1` of `[N, K, C]` for each index of `[N, W]`: `[N, W * count, C]`."""
+    """Gather rows `i … i + count - 1` of `[N, K, C]` for each index of `[N, W]`: `[N, W * count,
+    C]`.
+    """
     wanted = indices.to(torch.int64).unsqueeze(-1) + torch.arange(count)
     rows = torch.arange(values.shape[0]).unsqueeze(1)
     return _of_dtype(
@@ -131,7 +133,7 @@ def _scatter(op: t.ScatterOp, args: Args, ctx: Interpreter) -> Args:
 
 
 def _places(size: int, n: int, d: int, o: int, b: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where each element of a resized axis of `size` lies: whole places, and n-ths of one."""
+    """Return the source position of each element of a resized axis: the integer part, and n-ths."""
     position = torch.arange(((size - 1) * n - o + b) // d + 1) * d + o
     return torch.div(position, n, rounding_mode="floor"), position % n
 
@@ -139,7 +141,7 @@ def _places(size: int, n: int, d: int, o: int, b: int) -> tuple[torch.Tensor, to
 def _nearest(
     x: torch.Tensor, scale: Sequence[int], offset: Sequence[int], border: Sequence[int]
 ) -> torch.Tensor:
-    """The nearest elements along axes 1 and 2."""
+    """Sample the nearest elements along axes 1 and 2."""
     for axis, n, d, o, b in zip((1, 2), scale[0::2], scale[1::2], offset, border, strict=True):
         whole, part = _places(x.shape[axis], n, d, o, b)
         x = x.index_select(axis, (whole + (2 * part >= n)).clamp(0, x.shape[axis] - 1))

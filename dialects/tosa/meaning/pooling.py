@@ -29,14 +29,14 @@ Window = tuple[Sequence[int], Sequence[int], Sequence[int]]
 
 
 def _window(op: TosaOp, args: Args) -> Window:
-    """Kernel, stride and pad, from attributes or from the last three operands."""
+    """Return kernel, stride and pad, from attributes or from the last three operands."""
     if isinstance(op, t.AvgPool2dOp | t.MaxPool2dOp):
         return ints(op.kernel), ints(op.stride), ints(op.pad)
     return args[-3], args[-2], args[-1]
 
 
 def _unfold(x: Tensor, window: Window, fill: float | int) -> Tensor:
-    """NHWC to `[N, OH, OW, C, KH, KW]`."""
+    """Unfold NHWC to `[N, OH, OW, C, KH, KW]`."""
     kernel, stride, (top, bottom, left, right) = window
     x = F.pad(x, (0, 0, left, right, top, bottom), value=fill)
     return x.unfold(1, kernel[0], stride[0]).unfold(2, kernel[1], stride[1])
@@ -72,7 +72,9 @@ def _avg_pool(op: TosaOp, args: Args, ctx: Interpreter) -> Args:
 
 
 def _reciprocal_scale(value: Tensor) -> tuple[Tensor, Tensor]:
-    """Multiplier and shift that divide by a positive count (reciprocal_scale of the spec)."""
+    """Return a multiplier and shift that divide by a positive count (reciprocal_scale
+    of the spec).
+    """
     _, exponent = torch.frexp((value - 1).to(torch.float64))
     k = torch.where(value == 1, 0, exponent).to(torch.int64)
     return torch.div(((1 << 30) + 1) << k, value, rounding_mode="floor"), 30 + k

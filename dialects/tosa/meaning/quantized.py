@@ -1,4 +1,4 @@
-"""RESCALE: the one operator that changes the scale of integers."""
+"""RESCALE, the only operator that changes the scale of integers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Args = Sequence[Any]
 
 
 def apply_scale_32(value: Tensor, multiplier: Tensor, shift: Tensor, double: bool) -> Tensor:
-    """Value * multiplier / 2**shift, rounded half up, in 64 bits (apply_scale_32 of the spec)."""
+    """Compute value * multiplier / 2**shift, rounded half up, in 64 bits (apply_scale_32 of the
+    spec).
+    """
     rounding = torch.ones_like(shift) << (shift - 1)
     if double:
         extra = torch.where(value >= 0, 1 << 30, -(1 << 30))

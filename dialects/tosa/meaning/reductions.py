@@ -20,13 +20,14 @@ def _sum(op: t.ReduceSumOp, args: Args, ctx: Interpreter) -> Args:
     x, axis = args[0], op.axis.value.data
     if not x.dtype.is_floating_point:
         return (narrow(x.sum(dim=axis, keepdim=True), op),)
-    # fp16 is added up in fp16, bf16 in fp32.
+    # fp16 is accumulated in fp16, bf16 in fp32.
     return (narrow(sequential.total(x if x.dtype == torch.float16 else wide(x), axis), op),)
 
 
 @interprets(t.ReduceProductOp)
 def _product(op: t.ReduceProductOp, args: Args, ctx: Interpreter) -> Args:
-    return (sequential.multiplied(args[0], op.axis.value.data),)  # halves are rounded each step
+    # float16 is rounded at each multiplication
+    return (sequential.multiplied(args[0], op.axis.value.data),)
 
 
 @interprets(t.ReduceAllOp)

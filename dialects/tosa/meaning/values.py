@@ -1,4 +1,4 @@
-"""Run-time values and the conversions that several operators share."""
+"""Run-time values, and the conversions that several operators share."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class BlockScaled:
 
 
 def element_of(value: SSAValue) -> Attribute:
-    """The element type of a tensor value."""
+    """Return the element type of a tensor value."""
     type_ = value.type
     assert isinstance(type_, TensorType), f"{type_} is not a tensor type"
     return type_.element_type
 
 
 def result_element(op: Operation) -> Attribute:
-    """The element type of an op's first result."""
+    """Return the element type of an op's first result."""
     return element_of(op.results[0])
 
 
 def run_dtype(element: Attribute) -> torch.dtype:
-    """The dtype that holds elements of this type at run time."""
+    """Return the dtype in which elements of this type are stored at run time."""
     if element == i4:
         return torch.int8
     if element == i48:
@@ -58,40 +58,42 @@ def run_dtype(element: Attribute) -> torch.dtype:
 
 
 def payload_of(element: Attribute) -> Payload:
-    """The MX payload of an element type."""
+    """Return the MX payload of an element type."""
     name = payload_of_element(element)
     assert name is not None, f"{element} is not a payload"
     return payload_named(name)
 
 
 def is_integer(element: Attribute) -> bool:
-    """Whether elements are integers (and not truth values)."""
+    """Whether elements are integers (and not bools)."""
     return isinstance(element, IntegerType) and element.width.data > 1
 
 
 def bounds(element: Attribute, unsigned: bool = False) -> tuple[int, int]:
-    """The least and greatest value of an integer element type."""
+    """Return the least and greatest value of an integer element type."""
     assert isinstance(element, IntegerType)
     width = element.width.data
     return (0, 2**width - 1) if unsigned else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
 
 
 def wide(x: Tensor) -> Tensor:
-    """Floats of less than 32 bits as float32: operators compute there and round once."""
+    """Convert floats of less than 32 bits to float32, in which operators compute before rounding
+    once.
+    """
     if x.dtype.is_floating_point and x.dtype.itemsize < 4:
         return x.to(torch.float32)
     return x
 
 
 def narrow(x: Tensor, op: Operation) -> Tensor:
-    """A result in its declared element type."""
+    """Convert a result to its declared element type."""
     element = result_element(op)
     dtype = run_dtype(element) if not has_torch_dtype(element) else torch_dtype(element)
     return x if x.dtype == dtype else x.to(dtype)
 
 
 def ints(attribute: Attribute) -> list[int]:
-    """The elements of `array<i64: …>`."""
+    """Return the elements of `array<i64: …>`."""
     assert isinstance(attribute, DenseArrayBase)
     return [int(v) for v in attribute.get_values()]
 
@@ -103,5 +105,5 @@ def ignores_nan(op: TosaOp) -> bool:
 
 
 def zero_point(value: Tensor) -> float:
-    """The number in a zero-point operand."""
+    """Return the number in a zero-point operand."""
     return wide(value).reshape(-1)[0].item()

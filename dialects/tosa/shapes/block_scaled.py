@@ -1,4 +1,4 @@
-"""Operators that take data and scales as two tensors."""
+"""Operators with data and scales as two tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BLOCK = 32
 
 
 def scales_of(shape: Shape) -> Shape:
-    """The shape of the scales of data of a shape."""
+    """Return the shape of the scales for a shape of data."""
     if shape is None:
         return None
     need(bool(shape), "a scalar has no blocks")
@@ -47,7 +47,7 @@ def _block_of_32(op: object) -> None:
 
 
 def _pair(data: SSAValue, scale: SSAValue, rank: int | None = None) -> Shape:
-    """Checks data and scales against each other; the data's shape."""
+    """Check data and scales against each other, and return the data's shape."""
     shape = shape_of(data) if rank is None else ranked(data, rank, "the data")
     element = element_of(data)
     need(payload_of_element(element) is not None, f"{element} is not a block-scaled payload")
@@ -57,7 +57,7 @@ def _pair(data: SSAValue, scale: SSAValue, rank: int | None = None) -> Shape:
         fits = len(due) == len(scale_shape) and all(
             same(a, b) for a, b in zip(due, scale_shape, strict=True)
         )
-        need(fits, f"the scales are {list(scale_shape)}, {list(due)} is due")
+        need(fits, f"the scales are {list(scale_shape)}, expected {list(due)}")
     return shape
 
 

@@ -44,7 +44,10 @@ def _condition(value: SSAValue) -> None:
 def _signature(
     block: Block, taken: Sequence[Attribute], attributes: Sequence[Attribute], what: str
 ) -> None:
-    need([a.type for a in block.args] == list(taken), f"{what} takes other inputs than are given")
+    need(
+        [a.type for a in block.args] == list(taken),
+        f"{what} has other input types than its operands",
+    )
     last = block.last_op
     need(isinstance(last, YieldOp), f"{what} does not end in tosa.yield")
     assert last is not None
@@ -66,7 +69,7 @@ def _while_loop(op: WhileLoopOp) -> Sequence[Expected]:
     need(list(carried) == list(op.output_list.types), "inputs and outputs differ")
     _signature(op.body_graph.block, carried, carried, "the body graph")
     cond = op.cond_graph.block
-    need([a.type for a in cond.args] == list(carried), "the condition graph takes other inputs")
+    need([a.type for a in cond.args] == list(carried), "the condition graph has other input types")
     last = cond.last_op
     need(last is not None and len(last.operands) == 1, "the condition graph yields no condition")
     assert last is not None

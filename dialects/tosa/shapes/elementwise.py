@@ -140,7 +140,7 @@ def _table(op: t.TableOp) -> Sequence[Expected]:
     )
     (size,) = ranked(op.table, 1, "the table")
     due = 256 if element == i8 else 513
-    need(size == due, f"the table has {size} entries, {due} are due")
+    need(size == due, f"the table has {size} entries, expected {due}")
     return [(shape_of(op.input1), i8 if element == i8 else i32)]
 
 
@@ -249,7 +249,7 @@ def _slice_shape(op: t.SliceShapeOp) -> Sequence[Expected]:
     if size is not None:
         need(size > 0, f"the size {size} is not positive")
         if start is not None:
-            need(start + size <= rank, f"sizes {start} to {start + size} do not lie within {rank}")
+            need(start + size <= rank, f"sizes {start} to {start + size} are not within {rank}")
         return _shape_result(op, int(size))
     return [(None, None)]
 

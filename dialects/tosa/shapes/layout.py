@@ -106,7 +106,7 @@ def _reshape(op: t.ReshapeOp) -> Sequence[Expected]:
 
 
 def reshaped(shape: Shape, sizes: tuple[int, ...] | None) -> Shape:
-    """The shape of a reshape; -1 is not TOSA's."""
+    """Return the shape of a reshape; TOSA does not allow -1."""
     if sizes is None:
         return None
     need(
@@ -131,7 +131,7 @@ def _slice(op: t.SliceOp) -> Sequence[Expected]:
         need(all(n >= 0 for n in start), f"start {list(start)} has a negative element")
         for first, length, held in zip(start, size, shape or (), strict=False):
             fits = isinstance(held, Size) or first + length <= held
-            need(fits, f"elements {first} to {first + length} do not lie within {held}")
+            need(fits, f"elements {first} to {first + length} are not within {held}")
     return [(size, element_of(op.input1))]
 
 
@@ -188,7 +188,7 @@ def _row_gather(op: t.RowGatherOp) -> Sequence[Expected]:
 
 
 def repeated(wanted: Dim, row_count: SSAValue) -> Dim:
-    """The number of rows that indices name, `row_count` each."""
+    """Return the number of rows that indices name, `row_count` each."""
     (size,) = ranked(row_count, 1, "the row count")
     need(isinstance(size, Size) or size == 1, f"there are {size} row counts, not one")
     count = constant_number(row_count)
@@ -205,7 +205,7 @@ def _scatter(op: t.ScatterOp) -> Sequence[Expected]:
     source = ranked(op.input, 3, "the input")
     due = (batch, wanted, channels)
     fits = all(same(a, b) for a, b in zip(source, due, strict=True))
-    need(fits, f"the input is {list(source)}, {list(due)} is due")
+    need(fits, f"the input is {list(source)}, expected {list(due)}")
     need(element_of(op.input) == element_of(op.values_in), "the element types differ")
     both = isinstance(rows, int) and isinstance(wanted, int)
     need(not both or rows >= wanted, f"{wanted} rows do not fit into {rows}")  # pyright: ignore
@@ -233,7 +233,7 @@ def _resize(op: t.ResizeOp) -> Sequence[Expected]:
             continue
         need(held <= 16384, f"the image has {held} rows or columns, more than 16384")
         span = (held - 1) * up - offset[axis] + border[axis]
-        need(span % down == 0, "the parameters give no whole size")
+        need(span % down == 0, "the parameters imply no integer size")
         need(span // down + 1 > 0, "the result would be empty")
         dims.append(span // down + 1)
     source, target = element_of(op.input), element_of(op.output)

@@ -1,4 +1,6 @@
-"""How a shape rule is written: it returns the sizes it knows and raises `StepwellError`."""
+"""The interface of shape rules: a rule returns the sizes that it knows, and raises
+`StepwellError`.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ from stepwell.ir.sizes.size import GUESS, UNKNOWN, Size
 from stepwell.ir.types import Dim, WeightAttr, dims, element, tensor
 
 Shape = tuple[Dim, ...] | None
-"""Sizes, strings where unknown; None if not even the rank is known."""
+"""Sizes, with strings for unknown ones; None if the rank is unknown."""
 
 Expected = tuple[Shape, Attribute | None]
-"""What a rule knows of a result: its shape, and its element type if the operands fix it."""
+"""What a rule infers of a result: its shape, and its element type if the operands determine it."""
 
 LARGEST_RANK = 32
-"""That of any level; `limits.py` has that of the one a target is held to."""
+"""The rank limit of any level; `limits.py` has that of a target's level."""
 
 _F = TypeVar("_F", bound=Callable[..., Sequence[Expected]])
 
@@ -47,7 +49,9 @@ def shaped(*classes: type[TosaOp]) -> Callable[[_F], _F]:
             if not has_form(op) and not _awaits_narrowing(op):
                 raise StepwellError(no_form(op))
             if len(expected) != len(op.results):
-                raise StepwellError(f"there are {len(op.results)} results, {len(expected)} are due")
+                raise StepwellError(
+                    f"there are {len(op.results)} results, expected {len(expected)}"
+                )
             return [
                 _merged(result, *found) for result, found in zip(op.results, expected, strict=True)
             ]
@@ -59,7 +63,7 @@ def shaped(*classes: type[TosaOp]) -> Callable[[_F], _F]:
 
 
 def _merged(result: SSAValue, shape: Shape, attribute: Attribute | None) -> Attribute:
-    """The type a rule gives; what it does not know is as stated."""
+    """Merge a rule's type with the stated type, which supplies what the rule does not know."""
     stated = result.type
     if isinstance(stated, UnrankedTensorType) or not isinstance(stated, TensorType):
         return stated
@@ -81,7 +85,7 @@ def _merged(result: SSAValue, shape: Shape, attribute: Attribute | None) -> Attr
 
 
 def shape_of(value: SSAValue) -> Shape:
-    """A tensor's sizes."""
+    """Return a tensor's sizes."""
     type_ = value.type
     if isinstance(type_, UnrankedTensorType):
         return None
@@ -94,7 +98,7 @@ def shape_of(value: SSAValue) -> Shape:
 
 
 def ranked(value: SSAValue, rank: int, what: str) -> tuple[Dim, ...]:
-    """The sizes of an operand of a fixed rank."""
+    """Return the sizes of an operand of a fixed rank."""
     shape = shape_of(value)
     if shape is None:
         return (UNKNOWN,) * rank
@@ -104,7 +108,7 @@ def ranked(value: SSAValue, rank: int, what: str) -> tuple[Dim, ...]:
 
 
 def sizes_of(value: SSAValue, what: str, rank: int | None = None) -> tuple[int, ...] | None:
-    """The sizes in a shape operand; None if computed at run time."""
+    """Return the sizes in a shape operand; None if computed at run time."""
     type_ = value.type
     if not isinstance(type_, ShapeType):
         raise StepwellError(f"{what} is {type_}, a shape is needed")
@@ -117,7 +121,7 @@ def sizes_of(value: SSAValue, what: str, rank: int | None = None) -> tuple[int, 
 
 
 def known_sizes(value: SSAValue) -> tuple[int, ...] | None:
-    """The sizes that a shape value has in every run: constants, and what is computed from them."""
+    """Return the sizes of a shape value that is constant or computed from constants."""
     owner = value.owner
     constant = constant_shape(value)
     if constant is not None or not isinstance(owner, TosaOp):
@@ -152,7 +156,7 @@ def known_sizes(value: SSAValue) -> tuple[int, ...] | None:
 
 
 def _number(value: SSAValue) -> int | None:
-    """The integer of a CONST that stands in the text."""
+    """Return the integer of an inline CONST."""
     owner = value.owner
     if not isinstance(owner, ConstOp) or isinstance(owner.values, WeightAttr):
         return None
@@ -160,7 +164,7 @@ def _number(value: SSAValue) -> int | None:
 
 
 def need(condition: bool, fact: str, *values: object) -> None:
-    """Raise unless something holds; `values` go into the fact's braces only then."""
+    """Raise unless a condition holds; `values` are formatted into the fact only on failure."""
     if not condition:
         raise StepwellError(fact.format(*values) if values else fact)
 
@@ -171,20 +175,22 @@ def same(a: Dim, b: Dim) -> bool:
 
 
 def counts(op: Operation, operands: int, results: int) -> None:
-    """The number of operands and results of an operator with lists."""
-    need(len(op.operands) == operands, f"there are {len(op.operands)} operands, {operands} are due")
-    need(len(op.results) == results, f"there are {len(op.results)} results, {results} are due")
+    """Check the number of operands and results of an operator with lists."""
+    need(
+        len(op.operands) == operands, f"there are {len(op.operands)} operands, expected {operands}"
+    )
+    need(len(op.results) == results, f"there are {len(op.results)} results, expected {results}")
 
 
 def listed(attribute: Attribute, count: int, what: str) -> list[int]:
-    """The numbers of an `array` attribute of a fixed length."""
+    """Return the numbers of an `array` attribute of a fixed length."""
     values = ints(attribute)
     need(len(values) == count, f"{what} has {len(values)} numbers, {count} are needed")
     return values
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:
-    """The common shape of operands of one rank."""
+    """Return the common shape of operands of one rank."""
     if a is None or b is None:
         return a or b
     need(len(a) == len(b), f"the operands have ranks {len(a)} and {len(b)}")
@@ -202,7 +208,7 @@ def broadcast(a: Shape, b: Shape) -> Shape:
 
 
 def _awaits_narrowing(op: Operation) -> bool:
-    """Whether a step ahead makes an operator's 64-bit integers narrower, or refuses them."""
+    """Whether a later pass narrows an operator's 64-bit integers, or refuses them."""
     top = op
     while (parent := top.parent_op()) is not None:
         top = parent
@@ -211,5 +217,5 @@ def _awaits_narrowing(op: Operation) -> bool:
 
 
 def _is_tensor(value: SSAValue) -> bool:
-    """Whether a value is a tensor, and no shape."""
+    """Whether a value is a tensor and not a shape."""
     return isinstance(value.type, TensorType)

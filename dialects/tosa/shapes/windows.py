@@ -28,7 +28,7 @@ from stepwell.ir.types import Dim
 
 
 def output_size(dim: Dim, kernel: Dim, pad: int, stride: int, dilation: int) -> Dim:
-    """The size of a window's sweep, which must come out even."""
+    """Return the number of positions of a window, which must divide evenly."""
     need(stride >= 1, f"stride {stride} is not positive")
     need(dilation >= 1, f"dilation {dilation} is not positive")
     if isinstance(dim, Size) or isinstance(kernel, Size):
@@ -56,7 +56,7 @@ _WEIGHTS: dict[Attribute, tuple[Attribute, ...]] = {
     f8e4m3: (f8e4m3, f8e5m2),
     f8e5m2: (f8e4m3, f8e5m2),
 }
-"""Weights by the image's element type, where that is not its own; CONV2D mixes all floats."""
+"""Weights by the image's element type, if different; CONV2D mixes all floats."""
 
 
 def _accumulates(op: TosaOp, allowed: Sequence[Attribute] | None) -> None:
@@ -147,7 +147,7 @@ def _transpose_conv2d(op: t.TransposeConv2dOp) -> Sequence[Expected]:
         if isinstance(held, Size) or isinstance(size, Size):
             dims.append(UNKNOWN)
             continue
-        need(min(pad[2 * i : 2 * i + 2]) > -size, f"out_pad {pad} takes away a kernel of {size}")
+        need(min(pad[2 * i : 2 * i + 2]) > -size, f"out_pad {pad} removes a kernel of {size}")
         dims.append((held - 1) * stride[i] + pad[2 * i] + pad[2 * i + 1] + size)
     _zero_points(op)
     _bias(op, out)
@@ -229,7 +229,7 @@ _PRODUCTS: dict[Attribute, tuple[Attribute, ...]] = {
     f8e4m3: (f16, f32),
     f8e5m2: (f16, f32),
 }
-"""The element types that sums of products may have (specification, MATMUL)."""
+"""The possible element types of sums of products (specification, MATMUL)."""
 
 
 @shaped(t.MatMulOp)

@@ -16,7 +16,7 @@ from stepwell.ir.types import WeightAttr
 
 
 def constant_numbers(value: SSAValue) -> list[float]:
-    """The numbers in a CONST that stands in the text; none if they are not known."""
+    """Return the numbers of an inline CONST; an empty list if unknown."""
     owner = value.owner
     if not isinstance(owner, ConstOp) or isinstance(owner.values, WeightAttr):
         return []
@@ -24,13 +24,13 @@ def constant_numbers(value: SSAValue) -> list[float]:
 
 
 def constant_number(value: SSAValue) -> float | None:
-    """The number in a CONST of one element that stands in the text; None if not known."""
+    """Return the number of an inline CONST of one element; None if unknown."""
     numbers = constant_numbers(value)
     return numbers[0] if len(numbers) == 1 else None
 
 
 def zero_point(value: SSAValue) -> float | None:
-    """The number in a constant of one element, in the text or the store; None if not known."""
+    """Return the number of a constant of one element, inline or in the store; None if unknown."""
     key = weight_key(value)
     held = None if key is None else stored(key)
     return constant_number(value) if held is None else float(held)
@@ -39,7 +39,7 @@ def zero_point(value: SSAValue) -> float | None:
 def need_zero_point(
     value: SSAValue, attribute: Attribute, allowed: bool, what: str, *, unsigned: bool = False
 ) -> None:
-    """A zero point: one element of its operand's type, zero unless the type allows others."""
+    """Check a zero point: one element of its operand's type, zero unless the type allows others."""
     (size,) = ranked(value, 1, f"the {what} zero point")
     need(isinstance(size, Size) or size == 1, f"there are {size} {what} zero points, not one")
     element = element_of(value)

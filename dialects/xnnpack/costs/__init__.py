@@ -1,8 +1,8 @@
-"""What XNNPACK's nodes cost, by kind of CPU: the one model that every decision reads.
+"""The cost model of XNNPACK's nodes, by kind of CPU, which every decision uses.
 
-`<kind>.json` holds nanoseconds on one thread, fitted by `python bench/costs.py --write` on a
-machine of that kind. Decisions compare sums of these. What they decide does not depend on the
-machine that lowers.
+`<kind>.json` contains nanoseconds on one thread, fitted by `python bench/costs.py --write` on a
+machine of that kind. Decisions compare sums of these. They do not depend on the machine that
+lowers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stepwell.ir.context import Context
 from stepwell.ir.diagnostics import StepwellError
 
 DEFAULT = "x86-avx512-vnni"
-"""The kind whose costs decide where no CPU is named."""
+"""The kind whose costs are used if no CPU is named."""
 KIND_OF = {
     "arm64": "arm-cortex-a76",
     "cortex-a53": "arm-cortex-a53",
@@ -30,53 +30,56 @@ KIND_OF = {
     "cortex-a710": "arm-cortex-a76",
     "neoverse-v1": "arm-neoverse-v1",
 }
-"""The kind of each CPU that a program may be made for, if it is not the usual one. A core whose
-costs were not counted has those of one with as many pipes for vectors, in order or not."""
+"""The kind of each CPU that a program may be optimized for, if it is not the default. A core
+without measured costs uses those of a core with as many vector pipes, in order or out of order.
+"""
 TAPS = (3, 4, 9, 25)
-"""Sizes of XNNPACK's depthwise kernels: a smaller window is padded, a larger one has none."""
+"""Sizes of XNNPACK's depthwise kernels: a smaller window is padded; no kernel supports a larger
+one.
+"""
 UNKNOWN_SIZE = 64
-"""What a symbolic size counts as."""
+"""The value of a symbolic size in estimates."""
 
 
 def estimated(shape: Iterable[object]) -> int:
-    """How many elements a shape has, for an estimate."""
+    """Estimate the number of elements of a shape."""
     return prod(size if isinstance(size, int) else UNKNOWN_SIZE for size in shape)
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds, but for `machine`, `halves`, `near`, `cache` and `worth`.
+    """Costs in nanoseconds, except for `machine`, `halves`, `near`, `cache` and `worth`.
 
     Attributes:
         machine: where they were measured.
-        node: the start of a node, whatever its size.
+        node: the fixed cost of a node of any size.
         product: a multiply-add of a product of float32 matrices.
         element: an element that a node with one operand reads and writes.
         addition: an element of a sum of two tensors.
         slice: an element that a slice or a concatenation copies.
-        run: a stretch of elements that a slice copies at once, beside its elements.
-        transpose: an element that changes its place.
-        convert: an element between two datatypes.
+        run: a contiguous run that a slice copies at once, in addition to its elements.
+        transpose: an element that a transpose moves.
+        convert: an element converted between two datatypes.
         depthwise: an element of a depthwise convolution's result, for each of `TAPS`.
-        halves: how many times as long it takes in halves, for each of `TAPS`.
-        lone_tap: a tap of a depthwise window that no kernel holds, for each element: an indirect
+        halves: the ratio of its time in float16, for each of `TAPS`.
+        lone_tap: a tap of a depthwise window that no kernel supports, for each element: an indirect
             product of one channel a group.
-        near: bytes of a depthwise filter that stay in the first cache from one pixel to the next.
-        far_tap: what a tap of a larger filter takes beyond that, for each element: filters are
-            packed to the size of their kernel, and taps that are not there are read too.
+        near: bytes of a depthwise filter that stay in the first-level cache from one pixel to the
+            next.
+        far_tap: the additional cost of a tap of a larger filter, for each element: filters are
+            packed to the size of their kernel, and missing taps are read too.
         weight: an element of a weight that a product of few rows waits for.
-        cache: bytes of the last cache that a core has to itself.
-        far: an element that is read or written beyond it, on top of what reads or writes it.
+        cache: bytes of the last-level cache that one core does not share.
+        far: an element that is read or written beyond that cache, in addition to its other cost.
         lookup: an element of a matrix that a row looks up for itself: `index` copies it outside, a
             product packs and reads the copy; from whole programs (`bench/experts.py`).
         copy: an element that a narrower program need not write or must copy; from whole programs.
-        layout_node: a transpose or reshape beside its elements: its start, and what it keeps from
-            standing in memory where it is.
-        block: one more block of an attention, whatever its size: the start of some eight nodes, and
+        layout_node: a transpose or reshape in addition to its elements: its fixed cost, and the
+            in-place reuse of memory that it prevents.
+        block: one more block of an attention of any size: the fixed cost of some eight nodes, and
             operands packed at run time.
-        worth: no cost, but the part of one that a rewrite must save if what it writes is larger or
-            takes more nodes.
-
+        worth: not a cost, but the fraction of one that a rewrite must save if its result is larger
+            or has more nodes.
     """
 
     machine: str
@@ -104,52 +107,56 @@ class Costs:
 
     @property
     def moving(self) -> LayoutCost:
-        """What transposes cost beside each other; those in place are reshapes, one copy."""
+        """The relative costs of transposes; in-place ones are reshapes with one copy."""
         return LayoutCost(self.layout_node / self.transpose, 0.25, UNKNOWN_SIZE)
 
     @property
     def runs_moved(self) -> float:
-        """What a stretch that a slice copies costs, in elements that a transpose moves."""
+        """The cost of a contiguous run of a slice, in elements that a transpose moves."""
         return self.run / self.transpose
 
     @property
     def products_a_copy(self) -> float:
-        """What a copied element costs, in multiplications of a matrix product."""
+        """The cost of a copied element, in multiplications of a matrix product."""
         return self.copy / self.product
 
     @staticmethod
     def tile(taps: int) -> int:
-        """The taps of the kernel that holds so many."""
+        """Return the number of taps of the smallest kernel with at least `taps`."""
         return next(most for most in TAPS if taps <= most)
 
     def missed(self, size: float) -> float:
-        """What a value of so many bytes takes to memory or back: what the cache has no room for."""
+        """Return the time that a value of `size` bytes takes to or from memory, beyond
+        the cache.
+        """
         return max(0.0, size - self.cache) / 4 * self.far
 
     def channels_at_hand(self, taps: int) -> int:
-        """Channels whose depthwise filter, with its biases, stays in the first cache."""
+        """Return how many channels of a depthwise filter, with biases, stay in the first-level
+        cache.
+        """
         return self.near // (4 * (self.tile(taps) + 1))
 
     def window(self, taps: int) -> float:
-        """An element of a depthwise convolution with so many taps."""
+        """Return the time of an element of a depthwise convolution with this number of taps."""
         for most, cost in zip(TAPS, self.depthwise, strict=True):
             if taps <= most:
                 return cost
         return taps * self.lone_tap
 
     def window_of_halves(self, taps: int) -> float:
-        """The same in halves; parts of a larger window are as slow as the largest."""
+        """Return the same in float16; parts of a larger window are as slow as the largest."""
         at = next((index for index, most in enumerate(TAPS) if taps <= most), -1)
         return self.halves[at] * self.window(taps)
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds of CPU whose costs are known."""
+    """List the kinds of CPU with known costs."""
     return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.json")))
 
 
 def cpu_kind() -> str:
-    """The kind of this CPU, by what XNNPACK's kernels ask for."""
+    """Return the kind of this CPU, by the features that XNNPACK's kernels test."""
     machine = platform.machine().lower()
     if machine in ("aarch64", "arm64"):
         return "arm-neon"
@@ -161,17 +168,16 @@ def cpu_kind() -> str:
 
 @functools.cache
 def load(kind: str = DEFAULT) -> Costs:
-    """The costs of a kind of CPU.
+    """Load the costs of a kind of CPU.
 
     Raises:
         StepwellError: they were never measured.
-
     """
     if kind not in kinds():
         known = ", ".join(kinds())
         raise StepwellError(
-            f"no costs of CPUs of the kind {kind!r}; there are {known}",
-            help="measure them there: python bench/costs.py --write",
+            f"no costs of CPUs of the kind {kind!r}; known kinds are {known}",
+            help="measure them on such a CPU: python bench/costs.py --write",
         )
     held: dict[str, Any] = json.loads((Path(__file__).parent / f"{kind}.json").read_text())
     for name in ("depthwise", "halves"):
@@ -180,11 +186,11 @@ def load(kind: str = DEFAULT) -> Costs:
 
 
 def costs_of(context: Context) -> Costs:
-    """The costs that decide in a lowering: those of the CPU that it is for."""
+    """Return the costs for the CPU of a lowering."""
     return load(KIND_OF.get(context.option("cpu"), DEFAULT))
 
 
 COSTS = load()
-"""The usual costs."""
+"""The default costs."""
 LAYOUT = COSTS.moving
-"""What transposes cost beside each other with these."""
+"""The relative costs of transposes with the default costs."""

@@ -1,4 +1,4 @@
-"""What each node computes, as XNNPACK's kernels do."""
+"""Semantics of each node, as XNNPACK's kernels compute it."""
 
 from stepwell.dialects.xnnpack.meaning import elementwise, engines, matmul, movement, spatial
 from stepwell.dialects.xnnpack.meaning.arithmetic import DynamicTensor

@@ -1,7 +1,7 @@
 """XNNPACK's arithmetic on quantized numbers, bit for bit.
 
 At run time a statically quantized value is the tensor of its stored integers; a dynamically
-quantized one is a `DynamicTensor`. Scales are float32 and every step is rounded to float32, as in
+quantized one is a `DynamicTensor`. Scales are float32 and every operation rounds to float32, as in
 the kernels. Sources: `src/microparams-init.c`, `src/xnnpack/quantization.h` and
 `src/xnnpack/reference-utils.h` of XNNPACK.
 """
@@ -26,32 +26,32 @@ class DynamicTensor:
 
 
 def parameters(type_: Attribute) -> Quantization:
-    """The parameters of a quantized tensor type."""
+    """Return the parameters of a quantized tensor type."""
     type_quantization = quantization(type_)
     assert type_quantization is not None, f"{type_} is not quantized"
     return type_quantization
 
 
 def single(value: float) -> torch.Tensor:
-    """A float32 scalar."""
+    """Create a float32 scalar."""
     return torch.tensor(value, dtype=torch.float32)
 
 
 def real(stored: torch.Tensor, held: Quantization) -> torch.Tensor:
-    """`(stored − zero_point) · scale` in float32."""
+    """Compute `(stored − zero_point) · scale` in float32."""
     return (stored.float() - held.zero_point) * single(held.scale)
 
 
 def saturate(number: torch.Tensor, held: Quantization) -> torch.Tensor:
-    """Whole numbers, clamped to what the storage holds."""
+    """Clamp integers to the range of the storage."""
     low, high = held.default_range
     return number.clamp(low, high).to(storage_dtype(held))
 
 
 def quantize_round_then_shift(value: torch.Tensor, held: Quantization) -> torch.Tensor:
-    """`round(value / scale) + zero_point`: what the conversion kernels do.
+    """Compute `round(value / scale) + zero_point`, as the conversion kernels do.
 
-    Those of halves hold 1 / scale as a half (`xnn_f16_qs8_cvt_params`).
+    Those of float16 store 1 / scale in float16 (`xnn_f16_qs8_cvt_params`).
     """
     steps = (1.0 / single(held.scale)).to(value.dtype).float()
     scaled = value.float() * steps
@@ -59,19 +59,19 @@ def quantize_round_then_shift(value: torch.Tensor, held: Quantization) -> torch.
 
 
 def quantize_shift_then_round(value: torch.Tensor, held: Quantization) -> torch.Tensor:
-    """`round(value / scale + zero_point)`: what the table-made kernels do. NaN becomes 0."""
+    """Compute `round(value / scale + zero_point)`, as the table-based kernels do. NaN becomes 0."""
     scaled = value.float() * (1.0 / single(held.scale)) + held.zero_point
     return saturate(torch.round(torch.nan_to_num(scaled, nan=0.0)), held)
 
 
 def requantize(accumulator: torch.Tensor, scale: torch.Tensor, held: Quantization) -> torch.Tensor:
-    """An int32 accumulator times a float32 scale, rounded to nearest even, then shifted.
+    """Multiply an int32 accumulator by a float32 scale, round to nearest even, then add the zero
+    point.
 
     Args:
-        accumulator: whole numbers in an integer or float64 tensor.
+        accumulator: integers in an integer or float64 tensor.
         scale: float32, broadcastable.
         held: the result's parameters.
-
     """
     scaled = accumulator.to(torch.int64).float() * scale
     return saturate(torch.round(scaled.clamp(-(2.0**31), 2.0**31)).double() + held.zero_point, held)
@@ -80,7 +80,7 @@ def requantize(accumulator: torch.Tensor, scale: torch.Tensor, held: Quantizatio
 def clamp_stored(
     stored: torch.Tensor, held: Quantization, limits: tuple[float, float] | None
 ) -> torch.Tensor:
-    """Stored integers clamped to real limits, which are quantized first."""
+    """Clamp stored integers to real limits, which are quantized first."""
     if limits is None:
         return stored
     low, high = (quantized_limit(limit, held) for limit in limits)
@@ -88,19 +88,21 @@ def clamp_stored(
 
 
 def quantized_limit(limit: float, held: Quantization) -> int:
-    """A real limit as a stored integer."""
+    """Quantize a real limit."""
     least, most = held.default_range
     scaled = float(torch.round(single(limit) / single(held.scale) + held.zero_point))
     return int(min(max(scaled, least), most))
 
 
 def shift_right_rounding(value: torch.Tensor, bits: int) -> torch.Tensor:
-    """`floor(value / 2**bits + ½)` of int64 numbers."""
+    """Compute `floor(value / 2**bits + ½)` of int64 numbers."""
     return (value + (1 << (bits - 1))) >> bits
 
 
 def quantize_tokens(value: torch.Tensor, count: int) -> DynamicTensor:
-    """Find a scale and zero point for each token and quantize; `count` last axes share one."""
+    """Compute a scale and zero point for each token and quantize; the last `count` axes
+    share one.
+    """
     axes = tuple(range(value.dim() - count, value.dim()))
     given = value.float()
     low = given.amin(axes, keepdim=True).clamp(max=0.0)

@@ -1,4 +1,4 @@
-"""The meaning of nodes that work on each element."""
+"""Semantics of nodes that work on each element."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _BINARY: dict[type[XnnpackOp], Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def clamp_float(value: Tensor, op: XnnpackOp) -> Tensor:
-    """A float result clamped to the op's output range."""
+    """Clamp a float result to the op's output range."""
     limits = op.output_range
     return value if limits is None else value.clamp(*limits)
 
@@ -116,7 +116,8 @@ def _convert(op: Convert, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     given_held, made_held = quantization(op.input.type), quantization(op.result.type)
     if given_held is None and made_held is not None:
         if value.dtype == torch.float16 and not made_held.signed:
-            return (quantize_shift_then_round(value, made_held),)  # No kernel: its table's loop.
+            # There is no kernel for this; the table's loop is used.
+            return (quantize_shift_then_round(value, made_held),)
         return (quantize_round_then_shift(value, made_held),)
     dtype = torch.float16 if datatype(op.result.type) == "fp16" else torch.float32
     if given_held is None:
@@ -138,7 +139,7 @@ def _multiplier(scale: Tensor) -> int:
 def _fixed_leaky(
     op: LeakyReLU, value: Tensor, given: Quantization, made: Quantization
 ) -> Tensor | None:
-    """The kernel with 8 fractional bits, where the scales allow it."""
+    """The kernel with 8 fractional bits, if the scales allow it."""
     positive = single(given.scale) / single(made.scale)
     negative = positive * single(op.number("negative_slope", 0.0))
     if not 2.0**-8 <= float(positive) <= 2.0**7 or not -(2.0**7) <= float(negative) <= 2.0**7:
@@ -159,7 +160,7 @@ def _binary(op: Binary, args: Sequence[Any], ctx: object) -> Sequence[Any]:
     if isinstance(op, Add | Subtract):
         result = add_quantized(left, right, a, b, made, subtract=isinstance(op, Subtract))
     elif isinstance(op, Multiply) and op.left is op.right:
-        # XNNPACK makes a square of it when it optimizes the graph, which is rounded otherwise.
+        # XNNPACK's graph optimization makes it a square, which rounds differently.
         result = quantize_shift_then_round(compute(real(left, a), real(right, b)), made)
     elif isinstance(op, Multiply):
         product = (left.long() - a.zero_point) * (right.long() - b.zero_point)
@@ -196,7 +197,7 @@ def add_quantized(
     *,
     subtract: bool,
 ) -> Tensor:
-    """`left ± right` with multipliers of 21 bits and one rounding shift."""
+    """Compute `left ± right` with multipliers of 21 bits and one rounding shift."""
     scales = [np.float32(held.scale) / np.float32(made.scale) for held in (a, b)]
     exponent = int(np.frexp(max(scales))[1]) - 1
     shift = 20 - exponent

@@ -1,4 +1,4 @@
-"""The meaning of nodes that multiply matrices, and the rounding that filters share."""
+"""Semantics of nodes that multiply matrices, and the rounding that filters share."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ from stepwell.ir.declared.interpretation import interprets
 
 Tensor = torch.Tensor
 Product = Callable[[Tensor, Tensor], Tensor]
-"""A bilinear map of input and filter; its last axis (or `outputs` axis) is that of the filter."""
+"""A bilinear map of input and filter; the last axis of the result (or its `outputs` axis) is that
+of the filter.
+"""
 
 
 def dtype_of(value: SSAValue) -> torch.dtype:
-    """float16 or float32, as the value's type says."""
+    """Return the value's dtype: float16 or float32."""
     return torch.float16 if datatype(value.type) == "fp16" else torch.float32
 
 
 def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int) -> Tensor:
-    """Input times filter plus bias, in the arithmetic that the datatypes ask for.
+    """Multiply input and filter and add the bias, in the arithmetic of the datatypes.
 
     Args:
-        op: operands are input, filter and, if there are three, bias.
+        op: its operands are input, filter and, if there are three, bias.
         args: their values.
         product: the bilinear map in float64 (exact on stored integers) or float32.
         outputs: number of output channels, on the last axis of the result.
-
     """
     given, weight = args[0], cast(Tensor, args[1])
     bias = cast("Tensor | None", args[2] if len(args) > 2 else None)
@@ -81,7 +82,7 @@ def weighted(op: XnnpackOp, args: Sequence[Any], product: Product, outputs: int)
         )
         return clamp_stored(requantize(total, scale, params), params, op.output_range)
     total = product(given.float(), weight.float())
-    if bias is not None:  # Packed as halves next to halves.
+    if bias is not None:  # Packed as float16 next to other float16.
         total = (
             total + bias.to(weight.dtype if operand_quantization is None else bias.dtype).float()
         )

@@ -1,4 +1,4 @@
-"""The meaning of nodes that move elements. Quantized ones move stored integers."""
+"""Semantics of nodes that move elements. Quantized ones move stored integers."""
 
 from __future__ import annotations
 

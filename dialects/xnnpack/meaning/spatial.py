@@ -1,4 +1,4 @@
-"""The meaning of nodes with a window. Images are NHWC and stay so; torch's order is inside."""
+"""Semantics of nodes with a window. Images are NHWC; torch's layout is internal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _channels_last(image: Tensor) -> Tensor:
 def _padded(
     image: Tensor, paddings: Sequence[int], value: float = 0.0, mode: str = "constant"
 ) -> Tensor:
-    """A channels-first image with (top, right, bottom, left) rows and columns added."""
+    """Pad a channels-first image with (top, right, bottom, left) rows and columns."""
     top, right, bottom, left = paddings
     if mode == "constant":
         return F.pad(image, (left, right, top, bottom), value=value)
@@ -111,7 +111,7 @@ def _deconvolution(op: Deconvolution2d, args: Sequence[Any], ctx: object) -> Seq
 def _with_padding(
     image: Tensor, op: MaxPooling2d | AveragePooling2d, value: float
 ) -> tuple[Tensor, tuple[int, int]]:
-    """A channels-first image, and the padding that PyTorch's pools have: alike on both sides."""
+    """Return a channels-first image, and padding as in PyTorch's pools: equal on both sides."""
     top, right, bottom, left = op.paddings
     height, width = op.window
     if (top, left) == (bottom, right) and 2 * top <= height and 2 * left <= width:
@@ -153,7 +153,7 @@ def _argmax_pooling(op: ArgMaxPooling2d, args: Sequence[Any], ctx: object) -> Se
     height, width = op.window
     padded = _padded(_channels_first(image), op.paddings, mode="replicate")
     windows = padded.unfold(2, height, height).unfold(3, width, width)
-    windows = windows.transpose(-1, -2).flatten(-2)  # XNNPACK counts down columns.
+    windows = windows.transpose(-1, -2).flatten(-2)  # XNNPACK counts in column-major order.
     value, index = windows.max(dim=-1)
     dtype = torch.int64 if element(op.index.type) == i64 else torch.int32
     return _channels_last(value), _channels_last(index).to(dtype)
@@ -170,7 +170,7 @@ def _global_average(op: GlobalAveragePooling2d, args: Sequence[Any], ctx: object
     total = image.long().sum(axes, keepdim=keep)
     count = single(image.shape[-3] * image.shape[-2])
     scale = single(given.scale) / single(result_parameters.scale) * (1.0 / count)
-    # Both zero points are one addend, so a tie may go the other way than without them.
+    # Both zero points are one addend, so that a tie may round differently than without them.
     offset = result_parameters.zero_point - given.zero_point * count * scale
     made = saturate(torch.round(total.float() * scale + offset), result_parameters)
     return (clamp_stored(made, result_parameters, op.output_range),)
@@ -190,16 +190,16 @@ def _resize(op: StaticResizeBilinear2d, args: Sequence[Any], ctx: object) -> Seq
 
 
 def _resize_stored(image: Tensor, height: int, width: int, corners: bool) -> Tensor:
-    """Stored integers, interpolated with weights of 11 bits and one rounding."""
+    """Interpolate stored integers with weights of 11 bits and one rounding."""
     rows, down, vertical = _neighbors(image.shape[1], height, corners)
     columns, across, horizontal = _neighbors(image.shape[2], width, corners)
     whole = image.long()
     top, bottom = whole[:, rows], whole[:, down]
-    beside = horizontal[None, None, :, None]
+    weight_of_right = horizontal[None, None, :, None]
 
     def blend(row: Tensor) -> Tensor:
         left, right = row[:, :, columns], row[:, :, across]
-        return (left << 11) + beside * (right - left)
+        return (left << 11) + weight_of_right * (right - left)
 
     upper, lower = blend(top), blend(bottom)
     mixed = (upper << 11) + vertical[None, :, None, None] * (lower - upper)
@@ -207,7 +207,7 @@ def _resize_stored(image: Tensor, height: int, width: int, corners: bool) -> Ten
 
 
 def _neighbors(size: int, wanted: int, corners: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """For each new index: the old ones around it and the weight of the second in 2048ths."""
+    """Return for each new index the old ones around it and the weight of the second in 2048ths."""
     places = torch.arange(wanted, dtype=torch.float32)
     if corners and wanted > 1:
         at = places * (single(size - 1) / single(wanted - 1))
